@@ -1,0 +1,53 @@
+# Every target makes its own environment: `make demo` and `make test` are all the set-up there is.
+# `make test ARGS="-k schema -x"` hands arguments on to pytest.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test parity bench lint format check clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.has-demo  ## train a classifier on real images with ops registered through oplib
+	$(BIN)/python examples/digits/train.py $(ARGS)
+
+test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
+	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)
+
+bench: $(VENV)/.has-bench  ## print the table of costs
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.has-test  ## check style, format, types and floors
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(VENV)/.has-test  ## format, and mend what can be mended
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+check: lint test  ## everything a change must pass
+
+clean:  ## remove environments, caches and what was written
+	rm -rf .venv* .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist out *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No Python of 3.11 or newer on PATH. Name one: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra: installed again only when pyproject.toml has changed.
+$(VENV)/.has-%: pyproject.toml | $(BIN)/python
+	@echo "Installing oplib[$*] into $(VENV) ..."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
