@@ -1,0 +1,98 @@
+"""The registration record: everything oplib knows about one op overload, frozen."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from .schema import FunctionSchema
+
+Function = Callable[..., Any]
+KernelKind = Literal["array", "host", "tensor", "composite"]
+
+
+class Tag(enum.Enum):
+    """What an op promises beyond its schema.
+
+    Attributes:
+        inplace: writes its first argument and returns that very object.
+        out: writes its keyword-only tensors and returns them.
+        pointwise: each element of the result depends on the elements at the same place.
+        pt2_compliant_tag: carried by every custom op, for parity; nothing reads it.
+    """
+
+    inplace = "inplace"
+    out = "out"
+    pointwise = "pointwise"
+    pt2_compliant_tag = "pt2_compliant_tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """How an op differentiates backwards. Exactly one of the fields is set, or none: nothing was said.
+
+    Attributes:
+        backward: the user's formula ``backward(ctx, *grads)``, with ``setup_context`` beside it.
+        setup_context: ``setup_context(ctx, inputs, output)``, what to keep for the formula.
+        nonlinear: the formula is not linear in its gradients (clipping), so no jvp can be derived from it.
+        derive: JAX's own derivative of the kernel.
+        constant: why the gradient is zero everywhere.
+        missing: why there is none, raised when it is asked for.
+    """
+
+    backward: Function | None = None
+    setup_context: Function | None = None
+    nonlinear: bool = False
+    derive: bool = False
+    constant: str | None = None
+    missing: str | None = None
+
+
+_NO_KERNELS: Mapping[str, Function] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One op overload as registered. Attaching a rule makes a new record in its place.
+
+    Attributes:
+        schema: with ``ns::name`` and overload name.
+        kind: how kernels run: ``array`` (compiled), ``host`` (numpy), ``tensor`` (eager code on Tensors) or
+            ``composite`` (eager code that autograd looks into).
+        kernels: by platform (``cpu``, ``gpu``, ``tpu``) or ``default``; only enabled ones.
+        fake: the shape rule.
+        derivative: how it differentiates backwards.
+        jvp: how it differentiates forwards, written as for ``jax.custom_jvp``.
+        vmap: the batching rule ``rule(info, in_dims, *args)``.
+        sharding: the sharding rule.
+        operand: names of number arguments that are operands instead of static.
+        donates: names of written arguments whose buffer the op may take over.
+        compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).
+        tags: promises beyond the schema.
+        where: ``file:line`` of the registration.
+        version: grows with every replacement of the record of this op.
+    """
+
+    schema: FunctionSchema
+    kind: KernelKind = "tensor"
+    kernels: Mapping[str, Function] = field(default=_NO_KERNELS)
+    fake: Function | None = None
+    derivative: Derivative = Derivative()
+    jvp: Function | None = None
+    vmap: Function | None = None
+    sharding: Any = None
+    operand: frozenset[str] = frozenset()
+    donates: frozenset[str] = frozenset()
+    compiled: bool = True
+    tags: tuple[Tag, ...] = ()
+    where: str = "?"
+    version: int = 0
+
+    @property
+    def name(self) -> str:
+        """The qualified name, with the overload where it has one: ``ns::op.overload``."""
+        overload = self.schema.overload_name
+        return f"{self.schema.name}.{overload}" if overload else self.schema.name
