@@ -29,7 +29,7 @@ bench: $(VENV)/.has-bench  ## print the table of costs
 lint: $(VENV)/.has-test  ## check style, format, types and floors
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 format: $(VENV)/.has-test  ## format, and mend what can be mended

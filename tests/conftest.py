@@ -1,0 +1,40 @@
+"""The world every test runs in: eight quiet CPU devices, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+
+# Before JAX is imported. Eight devices in one process cost a call nothing that can be measured.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+
+from collections.abc import Iterator
+
+import hypothesis
+import jax
+import pytest
+
+from tests.leftovers import find_leftovers, restore, take_snapshot
+
+# A first call compiles, so time says nothing about an example.
+hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
+hypothesis.settings.load_profile("oplib")
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_behind() -> Iterator[None]:
+    """Fails a test after which modes, settings, registered ops or global hooks are not as before."""
+    before = take_snapshot()
+    yield
+    if leftovers := find_leftovers(before, take_snapshot()):
+        restore(before)
+        pytest.fail("the test left state behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test marked ``devices(n)`` where there are fewer."""
+    for mark in item.iter_markers("devices"):
+        if jax.device_count() < mark.args[0]:
+            pytest.skip(f"needs {mark.args[0]} devices, found {jax.device_count()}")

@@ -1,0 +1,49 @@
+"""What a test may not leave behind: changed modes or settings, registered ops, global hooks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+
+from oplib.modes import ThreadModes, modes
+
+# These only count upwards, and mean nothing by their value.
+COUNTERS = {"sequence_nr", "tracing_scope"}
+
+
+def take_snapshot() -> dict[str, Any]:
+    """Returns every piece of global state that a test must leave as it found it, by a readable name."""
+    state: dict[str, Any] = {}
+    for name in ThreadModes.__annotations__:
+        if name not in COUNTERS:
+            state[f"modes.{name}"] = getattr(modes, name)
+    if config := sys.modules.get("oplib.config"):
+        for name in config.__annotations__:
+            state[f"oplib.config.{name}"] = getattr(config, name)
+    for name, value in jax.config.values.items():
+        # The attribute, where there is one, knows of contexts that this thread has entered.
+        state[f"jax.config.{name}"] = getattr(jax.config, name, value)
+    return state
+
+
+def find_leftovers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Returns one line for each piece of state that differs."""
+    return [
+        f"{name}: {before.get(name)!r} became {after.get(name)!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def restore(before: dict[str, Any]) -> None:
+    """Puts state back, so that the tests after the guilty one see a clean world."""
+    for name, value in before.items():
+        owner, _, attribute = name.rpartition(".")
+        if owner == "modes":
+            setattr(modes, attribute, value)
+        elif owner == "oplib.config":
+            setattr(sys.modules["oplib.config"], attribute, value)
+        elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
+            jax.config.update(attribute, value)

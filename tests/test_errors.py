@@ -1,0 +1,96 @@
+"""The error tree and the way values are shown in messages."""
+
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib.errors as errors
+from oplib.errors import OplibError, describe, describe_dtype
+
+CLASSES = {
+    name: item
+    for name, item in vars(errors).items()
+    if inspect.isclass(item) and issubclass(item, (OplibError, Warning)) and item.__module__ == errors.__name__
+}
+
+
+def read_tree() -> dict[str, tuple[str | None, str | None]]:
+    """Returns what the module docstring draws: class to (parent in the tree, builtin in parentheses)."""
+    drawn: dict[str, tuple[str | None, str | None]] = {}
+    path: list[str] = []
+    for line in inspect.cleandoc(errors.__doc__ or "").splitlines():
+        found = re.match(r"^( {4}[│├└─ ]*)([A-Z]\w+(?:Error|Warning))(?: \((\w+)\))?", line)
+        if found:
+            depth = (len(found[1]) - 4) // 4
+            path[depth:] = [found[2]]
+            drawn[found[2]] = (path[depth - 1] if depth else None, found[3])
+    return drawn
+
+
+def test_the_docstring_draws_exactly_the_classes_of_the_module():
+    assert set(read_tree()) == set(CLASSES)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_class_has_the_parent_and_the_builtin_that_the_docstring_draws(name):
+    parent, builtin = read_tree()[name]
+    bases = [base.__name__ for base in CLASSES[name].__bases__]
+    is_in_tree = issubclass(CLASSES[name], OplibError)
+    assert bases == [base for base in (parent if is_in_tree else None, builtin) if base] or name == "OplibError"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_class_says_what_it_means(name):
+    assert (inspect.getdoc(CLASSES[name]) or "").endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("float32", "f32"),
+        ("float64", "f64"),
+        ("int8", "i8"),
+        ("uint16", "u16"),
+        ("complex64", "c64"),
+        ("bool", "bool"),
+        (jnp.bfloat16, "bf16"),
+        (jnp.float8_e4m3fn, "f8_e4m3fn"),
+    ],
+)
+def test_a_dtype_has_a_short_name(dtype, text):
+    assert describe_dtype(np.dtype(dtype)) == text
+
+
+def test_a_thing_without_a_dtype_name_is_shown_as_it_prints():
+    assert describe_dtype("whatever") == "whatever"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.zeros((2, 3), np.float32), "f32[2,3]"),
+        (jnp.zeros((), jnp.int32), "i32[]"),
+        (jax.ShapeDtypeStruct((4,), jnp.bfloat16), "bf16[4]"),
+        ([np.zeros(1, bool), None], "[bool[1], None]"),
+        ((1,), "(1,)"),
+        ((), "()"),
+        ("text", "'text'"),
+    ],
+)
+def test_a_value_is_shown_short(value, text):
+    assert describe(value) == text
+
+
+def test_a_long_value_is_cut_and_never_shown_whole():
+    assert describe("x" * 1000) == "'" + "x" * 56 + "..."
+    assert len(describe(list(range(1000)))) == 60
+
+
+def test_a_tracer_is_shown_by_its_shape():
+    seen = []
+    jax.jit(lambda x: seen.append(describe(x)))(np.zeros((5, 2), np.float32))
+    assert seen == ["f32[5,2]"]
