@@ -14,7 +14,9 @@ from oplib.errors import OplibError, describe, describe_dtype
 CLASSES = {
     name: item
     for name, item in vars(errors).items()
-    if inspect.isclass(item) and issubclass(item, (OplibError, Warning)) and item.__module__ == errors.__name__
+    if inspect.isclass(item)
+    and issubclass(item, (OplibError, Warning))
+    and item.__module__ == errors.__name__
 }
 
 
@@ -40,7 +42,9 @@ def test_each_class_has_the_parent_and_the_builtin_that_the_docstring_draws(name
     parent, builtin = read_tree()[name]
     bases = [base.__name__ for base in CLASSES[name].__bases__]
     is_in_tree = issubclass(CLASSES[name], OplibError)
-    assert bases == [base for base in (parent if is_in_tree else None, builtin) if base] or name == "OplibError"
+    assert (
+        bases == [base for base in (parent if is_in_tree else None, builtin) if base] or name == "OplibError"
+    )
 
 
 @pytest.mark.parametrize("name", CLASSES)

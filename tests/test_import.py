@@ -1,0 +1,80 @@
+"""What importing oplib costs, and what it leaves alone."""
+
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+BOUND_S = 0.25
+ROUNDS = 5
+
+
+def run_python(code: str) -> str:
+    """Returns what the code prints in an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+MEASURE = """
+import time
+import jax, jax.numpy, numpy
+start = time.perf_counter()
+import oplib
+print(time.perf_counter() - start)
+"""
+
+
+@pytest.mark.slow
+def test_importing_oplib_costs_little_beyond_importing_jax():
+    seconds = [float(run_python(MEASURE)) for _ in range(ROUNDS)]
+    assert statistics.median(seconds) < BOUND_S, seconds
+
+
+# Once a backend runs, JAX refuses to change the number of its devices.
+COUNT_DEVICES = """
+import jax, {module}
+{first}
+jax.config.update("jax_num_cpu_devices", 3)
+print(jax.device_count())
+"""
+
+
+@pytest.fixture
+def without_forced_devices(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_forced_devices")
+def test_importing_oplib_starts_no_backend():
+    assert run_python(COUNT_DEVICES.format(module="oplib", first="")) == "3"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_forced_devices")
+def test_a_started_backend_would_be_noticed():
+    with pytest.raises(AssertionError, match="jax_num_cpu_devices"):
+        run_python(COUNT_DEVICES.format(module="jax.numpy", first="jax.numpy.zeros(1)"))
+
+
+COMPARE_SETTINGS = """
+import jax, warnings
+before, filters = dict(jax.config.values), list(warnings.filters)
+import oplib
+assert dict(jax.config.values) == before
+assert list(warnings.filters) == filters
+print("unchanged")
+"""
+
+
+def test_importing_oplib_changes_no_setting_of_jax():
+    assert run_python(COMPARE_SETTINGS) == "unchanged"
+
+
+def test_importing_oplib_needs_none_of_the_extras():
+    absent = "'torch', 'matplotlib', 'sklearn', 'tqdm', 'hypothesis', 'pytest', 'jaxtyping'"
+    code = f"import sys, oplib; print([name for name in ({absent}) if name in sys.modules])"
+    assert run_python(code) == "[]"
