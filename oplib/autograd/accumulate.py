@@ -1,0 +1,129 @@
+"""The leaf accumulator, and the edge at which the gradient of a tensor arrives."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import TracingError, describe
+from oplib.tensor import Tensor
+
+from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_Tracer = jax.core.Tracer
+_making = threading.Lock()
+
+
+class AccumulateGrad(TapeNode):
+    """Adds what arrives to the ``grad`` of a leaf. One for each leaf, while somebody holds it.
+
+    Attributes:
+        variable: the leaf; it holds its accumulator weakly.
+    """
+
+    sequence_nr: int = FIRST
+    results_are_checked = True
+    has_hooks: bool = True  # those of the leaf are looked up when it runs
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+        self._adding = threading.Lock()
+
+    def name(self) -> str:  # noqa: D102
+        return "oplib::autograd::AccumulateGrad"
+
+    @property
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  read when asked
+        """Shape and dtype of the leaf."""
+        return (self.variable._storage.array,)
+
+    @property
+    def _tensor_pre_hooks(self) -> dict[int, Any] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        hooks = self.variable._backward_hooks
+        return {0: hooks} if hooks else None
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: D102
+        grad = grads[0]
+        if grad is None:
+            return ()
+        leaf = self.variable
+        with self._adding:
+            if run.create_graph:
+                self._add_recorded(leaf, grad, run)
+            else:
+                self._add_array(leaf, grad, run)
+        if leaf._post_accumulate_hooks:
+            for hook in tuple(leaf._post_accumulate_hooks.values()):
+                hook(leaf)
+        return ()
+
+    @staticmethod
+    def _add_array(leaf: Tensor, grad: Any, run: Run) -> None:
+        """Writes into the box of the first gradient, which stays the same object."""
+        refuse_escape(grad, leaf, "the leaf")
+        held = leaf._grad
+        if held is None:
+            leaf._grad = run.currency.box(grad)
+        else:
+            storage = held._storage
+            storage.write(run.currency.add(storage.array, grad))
+
+    @staticmethod
+    def _add_recorded(leaf: Tensor, grad: Tensor, run: Run) -> None:
+        """Makes a new tensor, for the gradients of before may be part of a graph."""
+        refuse_escape(grad._storage.array, leaf, "the leaf")
+        leaf._grad = grad if leaf._grad is None else run.currency.add(leaf._grad, grad)
+
+
+builtin_nodes["AccumulateGrad"] = AccumulateGrad
+
+
+def gradient_edge(tensor: Tensor) -> Edge | None:
+    """Returns the node and slot at which the gradient of ``tensor`` arrives, None outside the graph.
+
+    Works in any grad mode. The accumulator of a leaf is made when it is first asked for.
+    """
+    node: Any = tensor._grad_fn
+    if node is not None:
+        return node, tensor._output_nr
+    if not tensor._requires_grad:
+        return None
+    held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
+    if held is not None and (accumulator := held()) is not None:
+        return accumulator, 0
+    return _make_accumulator(tensor), 0
+
+
+def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
+    """Returns the accumulator of a leaf if there is one now."""
+    held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
+    return None if held is None else held()
+
+
+def _make_accumulator(tensor: Tensor) -> AccumulateGrad:
+    """Makes the accumulator unless another thread has just done so."""
+    with _making:
+        accumulator = existing_accumulator(tensor)
+        if accumulator is None:
+            accumulator = AccumulateGrad(tensor)
+            tensor._accumulator = weakref.ref(accumulator)
+        return accumulator
+
+
+def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
+    """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
+    if isinstance(array, _Tracer) and tensor._trace != get_opaque_trace_state():
+        raise TracingError(
+            f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, which was "
+            f"made outside this trace and outlives it. Got a gradient {describe(array)} that exists only while a "
+            f"JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), which returns the gradients, or "
+            f"make the tensor inside the traced function."
+        )
