@@ -1,0 +1,221 @@
+"""Trees: torch's conventions on top of optree."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import optree
+import pytest
+
+from oplib import pytree
+from oplib.pytree import (
+    leaf_unless_list_of,
+    register_pytree_node,
+    tree_all_only,
+    tree_any_only,
+    tree_flatten,
+    tree_flatten_dataclasses,
+    tree_leaves,
+    tree_map,
+    tree_map_only,
+    tree_structure,
+    tree_unflatten,
+)
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+TREES = [
+    1,
+    None,
+    [],
+    (),
+    [1, (2, None), {"z": 3, "a": [4]}],
+    Pair([1], {"k": 2}),
+    OrderedDict(z=1, a=2),
+    {"b": {"d": 1, "c": 2}, "a": Pair(3, 4)},
+]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_a_tree_comes_back_from_its_leaves(tree: Any) -> None:
+    leaves, spec = tree_flatten(tree)
+    assert tree_unflatten(leaves, spec) == tree
+    assert spec.num_leaves == len(leaves)
+
+
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_leaves_and_their_order_are_those_of_torch(tree: Any) -> None:
+    torch_pytree = pytest.importorskip("torch.utils._pytree")
+    assert tree_leaves(tree) == torch_pytree.tree_leaves(tree)
+
+
+def test_dictionaries_keep_their_insertion_order() -> None:
+    assert tree_leaves({"b": 1, "a": 2}) == [1, 2]
+    leaves, spec = tree_flatten({"b": 1, "a": 2})
+    assert list(tree_unflatten(leaves, spec)) == ["b", "a"]
+
+
+def test_specs_of_dictionaries_in_another_order_differ_as_in_torch() -> None:
+    assert tree_structure({"b": 1, "a": 2}) != tree_structure({"a": 1, "b": 2})
+
+
+def test_the_order_of_dictionaries_elsewhere_in_optree_is_untouched() -> None:
+    assert optree.tree_leaves({"b": 1, "a": 2}) == [2, 1]
+
+
+def test_none_is_a_leaf() -> None:
+    assert tree_leaves([None, (None,)]) == [None, None]
+
+
+def test_equal_structures_have_equal_specs_and_hashes() -> None:
+    assert tree_structure([1, (2,)]) == tree_structure([None, ("x",)])
+    assert hash(tree_structure([1, (2,)])) == hash(tree_structure([3, (4,)]))
+    assert tree_structure([1]) != tree_structure((1,))
+
+
+def test_is_leaf_stops_the_descent() -> None:
+    assert tree_leaves([[1, 2], (3,)], is_leaf=lambda tree: isinstance(tree, tuple)) == [1, 2, (3,)]
+
+
+@pytest.mark.parametrize("leaves", [[1], [1, 2, 3]])
+def test_a_wrong_number_of_leaves_is_refused(leaves: list[int]) -> None:
+    with pytest.raises(ValueError, match="leaves"):
+        tree_unflatten(leaves, tree_structure([0, 0]))
+
+
+def test_tree_map_matches_several_trees_and_refuses_other_structures() -> None:
+    assert tree_map(lambda a, b: a + b, {"x": [1], "y": 2}, {"y": 20, "x": [10]}) == {"x": [11], "y": 22}
+    with pytest.raises(ValueError, match="expected"):
+        tree_map(lambda a, b: a, [1, 2], [1])
+
+
+def test_tree_map_only_picks_by_type_tuple_union_or_predicate() -> None:
+    tree = [1, 2.0, "a", None]
+    for chosen in (int | float, (int, float), lambda leaf: isinstance(leaf, (int, float))):
+        assert tree_map_only(chosen, lambda leaf: leaf * 2, tree) == [2, 4.0, "a", None]
+    assert tree_map_only(int, lambda leaf: leaf * 2, tree) == [2, 2.0, "a", None]
+
+
+def test_tree_map_only_refuses_what_picks_nothing() -> None:
+    with pytest.raises(TypeError, match=r"tree_map_only: the first argument picks leaves\. Got 3\."):
+        tree_map_only(3, lambda leaf: leaf, [1])  # type: ignore[arg-type]
+
+
+def test_any_and_all_look_only_at_leaves_of_the_types() -> None:
+    assert tree_any_only(int, lambda leaf: leaf > 1, [1, "a", [2]])
+    assert not tree_any_only(str, lambda leaf: leaf == "b", [1, "a"])
+    assert tree_all_only(int, lambda leaf: leaf > 0, [1, "a", [2]])
+    assert not tree_any_only(float, lambda leaf: True, [1])
+    assert tree_all_only(float, lambda leaf: False, [1])
+
+
+class Box:
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+
+def test_a_registered_class_is_a_node_here_and_nowhere_else() -> None:
+    assert len(tree_leaves(Box(1, 2))) == 1
+    register_pytree_node(
+        Box, lambda box: (list(box.items), "context"), lambda items, context: Box(*items, context)
+    )
+    assert tree_leaves([Box(1, 2)]) == [1, 2]
+    assert tree_map(lambda leaf: leaf * 10, Box(1, 2)).items == (10, 20, "end")
+    assert len(optree.tree_leaves(Box(1, 2))) == 1
+    with pytest.raises(ValueError, match="already registered"):
+        register_pytree_node(Box, lambda box: ([], None), lambda items, context: Box())
+
+
+@dataclasses.dataclass
+class Batch:
+    images: Any
+    labels: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    inner: Any
+    number: int = dataclasses.field(init=False, default=7)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, (int, Batch)):
+            raise TypeError(self.inner)
+
+
+def test_plain_dataclasses_are_nodes_where_asked() -> None:
+    tree = {"batch": Batch(1, [2]), "other": 3}
+    leaves, spec = tree_flatten_dataclasses(tree)
+    assert leaves == [1, 2, 3]
+    assert tree_unflatten(leaves, spec) == tree
+    assert tree_leaves(tree) == [Batch(1, [2]), 3]
+
+
+def test_a_nested_frozen_dataclass_is_rebuilt_without_its_checks() -> None:
+    leaves, spec = tree_flatten_dataclasses(Frozen(Batch(1, 2)))
+    assert leaves == [1, 2, 7]
+    rebuilt = tree_unflatten([object(), object(), object()], spec)
+    assert type(rebuilt) is Frozen
+    assert type(rebuilt.inner) is Batch
+
+
+def test_a_dataclass_type_and_one_that_is_leaf_stay_whole() -> None:
+    assert tree_flatten_dataclasses([Batch])[0] == [Batch]
+    batch = Batch(1, 2)
+    assert tree_flatten_dataclasses([batch], is_leaf=lambda tree: tree is batch)[0] == [batch]
+
+
+def test_a_field_that_was_never_set_stays_unset() -> None:
+    batch = Batch(1, 2)
+    del batch.images
+    leaves, spec = tree_flatten_dataclasses(batch)
+    assert leaves == [2]
+    assert not hasattr(tree_unflatten(leaves, spec), "images")
+
+
+def test_registering_a_dataclass_that_was_seen_before_replaces_its_fields() -> None:
+    @dataclasses.dataclass
+    class Late:
+        x: int
+        y: int
+
+    assert tree_flatten_dataclasses(Late(1, 2))[0] == [1, 2]
+    register_pytree_node(Late, lambda late: ([late.y], late.x), lambda children, x: Late(x, *children))
+    assert tree_flatten_dataclasses(Late(1, 2))[0] == [2]
+    assert tree_leaves(Late(1, 2)) == [2]
+
+
+LISTS: list[tuple[Any, bool, bool]] = [  # tree, leaf where a list holds tensors, leaf where it holds None too
+    ([], False, False),
+    ([1], False, False),
+    ([1, None], True, False),
+    ([None], True, False),
+    ([1, "x"], True, True),
+    ([[1]], True, True),
+    (None, True, True),
+    (1, True, True),
+    ({"a": 1}, True, True),
+    ((), False, False),
+    (("x", None), False, False),
+]
+
+
+@pytest.mark.parametrize(("tree", "strict", "optional"), LISTS, ids=repr)
+def test_leaf_tests_for_lists_follow_torch(tree: Any, strict: bool, optional: bool) -> None:
+    assert leaf_unless_list_of(int)(tree) is strict
+    assert leaf_unless_list_of(int, or_none=True)(tree) is optional
+
+
+def test_specs_pickle() -> None:
+    spec = tree_structure({"b": [1], "a": (2,)})
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_the_public_names_are_there() -> None:
+    assert pytree.TreeSpec is optree.PyTreeSpec
