@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import jax
 
+import oplib.config as config
 from oplib.modes import ThreadModes, modes
 
 # These only count upwards, and mean nothing by their value.
@@ -19,9 +19,8 @@ def take_snapshot() -> dict[str, Any]:
     for name in ThreadModes.__annotations__:
         if name not in COUNTERS:
             state[f"modes.{name}"] = getattr(modes, name)
-    if config := sys.modules.get("oplib.config"):
-        for name in config.__annotations__:
-            state[f"oplib.config.{name}"] = getattr(config, name)
+    for name in config.__annotations__:
+        state[f"oplib.config.{name}"] = getattr(config, name)
     for name, value in jax.config.values.items():
         # The attribute, where there is one, knows of contexts that this thread has entered.
         state[f"jax.config.{name}"] = getattr(jax.config, name, value)
@@ -44,6 +43,6 @@ def restore(before: dict[str, Any]) -> None:
         if owner == "modes":
             setattr(modes, attribute, value)
         elif owner == "oplib.config":
-            setattr(sys.modules["oplib.config"], attribute, value)
+            setattr(config, attribute, value)
         elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
             jax.config.update(attribute, value)
