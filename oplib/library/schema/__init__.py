@@ -1,0 +1,43 @@
+"""The schema language: what an op takes and returns, as text and as records."""
+
+from .alias import AliasInfo
+from .function_schema import (
+    NO_DEFAULT,
+    Argument,
+    FunctionSchema,
+    Return,
+    fill_defaults,
+    has_kwarg_only_args,
+    has_kwarg_only_tensors,
+)
+from .parser import parse_schema
+from .types import (
+    BaseType,
+    EnumDefault,
+    ListType,
+    OptionalType,
+    SchemaType,
+    TupleType,
+    has_tensor,
+    is_tensorlist_like_type,
+)
+
+__all__ = [
+    "NO_DEFAULT",
+    "AliasInfo",
+    "Argument",
+    "BaseType",
+    "EnumDefault",
+    "FunctionSchema",
+    "ListType",
+    "OptionalType",
+    "Return",
+    "SchemaType",
+    "TupleType",
+    "fill_defaults",
+    "has_kwarg_only_args",
+    "has_kwarg_only_tensors",
+    "has_tensor",
+    "is_tensorlist_like_type",
+    "parse_schema",
+]

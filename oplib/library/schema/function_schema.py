@@ -1,0 +1,239 @@
+"""What a schema says, as frozen records: the op's name, its arguments and its returns."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from .alias import AliasInfo
+from .printer import print_default, print_type
+from .types import (
+    OPTIONAL_TENSOR,
+    TENSOR,
+    ListType,
+    OptionalType,
+    SchemaType,
+    TupleType,
+    is_tensorlist_like_type,
+)
+from .types import has_tensor as type_has_tensor
+
+
+class NoDefault(enum.Enum):
+    """The type of :data:`NO_DEFAULT`; an enum so that the one value survives pickling."""
+
+    NO_DEFAULT = "no default"
+
+
+NO_DEFAULT: Final = NoDefault.NO_DEFAULT
+
+
+@dataclass(frozen=True)
+class Return:
+    """One declared result; ``name`` is empty where the schema gives none."""
+
+    type: SchemaType
+    name: str = ""
+    alias_info: AliasInfo | None = None
+
+    @cached_property
+    def is_tensor(self) -> bool:
+        """Its type is exactly ``Tensor``."""
+        return self.type == TENSOR
+
+    @cached_property
+    def is_tensor_list(self) -> bool:
+        """Its type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
+        return is_tensorlist_like_type(self.type)
+
+    @cached_property
+    def has_tensor(self) -> bool:
+        """Its type holds tensors, at any depth."""
+        return type_has_tensor(self.type)
+
+    def __str__(self) -> str:
+        text = print_type(self.type, self.alias_info)
+        return f"{text} {self.name}" if self.name else text
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One declared argument.
+
+    Args:
+        name: its name.
+        type: its type.
+        default: the frozen default (a list as a tuple), or :data:`NO_DEFAULT`; read it as ``default_value``.
+        kwarg_only: it stands after ``*``.
+        alias_info: its alias mark.
+
+    Two arguments are equal if they print alike, so ``1``, ``1.0`` and ``True`` are different defaults and
+    ``nan`` equals itself.
+    """
+
+    name: str
+    type: SchemaType
+    default: Any = field(default=NO_DEFAULT, compare=False)
+    kwarg_only: bool = False
+    alias_info: AliasInfo | None = None
+    default_text: str | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        frozen = freeze(self.default)
+        text = None if frozen is NO_DEFAULT else print_default(self.type, frozen)
+        object.__setattr__(self, "default", frozen)
+        object.__setattr__(self, "default_text", text)
+
+    def has_default_value(self) -> bool:
+        """Tells whether the argument may be left out."""
+        return self.default is not NO_DEFAULT
+
+    @property
+    def default_value(self) -> Any:
+        """The default, lists fresh on every read; None if there is none."""
+        return None if self.default is NO_DEFAULT else thaw(self.type, self.default)
+
+    @cached_property
+    def is_tensor(self) -> bool:
+        """Its type is exactly ``Tensor``."""
+        return self.type == TENSOR
+
+    @cached_property
+    def is_optional_tensor(self) -> bool:
+        """Its type is exactly ``Tensor?``."""
+        return self.type == OPTIONAL_TENSOR
+
+    @cached_property
+    def is_tensor_list(self) -> bool:
+        """Its type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
+        return is_tensorlist_like_type(self.type)
+
+    @cached_property
+    def has_tensor(self) -> bool:
+        """Its type holds tensors, at any depth."""
+        return type_has_tensor(self.type)
+
+    @cached_property
+    def is_written(self) -> bool:
+        """The op writes it, or something in it."""
+        return self.alias_info is not None and self.alias_info.is_write
+
+    def __str__(self) -> str:
+        text = f"{print_type(self.type, self.alias_info)} {self.name}"
+        return text if self.default_text is None else f"{text}={self.default_text}"
+
+
+@dataclass(frozen=True)
+class FunctionSchema:
+    """The signature of one overload of an op.
+
+    Args:
+        name: the op's name, with ``ns::`` where it was given.
+        overload_name: the overload, empty for the default one.
+        arguments: the positional ones first, then the keyword-only ones.
+        returns: the declared results, in order.
+
+    ``str(schema)`` is the canonical text, and parsing it gives an equal schema.
+    """
+
+    name: str
+    overload_name: str
+    arguments: tuple[Argument, ...]
+    returns: tuple[Return, ...]
+
+    @cached_property
+    def is_mutable(self) -> bool:
+        """Some argument is written."""
+        return any(argument.is_written for argument in self.arguments)
+
+    @cached_property
+    def num_positional(self) -> int:
+        """How many arguments can be given by position; they stand first."""
+        return sum(not argument.kwarg_only for argument in self.arguments)
+
+    @cached_property
+    def qualified_name(self) -> str:
+        """``ns::name`` and ``.overload``, as error messages show it."""
+        return f"{self.name}.{self.overload_name}" if self.overload_name else self.name
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        arguments = list(map(str, self.arguments))
+        if self.num_positional < len(arguments):
+            arguments.insert(self.num_positional, "*")
+        returns = ", ".join(map(str, self.returns))
+        if len(self.returns) != 1 or isinstance(self.returns[0].type, TupleType):
+            returns = f"({returns})"
+        return f"{self.qualified_name}({', '.join(arguments)}) -> {returns}"
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._text)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FunctionSchema, (self.name, self.overload_name, self.arguments, self.returns)
+
+
+def has_kwarg_only_args(schema: FunctionSchema) -> bool:
+    """Tells whether a schema has an argument that can only be given by keyword.
+
+    Args:
+        schema: the schema of an overload.
+    """
+    return schema.num_positional < len(schema.arguments)
+
+
+def has_kwarg_only_tensors(schema: FunctionSchema) -> bool:
+    """Tells whether a schema has a tensor, or a list of tensors, that can only be given by keyword.
+
+    Args:
+        schema: the schema of an overload.
+    """
+    return any(argument.has_tensor for argument in schema.arguments[schema.num_positional :])
+
+
+def fill_defaults(
+    schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Completes a call with the defaults of its schema.
+
+    Args:
+        schema: the schema of an overload.
+        args: values of the first positional arguments.
+        kwargs: values of keyword-only arguments.
+
+    Returns:
+        All positional values as a tuple, and all keyword-only ones by name.
+    """
+    positional = schema.arguments[: schema.num_positional]
+    keyword_only = schema.arguments[schema.num_positional :]
+    given = tuple(args[: len(positional)])
+    filled = given + tuple(argument.default_value for argument in positional[len(given) :])
+    return filled, {
+        argument.name: kwargs.get(argument.name, argument.default_value) for argument in keyword_only
+    }
+
+
+def freeze(value: Any) -> Any:
+    """Returns a default with its lists as tuples, so that it can stand in a frozen record."""
+    return tuple(map(freeze, value)) if isinstance(value, (list, tuple)) else value
+
+
+def thaw(type_: SchemaType, value: Any) -> Any:
+    """Returns a frozen default as the op gets it: a fresh list where the type is a list."""
+    if isinstance(type_, OptionalType):
+        return None if value is None else thaw(type_.element, value)
+    if isinstance(type_, ListType) and isinstance(value, tuple):
+        return [thaw(type_.element, item) for item in value]
+    if isinstance(type_, TupleType) and isinstance(value, tuple):
+        return tuple(map(thaw, type_.elements, value))
+    return value
