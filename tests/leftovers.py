@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-import oplib.config as config
+from oplib.config import Config, config
 from oplib.modes import ThreadModes, modes
 
 # These only count upwards, and mean nothing by their value.
@@ -19,7 +19,7 @@ def take_snapshot() -> dict[str, Any]:
     for name in ThreadModes.__annotations__:
         if name not in COUNTERS:
             state[f"modes.{name}"] = getattr(modes, name)
-    for name in config.__annotations__:
+    for name in Config.__slots__:
         state[f"oplib.config.{name}"] = getattr(config, name)
     for name, value in jax.config.values.items():
         # The attribute, where there is one, knows of contexts that this thread has entered.

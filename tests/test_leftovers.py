@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-import oplib.config
+from oplib.config import config
 from oplib.modes import modes
 from tests.leftovers import find_leftovers, restore, take_snapshot
 
@@ -13,7 +13,7 @@ def leave_grad_disabled():
 
 
 def leave_kernels_uncompiled():
-    oplib.config.compile_kernels = False
+    config.compile_kernels = False
 
 
 def leave_x64_enabled():
