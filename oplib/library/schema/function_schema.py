@@ -168,7 +168,7 @@ class FunctionSchema:
         if self.num_positional < len(arguments):
             arguments.insert(self.num_positional, "*")
         returns = ", ".join(map(str, self.returns))
-        if len(self.returns) != 1 or isinstance(self.returns[0].type, TupleType):
+        if len(self.returns) != 1 or returns.startswith("("):
             returns = f"({returns})"
         return f"{self.qualified_name}({', '.join(arguments)}) -> {returns}"
 
