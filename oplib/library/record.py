@@ -78,7 +78,7 @@ class Record:
 
     schema: FunctionSchema
     kind: KernelKind = "tensor"
-    kernels: Mapping[str, Function] = field(default=_NO_KERNELS)
+    kernels: Mapping[str, Function] = field(default_factory=lambda: _NO_KERNELS)
     fake: Function | None = None
     derivative: Derivative = Derivative()
     jvp: Function | None = None
@@ -90,6 +90,11 @@ class Record:
     tags: tuple[Tag, ...] = ()
     where: str = "?"
     version: int = 0
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether its rules are traced; only ``compile=False`` on an array kernel says otherwise."""
+        return self.compiled or self.kind != "array"
 
     @property
     def name(self) -> str:
