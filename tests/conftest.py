@@ -16,7 +16,7 @@ import hypothesis
 import jax
 import pytest
 
-from tests.leftovers import find_leftovers, restore, take_snapshot
+from tests.leftovers import find_leftovers, restore, restore_ops, take_snapshot
 
 # A first call compiles, so time says nothing about an example.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
@@ -31,6 +31,14 @@ def leave_nothing_behind() -> Iterator[None]:
     if leftovers := find_leftovers(before, take_snapshot()):
         restore(before)
         pytest.fail("the test left state behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+
+
+@pytest.fixture
+def forget_ops() -> Iterator[None]:
+    """Lets a test register ops that live for ever, such as those of ``custom_op``: they go with the test."""
+    before = take_snapshot()
+    yield
+    restore_ops(before)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ COUNTERS = {"sequence_nr", "tracing_scope"}
 
 def take_snapshot() -> dict[str, Any]:
     """Returns every piece of global state that a test must leave as it found it, by a readable name."""
-    state: dict[str, Any] = {}
+    state: dict[str, Any] = {"recursion limit": sys.getrecursionlimit()}
     for name in ThreadModes.__annotations__:
         if name not in COUNTERS:
             state[f"modes.{name}"] = getattr(modes, name)
@@ -24,7 +25,26 @@ def take_snapshot() -> dict[str, Any]:
     for name, value in jax.config.values.items():
         # The attribute, where there is one, knows of contexts that this thread has entered.
         state[f"jax.config.{name}"] = getattr(jax.config, name, value)
+    registry = find_registry()
+    for qualname, pieces in registry._contributions.items() if registry else ():
+        state[f"op {qualname}"] = Pieces(pieces)
+        if switched_off := registry._disabled.get(qualname):
+            state[f"disabled kernels of {qualname}"] = switched_off
     return state
+
+
+class Pieces(tuple[Any, ...]):
+    """What has been registered for an op, shown short."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{', '.join(piece.slot for piece in self)} (registered at {self[-1].site})"
+
+
+def find_registry() -> Any:
+    """Returns the registry once something has imported it."""
+    return getattr(sys.modules.get("oplib.library.registry"), "registry", None)
 
 
 def find_leftovers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -38,6 +58,8 @@ def find_leftovers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def restore(before: dict[str, Any]) -> None:
     """Puts state back, so that the tests after the guilty one see a clean world."""
+    restore_ops(before)
+    sys.setrecursionlimit(before["recursion limit"])
     for name, value in before.items():
         owner, _, attribute = name.rpartition(".")
         if owner == "modes":
@@ -46,3 +68,13 @@ def restore(before: dict[str, Any]) -> None:
             setattr(config, attribute, value)
         elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
             jax.config.update(attribute, value)
+
+
+def restore_ops(before: dict[str, Any]) -> None:
+    """Puts the registry back: ops that are new go, ops that have changed get back what they had."""
+    registry = find_registry()
+    for qualname, pieces in list(registry._contributions.items()) if registry else ():
+        kept = before.get(f"op {qualname}", ())
+        if pieces != kept:
+            with registry._writing():
+                registry._publish(qualname, tuple(kept))

@@ -27,11 +27,13 @@ def run_page(text: str, name: str) -> None:
         assert printed.getvalue() == example.output
 
 
+@pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_prints_what_the_page_shows(page):
     run_page(page.read_text(), str(page))
 
 
+@pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_docstring_examples_of_a_module_are_right(name):
     module = importlib.import_module(name)

@@ -1,11 +1,16 @@
 """The guard that every test runs under."""
 
+import sys
+
 import jax
 import pytest
 
 from oplib.config import config
+from oplib.library.library import Library
 from oplib.modes import modes
 from tests.leftovers import find_leftovers, restore, take_snapshot
+
+KEPT: list[Library] = []
 
 
 def leave_grad_disabled():
@@ -20,12 +25,23 @@ def leave_x64_enabled():
     jax.config.update("jax_enable_x64", True)
 
 
+def leave_an_op():
+    KEPT.append(Library("leftovers", "FRAGMENT"))
+    KEPT[-1].define("twice(Tensor x) -> Tensor")
+
+
+def leave_the_stack_deep():
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+
+
 @pytest.mark.parametrize(
     ("misbehave", "name"),
     [
         (leave_grad_disabled, "modes.grad_enabled"),
         (leave_kernels_uncompiled, "oplib.config.compile_kernels"),
         (leave_x64_enabled, "jax.config.jax_enable_x64"),
+        (leave_an_op, "op leftovers::twice"),
+        (leave_the_stack_deep, "recursion limit"),
     ],
 )
 def test_state_that_is_left_behind_is_named_and_put_back(misbehave, name):
