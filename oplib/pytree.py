@@ -39,7 +39,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
     """Takes a tree apart.
 
     Args:
-        tree: nested lists, tuples, namedtuples, dictionaries, deques, registered classes; the rest are leaves.
+        tree: lists, tuples, namedtuples, dictionaries, deques and registered classes; the rest are leaves.
         is_leaf: says of a subtree that it is not to be taken apart.
 
     Returns:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
 from oplib.hooks import RemovableHandle
@@ -77,13 +79,13 @@ class Tensor(TensorMethods):
         if getattr(array, "weak_type", False):
             array = jax.lax.convert_element_type(array, array.dtype)
         tensor = box(array)
-        tensor._trace = jax.extend.core.get_opaque_trace_state()
+        tensor._trace = get_opaque_trace_state()
         tensor._scope = modes.tracing_scope if modes.tracing else 0
         if requires_grad:
             tensor.requires_grad = True
         return tensor
 
-    # What it holds -------------------------------------------------------------------------------------------
+    # What it holds ------------------------------------------------------------
 
     @property
     def array(self) -> Any:
@@ -99,14 +101,14 @@ class Tensor(TensorMethods):
 
     def _refuse_reading_while_tracing(self) -> None:
         """Raises where a concrete Tensor from outside would be frozen into a compiled kernel."""
-        if self._scope != modes.tracing_scope and not isinstance(self._storage.array, jax.core.Tracer):
+        if self._scope != modes.tracing_scope and not isinstance(self._storage.array, Tracer):
             raise TracingError(
                 f"{modes.tracing}: the kernel or rule reads a Tensor from outside while it is traced. "
                 f"Got {describe(self._storage.array)}, which would be frozen into the compiled code. "
                 f"Make it an argument of the op, or define the op with compile=False."
             )
 
-    # Its place on the tape -----------------------------------------------------------------------------------
+    # Its place on the tape ------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -124,8 +126,8 @@ class Tensor(TensorMethods):
             return
         if value and not jnp.issubdtype(self._storage.array.dtype, jnp.inexact):
             raise AutogradError(
-                f"requires_grad: only floating and complex tensors have gradients. Got {describe(self._storage.array)}. "
-                f"Convert it first: tensor.to(oplib.float32)."
+                f"requires_grad: only floating and complex tensors have gradients. "
+                f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
             )
         self._requires_grad = bool(value)
 
@@ -166,9 +168,13 @@ class Tensor(TensorMethods):
 
     def _check_new_grad(self, value: object) -> None:
         if not isinstance(value, Tensor):
-            raise GradientTypeError(f"grad: expected a Tensor or None. Got {type(value).__name__}. Assign a Tensor.")
+            raise GradientTypeError(
+                f"grad: expected a Tensor or None. Got {type(value).__name__}. Assign a Tensor."
+            )
         if value is self:
-            raise AutogradError("grad: a tensor cannot be its own gradient. Assign a copy: tensor.detach().clone().")
+            raise AutogradError(
+                "grad: a tensor cannot be its own gradient. Assign a copy: tensor.detach().clone()."
+            )
         mine, given = self._storage.array, value._storage.array
         if given.shape != mine.shape or given.dtype != mine.dtype:
             raise AutogradError(
@@ -189,8 +195,8 @@ class Tensor(TensorMethods):
         """
         if not self._requires_grad:
             raise AutogradError(
-                "retain_grad: the tensor does not require grad, so it can't have one. It is a leaf or the result of "
-                "operations on tensors without requires_grad. Set requires_grad=True on an input first."
+                "retain_grad: the tensor does not require grad, so it cannot have one. It is a leaf, or made "
+                "of tensors without it. Set requires_grad=True on an input first."
             )
         if self._grad_fn is not None and not self._retains_grad:
             self._grad_fn.retain_grad(self)
@@ -200,7 +206,7 @@ class Tensor(TensorMethods):
         """Calls ``hook(grad)`` whenever a gradient for this tensor is computed.
 
         Args:
-            hook: gets the gradient as a Tensor, must not change it, and may return another one to use instead.
+            hook: gets the gradient as a Tensor, must not change it, and may return another to use instead.
 
         Returns:
             A handle whose ``remove()`` takes the hook away.

@@ -18,8 +18,8 @@ class Upcalls:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(
-            f"upcalls.{name}: no function of this name has been entered. The tensor floor was used without the "
-            f"floors above it, or the op does not exist. Import oplib, not a floor of it."
+            f"upcalls.{name}: no function of this name was entered. The tensor floor is used without the "
+            f"floors above it, or there is no such op. Import oplib, not a floor of it."
         )
 
 
