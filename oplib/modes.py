@@ -18,6 +18,7 @@ class ThreadModes(threading.local):
         tracing: name of the op whose compiled kernel or rule is being traced by oplib, or None.
         tracing_scope: counts such traces; a tensor made inside one carries its number.
         sequence_nr: number of the next node recorded in this thread.
+        vmap_levels: how many of oplib's own maps over a batch dimension are being applied.
     """
 
     grad_enabled: bool = True
@@ -26,6 +27,7 @@ class ThreadModes(threading.local):
     tracing: str | None = None
     tracing_scope: int = 0
     sequence_nr: int = 0
+    vmap_levels: int = 0
 
 
 modes = ThreadModes()

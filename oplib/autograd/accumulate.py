@@ -56,31 +56,26 @@ class AccumulateGrad(TapeNode):
             return ()
         leaf = self.variable
         with self._adding:
-            if run.create_graph:
-                self._add_recorded(leaf, grad, run)
-            else:
-                self._add_array(leaf, grad, run)
+            self._add(leaf, grad, run)
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
                 hook(leaf)
         return ()
 
     @staticmethod
-    def _add_array(leaf: Tensor, grad: Any, run: Run) -> None:
-        """Writes into the box of the first gradient, which stays the same object."""
-        refuse_escape(grad, leaf, "the leaf")
+    def _add(leaf: Tensor, grad: Any, run: Run) -> None:
+        """Writes into the box of the first gradient; a recorded sum is a new tensor."""
+        currency = run.currency
+        refuse_escape(currency.array(grad), leaf, "the leaf")
+        if run.journal is not None:
+            run.journal.note(leaf)
         held = leaf._grad
         if held is None:
-            leaf._grad = run.currency.box(grad)
+            leaf._grad = currency.own(grad)
+        elif currency.tensor_mode:
+            leaf._grad = currency.add(held, grad)
         else:
-            storage = held._storage
-            storage.write(run.currency.add(storage.array, grad))
-
-    @staticmethod
-    def _add_recorded(leaf: Tensor, grad: Tensor, run: Run) -> None:
-        """Makes a new tensor, for the gradients of before may be part of a graph."""
-        refuse_escape(grad._storage.array, leaf, "the leaf")
-        leaf._grad = grad if leaf._grad is None else run.currency.add(leaf._grad, grad)
+            held._storage.write(currency.add(held._storage.array, grad))
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad
@@ -122,8 +117,8 @@ def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
     if isinstance(array, _Tracer) and tensor._trace != get_opaque_trace_state():
         raise TracingError(
-            f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, which was "
-            f"made outside this trace and outlives it. Got a gradient {describe(array)} that exists only while a "
-            f"JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), which returns the gradients, or "
-            f"make the tensor inside the traced function."
+            f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
+            f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "
+            "exists only while a JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), "
+            "which returns the gradients, or make the tensor inside the traced function."
         )

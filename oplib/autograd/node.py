@@ -54,14 +54,8 @@ class Node(ABC):
 
     @classmethod
     def __subclasshook__(cls, candidate: type) -> bool:
-        """Counts registered built-in classes and those made for user Functions, for ``Node`` itself only."""
-        if cls is Node and (
-            builtin_nodes.get(candidate.__name__) is candidate
-            or any(
-                base.__name__ == "BackwardCFunction" and issubclass(base, TapeNode)
-                for base in candidate.__mro__
-            )
-        ):
+        """Counts built-in classes that do not inherit, for ``Node`` itself and not for its subclasses."""
+        if cls is Node and builtin_nodes.get(candidate.__name__) is candidate:
             return True
         return NotImplemented
 
@@ -145,15 +139,15 @@ class TapeNode(Node):
     _post_hooks: Hooks | None = None
     _metadata: dict[Any, Any] | None = None
 
-    # What the engine calls ---------------------------------------------------------------------------------
+    # What the engine calls
 
     def apply(self, grads: Gradients, run: Run) -> Gradients:
         """Computes the gradients of the inputs from those of the outputs.
 
         Args:
             grads: one for each slot, None where it is undefined, in the currency of the run.
-            run: the run of the engine; ``run.currency`` tells what ``grads`` holds, ``run.create_graph`` whether
-                the results are to be differentiable again.
+            run: the run of the engine; ``run.currency`` tells what ``grads`` holds, ``run.create_graph``
+                whether the results are to be differentiable again.
 
         Returns:
             One gradient for each edge, None allowed.
@@ -163,7 +157,7 @@ class TapeNode(Node):
     def release(self) -> None:
         """Frees what was saved; a later ``apply`` that needs it raises ``second_pass_error``."""
 
-    # What users see ------------------------------------------------------------------------------------------
+    # What users see
 
     def name(self) -> str:  # noqa: D102  described in Node, like the others below
         return type(self).__name__
@@ -221,7 +215,7 @@ class TapeNode(Node):
         self.has_hooks = True
 
     def retain_grad(self, tensor: Tensor) -> None:
-        """Stores the gradient of this node's output ``tensor`` in ``tensor.grad`` each time it is computed."""
+        """Stores the gradient of its output ``tensor`` in ``tensor.grad`` each time it is computed."""
         if self._retained is None:
             self._retained = {}
         self._retained[tensor.output_nr] = weakref.ref(tensor)

@@ -1,0 +1,73 @@
+"""``grad(..., is_grads_batched=True)``: one run of the engine on gradients with a batch dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from oplib.errors import GradientValueError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor, upcalls
+
+from .currency import ARRAYS
+
+Call = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
+
+
+def run_batched(
+    call: Call, grads: Sequence[Tensor | None], *, create_graph: bool
+) -> tuple[Tensor | None, ...]:
+    """Maps one engine run over the first dimension of every gradient.
+
+    The nodes run once and see single gradients, as tracers. With ``create_graph`` they would record these
+    tracers, which are dead after the map: then the run is repeated for each gradient and the results stacked.
+
+    Args:
+        call: runs the engine on one gradient for each output.
+        grads: the batched gradients.
+        create_graph: the results are to be differentiable.
+
+    Returns:
+        The gradients of the inputs with a new first dimension, None where there is none.
+
+    Raises:
+        GradientValueError: a gradient is None, or the batches have different sizes.
+    """
+    size = _batch_size(grads)
+    if create_graph:
+        return _run_each(call, grads, size)
+
+    def run_one(*arrays: Any) -> list[Any]:
+        modes.vmap_levels += 1
+        try:
+            results = call(tuple(map(ARRAYS.box, arrays)))
+        finally:
+            modes.vmap_levels -= 1
+        return [None if result is None else result._storage.array for result in results]
+
+    arrays = [grad._storage.array for grad in grads if grad is not None]
+    return tuple(None if array is None else ARRAYS.box(array) for array in jax.vmap(run_one)(*arrays))
+
+
+def _run_each(call: Call, grads: Sequence[Any], size: int) -> tuple[Tensor | None, ...]:
+    """Runs once for each gradient of the batch."""
+    rows = [call(tuple(upcalls.getitem(grad, at) for grad in grads)) for at in range(size)]
+    return tuple(None if row[0] is None else upcalls.stack(list(row)) for row in zip(*rows, strict=True))
+
+
+def _batch_size(grads: Sequence[Tensor | None]) -> int:
+    if any(grad is None for grad in grads):
+        raise GradientValueError(
+            "grad: with is_grads_batched=True every output needs a gradient. Got None, which has no batch "
+            "dimension. Give a Tensor for each output."
+        )
+    arrays = [grad._storage.array for grad in grads if grad is not None]
+    sizes = {array.shape[0] for array in arrays}
+    if len(sizes) != 1:
+        raise GradientValueError(
+            "grad: with is_grads_batched=True all gradients have batches of one size. Got "
+            f"{describe(arrays)}. Give gradients with the same first dimension."
+        )
+    return sizes.pop()

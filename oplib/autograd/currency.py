@@ -1,0 +1,101 @@
+"""What gradients are while they travel through the engine: bare arrays, or Tensors that record.
+
+With ``create_graph=False`` nobody differentiates the backward pass, so boxes would be wasted: gradients are
+``jax.Array``s (or tracers) and are boxed only where Python code of a user sees them. With
+``create_graph=True`` they are Tensors, and every sum and formula is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.tensor import Tensor, box, upcalls
+
+_Tracer = jax.core.Tracer
+
+
+class Currency(Protocol):
+    """What nodes and the engine may do with gradients without knowing what they are.
+
+    Attributes:
+        tensor_mode: gradients are Tensors.
+    """
+
+    tensor_mode: bool
+
+    def add(self, a: Any, b: Any) -> Any:
+        """Returns the sum of two gradients of one slot."""
+        ...
+
+    def box(self, grad: Any) -> Tensor:
+        """Returns a gradient as a Tensor, to look at."""
+        ...
+
+    def own(self, grad: Any) -> Tensor:
+        """Returns a gradient as a Tensor that nobody else holds, to keep."""
+        ...
+
+    def unbox(self, tensor: Tensor) -> Any:
+        """Returns a Tensor as a gradient."""
+        ...
+
+    def array(self, grad: Any) -> Any:
+        """Returns the ``jax.Array`` (or tracer) of a gradient."""
+        ...
+
+
+class _Arrays:
+    """Gradients are ``jax.Array``s."""
+
+    tensor_mode = False
+
+    def add(self, a: Any, b: Any) -> Any:
+        return upcalls.add_arrays(a, b)
+
+    def box(self, grad: Any) -> Tensor:
+        tensor = box(grad)
+        if isinstance(grad, _Tracer):
+            tensor._trace = get_opaque_trace_state()
+        return tensor
+
+    own = box
+
+    def unbox(self, tensor: Tensor) -> Any:
+        return tensor._storage.array
+
+    def array(self, grad: Any) -> Any:
+        return grad
+
+
+class _Tensors:
+    """Gradients are Tensors, and what is done with them is recorded."""
+
+    tensor_mode = True
+
+    def add(self, a: Any, b: Any) -> Any:
+        return upcalls.add(a, b)
+
+    def box(self, grad: Any) -> Tensor:
+        return grad
+
+    def own(self, grad: Any) -> Tensor:
+        """One gradient can be on its way to several leaves: each gets a box of its own at the same edge."""
+        tensor = ARRAYS.box(grad._storage.array)
+        if grad._requires_grad:
+            tensor._requires_grad = True
+            tensor._grad_fn = grad._grad_fn
+            tensor._output_nr = grad._output_nr
+        return tensor
+
+    def unbox(self, tensor: Tensor) -> Any:
+        return tensor
+
+    def array(self, grad: Any) -> Any:
+        return grad._storage.array
+
+
+ARRAYS: Currency = _Arrays()
+TENSORS: Currency = _Tensors()

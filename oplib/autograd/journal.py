@@ -1,0 +1,31 @@
+"""What a run has stored, so that it can be taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.tensor import Tensor
+
+
+class GradJournal:
+    """Notes the ``grad`` of each tensor before a run first writes it, for ``grad_transaction=True``."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: dict[Tensor, tuple[Tensor | None, Any, int]] = {}
+
+    def note(self, tensor: Tensor) -> None:
+        """Keeps what ``tensor.grad`` is now, unless that of earlier is kept already."""
+        if tensor not in self._before:
+            grad = tensor._grad
+            array, version = (None, 0) if grad is None else (grad._storage.array, grad._storage.version)
+            self._before[tensor] = (grad, array, version)
+
+    def restore(self) -> None:
+        """Puts every gradient back: the same tensor, value and version as before."""
+        for tensor, (grad, array, version) in self._before.items():
+            tensor._grad = grad
+            if grad is not None:
+                grad._storage.array = array
+                grad._storage.version = version

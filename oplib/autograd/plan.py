@@ -1,0 +1,106 @@
+"""Which nodes a run executes, and how many gradients each of them waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from .node import Edge, TapeNode
+
+
+class Plan:
+    """Made once for a run, before any node runs. Iterative: graphs are a million nodes deep.
+
+    Attributes:
+        roots: the edges that the run starts from.
+        is_restricted: only nodes on a path to a requested input run.
+        waiting: for each node of the run, how many gradients are still to arrive; the run counts it down.
+        needed: the nodes that run, where the run is restricted.
+        captures: for a node, its slots whose gradients are handed back, and as which input.
+        captures_count: how many inputs ask for their gradient to be handed back.
+    """
+
+    __slots__ = ("_members", "captures", "captures_count", "is_restricted", "needed", "roots", "waiting")
+
+    def __init__(self, roots: Sequence[Edge], inputs: Sequence[Edge] = (), *, capture: bool = False) -> None:
+        """Plans the run.
+
+        Args:
+            roots: where gradients are put in.
+            inputs: where they are wanted; none at all means everywhere.
+            capture: gradients of ``inputs`` are handed back; else their own nodes run, which stores them.
+        """
+        self.roots = roots
+        self.is_restricted = capture or bool(inputs)
+        self.captures: dict[TapeNode, list[tuple[int, int]]] = {}
+        self.captures_count = len(inputs) if capture else 0
+        self.needed: set[TapeNode] = set()
+        self._members: set[TapeNode] | None = None
+        if not self.is_restricted:
+            self.waiting = _count_arrivals(roots)
+            return
+        targets = {node for node, _ in inputs}
+        self.needed = _find_ancestors(roots, targets)
+        if capture:
+            for index, (node, slot) in enumerate(inputs):
+                self.captures.setdefault(node, []).append((slot, index))
+        else:
+            self.needed |= targets
+        self.waiting = _count_arrivals(roots, self.needed, self.needed | targets)
+
+    def executes(self, node: TapeNode) -> bool:
+        """Tells whether the run has executed ``node``, or will."""
+        if self.is_restricted:
+            return node in self.needed or node in self.captures
+        if self._members is None:
+            self._members = set(_count_arrivals(self.roots))
+        return node in self._members
+
+
+def _count_arrivals(
+    roots: Sequence[Edge],
+    senders: Collection[TapeNode] | None = None,
+    receivers: Collection[TapeNode] | None = None,
+) -> dict[TapeNode, int]:
+    """Counts the edges into each node reached from ``roots``; only from and to the given nodes, if given."""
+    waiting: dict[TapeNode, int] = {}
+    reached: list[TapeNode] = []
+    edges: Sequence[Edge | None] = roots
+    while True:
+        for edge in edges:
+            if edge is None:
+                continue
+            node = edge[0]
+            if node in waiting:
+                waiting[node] += 1
+            elif receivers is None or node in receivers:
+                waiting[node] = 1
+                if senders is None or node in senders:
+                    reached.append(node)
+        if not reached:
+            return waiting
+        edges = reached.pop().edges
+
+
+def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set[TapeNode]:
+    """Returns the nodes reached from ``roots`` of which one of ``targets`` is a descendant."""
+    parents: dict[TapeNode, list[TapeNode]] = {node: [] for node, _ in roots}
+    reached = list(parents)
+    while reached:
+        parent = reached.pop()
+        for edge in parent.edges:
+            if edge is None:
+                continue
+            node = edge[0]
+            if node in parents:
+                parents[node].append(parent)
+            else:
+                parents[node] = [parent]
+                reached.append(node)
+    ancestors: set[TapeNode] = set()
+    below = [node for node in targets if node in parents]
+    while below:
+        for parent in parents[below.pop()]:
+            if parent not in ancestors:
+                ancestors.add(parent)
+                below.append(parent)
+    return ancestors

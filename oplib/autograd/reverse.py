@@ -1,0 +1,219 @@
+"""``backward`` and ``grad``: the two ways to ask for gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import jax.numpy as jnp
+
+from oplib.errors import AutogradError, GradientTypeError, GradientValueError
+from oplib.tensor import Tensor
+
+from .batched import run_batched
+from .currency import ARRAYS
+from .engine import get_python_engine
+from .graph import GradientEdge
+from .journal import GradJournal
+from .seeds import make_grads
+
+Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
+Grads = Tensor | Sequence[Tensor | None] | None
+
+
+def backward(
+    tensors: Outputs,
+    grad_tensors: Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Grads = None,
+    inputs: Inputs | None = None,
+    *,
+    grad_transaction: bool = False,
+) -> None:
+    """Adds to the ``grad`` of each leaf the gradient of the given tensors.
+
+    Args:
+        tensors: what to differentiate: a Tensor or gradient edge, or several.
+        grad_tensors: the gradient by each of them, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        create_graph: records the pass, so that the gradients can be differentiated.
+        grad_variables: deprecated name of ``grad_tensors``.
+        inputs: accumulates into these only, leaves or not; in a dictionary, into its values.
+        grad_transaction: if the pass fails, every ``grad`` is as before it (what hooks did is not undone).
+
+    Raises:
+        AutogradError: a tensor outside the graph, a gradient that does not fit, a graph already freed.
+        GradientTypeError: a gradient that is no Tensor.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> oplib.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
+    """
+    if grad_variables is not None:
+        grad_tensors = _take_deprecated(grad_tensors, grad_variables)
+    wanted = () if inputs is None else _listed_inputs(inputs, "backward")
+    if inputs is not None and not wanted:
+        raise AutogradError(
+            "backward: `inputs` argument to `backward()` cannot be empty. Got no tensor. Name the tensors to "
+            "accumulate into, or leave it out for all leaves."
+        )
+    outputs = _listed(tensors)
+    grads = make_grads(outputs, _listed_grads(grad_tensors, len(outputs)), False)
+    journal = GradJournal() if grad_transaction else None
+    get_python_engine().run_backward(
+        outputs,
+        grads,
+        create_graph if retain_graph is None else retain_graph,
+        create_graph,
+        wanted,
+        allow_unreachable=True,
+        accumulate_grad=True,
+        journal=journal,
+    )
+
+
+def grad(  # noqa: PLR0917  the order of the arguments is torch's
+    outputs: Outputs,
+    inputs: Inputs,
+    grad_outputs: Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """Returns the gradients of ``outputs`` by ``inputs`` and stores nothing.
+
+    Args:
+        outputs: what to differentiate: a Tensor or gradient edge, or several.
+        inputs: what to differentiate by: a Tensor or gradient edge, several, or a dictionary of them.
+        grad_outputs: the gradient by each output, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        create_graph: records the pass, so that the results can be differentiated.
+        only_inputs: deprecated; always true.
+        allow_unused: gives None for an input that plays no part, instead of an error.
+        is_grads_batched: each gradient in ``grad_outputs`` has a first dimension more, over which to map.
+        materialize_grads: gives zeros for an input that plays no part.
+
+    Returns:
+        A tuple with a gradient for each input, or a dictionary with the keys of ``inputs``.
+
+    Raises:
+        AutogradError: an input that plays no part, a tensor outside the graph, a gradient that does not fit.
+        GradientTypeError: a gradient or input of the wrong type.
+        GradientValueError: arguments that exclude each other.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> oplib.autograd.grad((x * x * x).sum(), x)
+        (tensor([ 3., 12.]),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise GradientValueError(
+            "grad: allow_unused=False and materialize_grads=True exclude each other. Zeros are given for "
+            "unused inputs only where these are allowed. Leave allow_unused out."
+        )
+    unused = materialize_grads if allow_unused is None else allow_unused
+    roots = _listed(outputs)
+    wanted = _listed_inputs(inputs, "grad")
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True)",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if not wanted:
+        raise AutogradError("grad: `inputs` argument to `grad()` cannot be empty. Got no tensor. Name some.")
+    grads = make_grads(roots, _listed_grads(grad_outputs, len(roots)), is_grads_batched)
+    keep = create_graph if retain_graph is None else retain_graph
+
+    def run(seeds: tuple[Tensor | None, ...], keep_graph: bool = keep) -> tuple[Tensor | None, ...]:
+        found = get_python_engine().run_backward(
+            roots, seeds, keep_graph, create_graph, wanted, allow_unreachable=unused
+        )
+        return cast("tuple[Tensor | None, ...]", found)
+
+    found = run_batched(run, grads, create_graph=create_graph) if is_grads_batched else run(grads)
+    if materialize_grads:
+        found = _materialize(found, wanted, create_graph=create_graph)
+    return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
+
+
+def run_backward(
+    tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
+) -> None:
+    """What ``Tensor.backward`` calls."""
+    backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
+    """Returns gradients as a tuple: ``length`` times None for None, one Tensor alone, or what was listed."""
+    if tensors is None:
+        return (None,) * length
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+_listed_grads = tensor_or_tensors_to_tuple
+
+
+def _listed(tensors: Any) -> tuple[Any, ...]:
+    """Returns one or several outputs as a tuple."""
+    if isinstance(tensors, (Tensor, GradientEdge)):
+        return (tensors,)
+    if not isinstance(tensors, Iterable):
+        raise GradientTypeError(
+            f"backward: {type(tensors).__name__} object is not iterable. Got neither a Tensor nor several. "
+            "Give the outputs to differentiate."
+        )
+    return tuple(cast("Iterable[Any]", tensors))
+
+
+def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
+    """Returns one or several inputs, or the values of a dictionary, as a tuple."""
+    if type(inputs) is dict:
+        return tuple(inputs.values())
+    if isinstance(inputs, Mapping):
+        raise GradientTypeError(
+            f"{caller}: 'inputs' is a {type(inputs).__name__}, and only a plain dict is taken as a mapping. "
+            f"Got keys {list(cast('Mapping[Any, Any]', inputs))}. Give dict(inputs)."
+        )
+    return _listed(inputs)
+
+
+def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
+    warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=3)
+    if grad_tensors is not None:
+        raise AutogradError(
+            "backward: `grad_tensors` and `grad_variables` (deprecated) were both given. They are two "
+            "names of one argument. Give `grad_tensors` only."
+        )
+    return grad_variables
+
+
+def _materialize(
+    found: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
+) -> tuple[Tensor, ...]:
+    """Puts zeros where an input plays no part."""
+    return tuple(
+        _zeros_like(wanted[position], position, requires_grad=create_graph) if one is None else one
+        for position, one in enumerate(found)
+    )
+
+
+def _zeros_like(wanted: Tensor | GradientEdge, position: int, *, requires_grad: bool) -> Tensor:
+    if not isinstance(wanted, Tensor):
+        raise AutogradError(
+            f"grad: materialize_grads cannot be used where the input is a GradientEdge. Input {position} is "
+            "one and plays no part. Give the Tensor, or set allow_unused=True instead."
+        )
+    zeros = ARRAYS.box(jnp.zeros_like(wanted._storage.array))
+    zeros._requires_grad = requires_grad
+    return zeros

@@ -1,0 +1,165 @@
+"""One run of the engine: gradients flow from the roots along the edges, the latest ready node first."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from oplib.modes import modes
+
+from .conformity import conform
+from .currency import ARRAYS, TENSORS, Currency
+from .journal import GradJournal
+from .node import Edge, Gradients, TapeNode
+from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .plan import Plan
+from .stack import StackRoom
+
+_ids = itertools.count()
+
+
+class _Running(threading.local):
+    """The run that this thread is in, if any."""
+
+    run: Run | None = None
+
+
+running = _Running()
+
+
+class Run:
+    """A graph task. All its state goes with it.
+
+    Attributes:
+        id: counts up from 0 in the process.
+        keep_graph: saved values stay for another run.
+        create_graph: the backward pass is recorded.
+        currency: what the gradients are.
+        plan: which nodes run, and how many gradients each waits for.
+        node: the node being executed.
+        captured: the gradient found for each requested input.
+        callbacks: functions to call when all nodes have run.
+        journal: what to undo should the run fail, if anybody asked for that.
+        checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
+        outer: the run from whose node this one was started.
+    """
+
+    __slots__ = (
+        "_arrivals", "_buffers", "_ready", "callbacks", "captured", "checkpoint_valid", "create_graph",
+        "currency", "id", "journal", "keep_graph", "node", "outer", "plan",
+    )  # fmt: skip
+
+    def __init__(
+        self, plan: Plan, *, keep_graph: bool, create_graph: bool, journal: GradJournal | None
+    ) -> None:
+        self.id = next(_ids)
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.currency: Currency = TENSORS if create_graph else ARRAYS
+        self.plan = plan
+        self.node: TapeNode | None = None
+        self.captured: list[Any] = [None] * plan.captures_count
+        self.callbacks: list[Callable[[], object]] = []
+        self.journal = journal
+        self.outer = running.run
+        self.checkpoint_valid = not plan.is_restricted and is_checkpoint_valid()
+        self._buffers: dict[TapeNode, list[Any]] = {}
+        self._ready: list[tuple[int, int, TapeNode]] = []
+        self._arrivals = itertools.count()
+
+    def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
+        """Runs the graph from ``roots``, and returns what was captured."""
+        grad_mode = modes.grad_enabled
+        running.run = self
+        try:
+            modes.grad_enabled = self.create_graph
+            with StackRoom(nested=self.outer is not None):
+                self._deliver(roots, grads)
+                self._loop()
+                self._call_back()
+        except BaseException as error:
+            self._explain(error)
+            raise
+        finally:
+            running.run = self.outer
+            modes.grad_enabled = grad_mode
+        return self.captured
+
+    def _loop(self) -> None:
+        ready, buffers, currency = self._ready, self._buffers, self.currency
+        captures = self.plan.captures
+        while ready:
+            node = heappop(ready)[2]
+            self.node = node
+            grads = buffers.pop(node, None) or [None] * len(node.input_metadata)
+            if captures and node in captures and not self._capture(node, grads):
+                continue
+            if node.has_hooks:
+                grads = run_pre_hooks(node, grads, self)
+            results = node.apply(grads, self)
+            if not node.results_are_checked:
+                results = conform(results, node, currency)
+            if node._post_hooks is not None:
+                results = run_post_hooks(node, results, grads, self)
+            if not self.keep_graph:
+                node.release()
+            self._deliver(node.edges, results)
+        self.node = None
+
+    def _deliver(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
+        """Adds gradients to the slots they go to, and readies the nodes that wait for nothing more."""
+        waiting, buffers = self.plan.waiting, self._buffers
+        for edge, grad in zip(edges, grads, strict=False):
+            if edge is None:
+                continue
+            node, slot = edge
+            missing = waiting.get(node)
+            if missing is None:  # not on a path to a requested input
+                continue
+            if grad is not None:
+                buffer = buffers.get(node)
+                if buffer is None:
+                    buffer = buffers[node] = [None] * len(node.input_metadata)
+                held = buffer[slot]
+                buffer[slot] = grad if held is None else self.currency.add(held, grad)
+            if missing == 1:
+                del waiting[node]
+                heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node))
+            else:
+                waiting[node] = missing - 1
+
+    def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
+        """Keeps requested gradients: those from before the hooks where the node runs too, else from after."""
+        runs = node in self.plan.needed
+        if not runs and node.has_hooks:
+            run_tensor_hooks(node, grads, self)
+        for slot, index in self.plan.captures[node]:
+            self.captured[index] = grads[slot]
+        return runs
+
+    def _call_back(self) -> None:
+        for callback in self.callbacks:  # callbacks queue further ones
+            callback()
+
+    def _explain(self, error: BaseException) -> None:
+        if self.journal is not None:
+            self.journal.restore()
+        if self.node is not None and isinstance(error, Exception):
+            error.add_note(f"Raised in the backward pass, while {self.node.name()} was running.")
+
+
+def is_checkpoint_valid() -> bool:
+    """Returns whether recomputing by a ``backward`` of its own is allowed here."""
+    return running.run is None or running.run.checkpoint_valid
+
+
+def reset() -> bool:
+    """Forgets what a parent process was running, and returns whether it had run anything."""
+    global _ids  # noqa: PLW0603
+    had_run = next(_ids) > 0
+    _ids = itertools.count()
+    running.run = None
+    return had_run
