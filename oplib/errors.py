@@ -8,7 +8,9 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── SchemaInferenceError (ValueError)     a function whose hints give no schema
     ├── RegistrationError (RuntimeError)      a registration that conflicts with what is registered
     │   ├── RegistrationValueError (ValueError)
-    │   └── RegistrationTypeError (TypeError)
+    │   ├── RegistrationTypeError (TypeError)
+    │   ├── ExclusiveTagsError (AssertionError)
+    │   └── UnsupportedRegistrationError (NotImplementedError)
     ├── LibraryDestroyedError (AssertionError) a call on a library after its destruction
     ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
@@ -21,6 +23,8 @@ Each class also derives from the builtin that users of the field expect in that 
     │   ├── GradientTypeError (TypeError)
     │   ├── GradientValueError (ValueError)
     │   └── SavedTensorError                  a saved tensor that was freed, or overwritten after saving
+    ├── DataError (ValueError)                data of which no tensor can be made
+    │   └── DataTypeError (TypeError)
     ├── DtypeError (TypeError)                a dtype that would lose values, or does not fit
     └── DeviceError (RuntimeError)            a device that does not exist, or is not one device
 
@@ -56,6 +60,14 @@ class RegistrationValueError(RegistrationError, ValueError):
 
 class RegistrationTypeError(RegistrationError, TypeError):
     """A registration with an argument of the wrong type, such as a kernel that cannot be called."""
+
+
+class ExclusiveTagsError(RegistrationError, AssertionError):
+    """Two tags of one op that exclude each other."""
+
+
+class UnsupportedRegistrationError(RegistrationError, NotImplementedError):
+    """A registration that has no meaning here, or is not supported for this schema."""
 
 
 class LibraryDestroyedError(OplibError, AssertionError):
@@ -104,6 +116,14 @@ class GradientValueError(AutogradError, ValueError):
 
 class SavedTensorError(AutogradError):
     """A saved tensor was freed, or written in place after it was saved."""
+
+
+class DataError(OplibError, ValueError):
+    """Data of which no tensor can be made, such as nested lists of unequal length."""
+
+
+class DataTypeError(DataError, TypeError):
+    """Data of a type of which no tensor can be made."""
 
 
 class DtypeError(OplibError, TypeError):

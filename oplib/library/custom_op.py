@@ -1,0 +1,175 @@
+"""``custom_op``: an op from one function, with its schema, kernel and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from oplib.errors import RegistrationValueError, UnknownOperatorError
+
+from .contribution import FOREVER, Contribution, Definition, Kernel
+from .custom_op_def import CustomOpDef, remember_custom_op
+from .derivatives import make_derivative
+from .infer_schema import infer_kind, infer_schema
+from .platforms import DeviceTypes, find_slots
+from .qualname import Qualname, check_namespace, parse_qualname
+from .record import Derivative, Function, KernelKind, Tag
+from .registry import registry
+from .rules import (
+    check_definition,
+    refuse_keyword_only_tensors,
+    refuse_mutation,
+    require_callable,
+    require_device_argument,
+)
+from .schema import FunctionSchema, parse_schema
+from .sites import find_site
+from .tags import Tags, to_tags
+
+MutatesArgs = str | Iterable[str]
+
+
+def custom_op(
+    name: str,
+    fn: Any = None,
+    /,
+    *,
+    mutates_args: MutatesArgs = (),
+    device_types: DeviceTypes = None,
+    schema: str | None = None,
+    tags: Tags = None,
+    compile: bool | None = None,  # noqa: A002  says best what it switches
+    operand: Iterable[str] = (),
+    donates: Iterable[str] = (),
+    autograd: Literal["derive"] | None = None,
+) -> Any:
+    """Makes an op of a function; the same name again replaces op and rules.
+
+    How the function runs is told by the annotations of its tensors. ``jax.Array``: it gets arrays, is traced
+    once per signature and runs compiled. ``numpy.ndarray``: it gets numpy arrays and runs as Python on the
+    host. ``oplib.Tensor``, or a schema and no annotations: it gets Tensors and runs as Python on every call.
+
+    Args:
+        name: ``namespace::name`` or ``namespace::name.overload``.
+        fn: the function; None to use the call as a decorator.
+        mutates_args: names of the arguments that it writes, or ``"unknown"`` for all tensors.
+        device_types: the devices it runs on (``cpu``, ``gpu``, ``tpu``); None for all, empty for no kernel yet.
+        schema: instead of annotations, ``(Tensor x, float limit=1.) -> Tensor``, without the name.
+        tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``.
+        compile: False runs a function on arrays as plain Python on every call; True makes a function without
+            annotations one on arrays.
+        operand: names of number arguments that change at every call, and so are operands and not static.
+        donates: names of written arguments whose buffer the op may take over. Nobody else may hold it.
+        autograd: ``"derive"`` for JAX's own derivative of the function.
+
+    Returns:
+        The op, a :class:`CustomOpDef`, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``fn`` cannot be called, or ``tags`` holds something else than tags.
+        RegistrationValueError: a name that is not qualified, a reserved namespace, a schema that does not fit
+            ``mutates_args``, the tags or options.
+        UnknownOperatorError: ``schema`` begins with a name.
+        SchemaInferenceError: the annotations give no schema.
+        SchemaError: the schema does not parse.
+        RegistrationError: ``define`` has defined the op already; an unknown device type.
+        UnsupportedRegistrationError: a tensor that can only be given by keyword, without ``Tag.out``.
+
+    Gradient:
+        None until :meth:`CustomOpDef.register_autograd` is told of it; then by its formula.
+
+    Source:
+        ``torch.library.custom_op``; ``compile``, ``operand``, ``donates`` and ``autograd`` are oplib's.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::softclip")
+        ... def softclip(x: jax.Array, limit: float = 1.0) -> jax.Array:
+        ...     return limit * jnp.tanh(x / limit)
+        >>> print(softclip._schema)
+        docs::softclip(Tensor x, float limit=1.) -> Tensor
+    """
+
+    def make(fn: Function) -> CustomOpDef:
+        require_callable(fn, f"custom_op({name}): the function")
+        qualname = parse_qualname(name, subject="custom_op")
+        check_namespace(qualname.namespace, find_site())
+        given = to_tags(tags, subject=f"custom_op({name})")
+        kind = _choose_kind(fn, compile)
+        definition = Definition(
+            schema=_make_schema(name, fn, mutates_args, schema, given),
+            kind=kind,
+            compiled=compile,
+            operand=frozenset(operand),
+            donates=frozenset(donates),
+            tags=tuple(dict.fromkeys((Tag.pt2_compliant_tag, *given))),
+            function=fn,
+        )
+        _check(definition, device_types)
+        derivative = None if autograd is None else _make_derivative(definition.schema, autograd)
+        slots = find_slots(device_types, subject=f"custom_op({name})")
+        return _enter(qualname, definition, slots, derivative)
+
+    return make if fn is None else make(fn)
+
+
+def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
+    """Returns how the function runs: as its annotations say, else as plain Python unless it is to be compiled."""
+    return infer_kind(fn) or ("array" if compiled else "tensor")
+
+
+def _make_schema(
+    name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, tags: tuple[Tag, ...]
+) -> FunctionSchema:
+    if schema is None:
+        return parse_schema(f"{name}{infer_schema(fn, mutates_args=mutates_args, tags=tags)}")
+    if not schema.lstrip().startswith("("):
+        raise UnknownOperatorError(
+            f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the parenthesis."
+        )
+    parsed = parse_schema(f"{name}{schema}")
+    written = {argument.name for argument in parsed.arguments if argument.is_written}
+    said = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
+    if written != said:
+        raise RegistrationValueError(
+            f"custom_op({name}): 'schema' and 'mutates_args' disagree. The schema suggests that the op mutates "
+            f"{sorted(written) or 'nothing'}, mutates_args says {sorted(said) or 'nothing'}. Got {schema!r}. "
+            f"Make them consistent."
+        )
+    return parsed
+
+
+def _check(definition: Definition, device_types: DeviceTypes) -> None:
+    check_definition(definition)
+    if Tag.out not in definition.tags:
+        refuse_keyword_only_tensors(definition.schema, subject="custom_op")
+    if device_types is not None:
+        require_device_argument(definition.schema)
+
+
+def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
+    if autograd != "derive":
+        raise RegistrationValueError(
+            f'custom_op({schema.qualified_name}): \'autograd\' is "derive" or left out. Got {autograd!r}. '
+            f"Register a formula by register_autograd."
+        )
+    refuse_mutation(schema)
+    return make_derivative(schema.qualified_name, autograd)
+
+
+def _enter(
+    qualname: Qualname, definition: Definition, slots: Iterable[Any], derivative: Derivative | None
+) -> CustomOpDef:
+    """Registers everything in one step, so that nobody sees half of it, and a failure leaves nothing."""
+    site = find_site()
+    fn = definition.function
+    assert fn is not None
+    kernel = Kernel(fn, definition.kind)
+    pieces = [Contribution("definition", definition, FOREVER, site)]
+    pieces += [Contribution(slot, kernel, FOREVER, site) for slot in slots]
+    if derivative is not None:
+        pieces.append(Contribution("derivative", derivative, FOREVER, site))
+    made = CustomOpDef(registry.redefine(qualname, pieces), fn)
+    remember_custom_op(made)
+    return made

@@ -1,0 +1,26 @@
+"""What somebody may have meant by a name that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def name_nearest(name: str, known: Iterable[str]) -> str:
+    """Returns a sentence with the known names that are nearest to a given one.
+
+    Args:
+        name: the name that was not found.
+        known: the names that there are.
+
+    Example:
+        >>> name_nearest("demo::softclp", ["demo::softclip", "demo::scale"])
+        'The nearest name is demo::softclip.'
+    """
+    names = sorted(set(known))
+    if not names:
+        return "Nothing is registered."
+    near = difflib.get_close_matches(name, names, n=3)
+    if not near:
+        return "No registered name is near it."
+    return f"The nearest name is {near[0]}." if len(near) == 1 else f"The nearest names are {', '.join(near)}."

@@ -1,0 +1,165 @@
+"""One overload of an op: the object that is called, for ever the same one for its name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from oplib.errors import RegistrationError, UnknownOperatorError
+
+from .nearest import name_nearest
+from .qualname import Qualname, parse_qualname
+from .record import Function, Record, Tag
+from .schema import FunctionSchema
+
+_interned: dict[str, OpOverload] = {}
+_interning = threading.Lock()
+
+
+class OpOverload:
+    """An op under its qualified name; call it with Tensors or with arrays.
+
+    There is one such object for each name in a process. When its op is defined anew, the same object gets the
+    new record; when its library is destroyed, it raises if called and keeps its last record, which graphs
+    recorded before still read. It is compared by identity, and pickled and copied by name.
+
+    Attributes:
+        record: everything registered for it; replaced, never changed.
+        alive: whether it is defined now.
+        call: does the whole work of a call. Assigned anew with every record, and built at the first call.
+        arrays: as ``call``, but gives arrays where no argument tells the world.
+        functional: the array-level function; stays when the op is destroyed.
+    """
+
+    record: Record
+    alive: bool
+    call: Function
+    arrays: Function
+    functional: Function
+
+    def __init__(self, qualname: Qualname) -> None:
+        self._qualname = qualname
+        self._name = str(qualname)
+        self.alive = False
+        self._is_built = False
+        self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    # What it is called ---------------------------------------------------------------------------------------
+
+    def name(self) -> str:
+        """Returns the qualified name: ``ns::op``, or ``ns::op.overload``."""
+        return self._name
+
+    @property
+    def namespace(self) -> str:
+        """The part before ``::``."""
+        return self._qualname.namespace
+
+    @property
+    def _overloadname(self) -> str:
+        return self._qualname.overload or "default"
+
+    @property
+    def _schema(self) -> FunctionSchema:
+        return self.record.schema
+
+    @property
+    def tags(self) -> list[Tag]:
+        """What the op promises beyond its schema."""
+        return list(self.record.tags)
+
+    def __str__(self) -> str:
+        return f"{self._qualname.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        packet = f"{self._qualname.namespace}.{self._qualname.name}"
+        return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
+
+    def __copy__(self) -> OpOverload:
+        return self
+
+    def __deepcopy__(self, memo: object) -> OpOverload:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find_overload, (self._name,)
+
+    # What it does --------------------------------------------------------------------------------------------
+
+    def replace(self, record: Record, build: Callable[[OpOverload], None]) -> None:
+        """Gives it another record; ``build`` runs at the next call, and assigns what a call runs.
+
+        Building late keeps the import of many ops cheap, and the attaching of several rules to one op too.
+        """
+        self.record = record
+        self._is_built = False
+        self.alive = True
+        self.call = self._defer("call", build)
+        self.arrays = self._defer("arrays", build)
+        self.functional = self._defer("functional", build)
+
+    def retire(self) -> None:
+        """Makes calls raise, because nothing defines the op any more; the record stays."""
+        self.alive = False
+        self.call = self.arrays = self._refuse
+
+    def _defer(self, attribute: str, build: Callable[[OpOverload], None]) -> Function:
+        def build_and_call(*args: Any, **kwargs: Any) -> Any:
+            build(self)
+            built = getattr(self, attribute)
+            if built is build_and_call:
+                raise NotImplementedError(f"{self._name}: the dispatcher assigned no '{attribute}'.")
+            return built(*args, **kwargs)
+
+        return build_and_call
+
+    def _refuse(self, /, *_args: Any, **_kwargs: Any) -> Any:
+        raise RegistrationError(
+            f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and its "
+            f"library has been destroyed since. Keep the library alive, or define the op again."
+        )
+
+
+def intern_overload(qualname: Qualname) -> OpOverload:
+    """Returns the one overload object of a name, made when it is first asked for."""
+    name = str(qualname)
+    overload = _interned.get(name)
+    if overload is None:
+        with _interning:
+            overload = _interned.setdefault(name, OpOverload(qualname))
+    return overload
+
+
+def list_overloads() -> list[OpOverload]:
+    """Returns all overloads that are defined now, in the order of their first definition."""
+    return [overload for overload in list(_interned.values()) if overload.alive]
+
+
+def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
+    """Returns the overload that is registered under a qualified name.
+
+    Args:
+        name: ``ns::op`` or ``ns::op.overload``.
+        subject: the function that asks, for the error.
+
+    Raises:
+        RegistrationValueError: the name is not qualified.
+        UnknownOperatorError: nothing is registered under it; the nearest name is suggested.
+    """
+    qualname = str(parse_qualname(name, subject=subject))
+    overload = _interned.get(qualname)
+    if overload is None or not overload.alive:
+        raise UnknownOperatorError(explain_unknown(qualname, subject=subject))
+    return overload
+
+
+def explain_unknown(name: str, *, subject: str) -> str:
+    """Returns the text of the error about a name that is not registered."""
+    return (
+        f"{subject}: the operator {name} does not exist. {name_nearest(name, [op.name() for op in list_overloads()])} "
+        f"Correct the name, or import the module that registers it."
+    )

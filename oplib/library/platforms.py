@@ -1,0 +1,82 @@
+"""Device types as users write them, and the slots in which kernels for them stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oplib.errors import RegistrationError, RegistrationValueError
+
+from .contribution import KernelSlot
+
+_DEVICES: dict[str, KernelSlot] = {
+    "cpu": "cpu",
+    "gpu": "gpu",
+    "cuda": "gpu",
+    "rocm": "gpu",
+    "tpu": "tpu",
+    "default": "default",
+}
+_KEYS: dict[str, KernelSlot] = {
+    "": "composite",
+    "CPU": "cpu",
+    "CUDA": "gpu",
+    "GPU": "gpu",
+    "TPU": "tpu",
+    "CompositeExplicitAutograd": "default",
+    "CompositeImplicitAutograd": "composite",
+}
+_OTHER_KEYS = {
+    "Meta": "register_fake",
+    "Autograd": "register_autograd",
+    "AutogradCPU": "register_autograd",
+    "AutogradCUDA": "register_autograd",
+    "FuncTorchBatched": "register_vmap",
+}
+
+DeviceTypes = str | Iterable[str] | None
+
+
+def find_slot(device: str, *, subject: str) -> KernelSlot:
+    """Returns the slot for a device type, or for the name of a dispatch key.
+
+    Args:
+        device: ``cpu``, ``gpu`` (``cuda``), ``tpu`` or ``default``; or one of torch's key names for these,
+            where the empty one is a composite kernel, which autograd looks into.
+        subject: the function that asks, for the error.
+
+    Raises:
+        RegistrationError: there is no such device.
+    """
+    slot = _DEVICES.get(device) or _KEYS.get(device)
+    if slot is None:
+        cure = _OTHER_KEYS.get(device)
+        raise RegistrationError(
+            f"{subject}: there is no device type or dispatch key {device!r}. Expected one of cpu, gpu, cuda, tpu, "
+            f'"default". '
+            + (f"Use {cure} for such a rule." if cure else "Name a platform of JAX, or default for all of them.")
+        )
+    return slot
+
+
+def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
+    """Returns the slots for device types, each once; None stands for all devices.
+
+    Raises:
+        RegistrationError: there is no such device.
+    """
+    if devices is None:
+        return ("default",)
+    names = (devices,) if isinstance(devices, str) else tuple(devices)
+    return tuple(dict.fromkeys(find_slot(name, subject=subject) for name in names))
+
+
+def find_device_slot(device: str, *, subject: str) -> KernelSlot:
+    """As :func:`find_slot`, for a question about what there is and not for a registration.
+
+    Raises:
+        RegistrationValueError: there is no such device.
+    """
+    try:
+        return find_slot(device, subject=subject)
+    except RegistrationError as error:
+        raise RegistrationValueError(str(error)) from error

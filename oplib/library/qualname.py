@@ -1,0 +1,92 @@
+"""Qualified names: ``namespace::name`` and ``namespace::name.overload``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oplib.errors import RegistrationError, RegistrationValueError
+
+from .sites import Site
+
+# `prim` belongs to torch's interpreter, so a program ported from or to it cannot use it either; the other one
+# holds the built-in ops.
+RESERVED_NAMESPACES = ("prim", "oplib")
+
+
+class Qualname(NamedTuple):
+    """The parts of a qualified name; ``overload`` is empty for the default overload.
+
+    ``str(qualname)`` puts them together again, ``packet`` leaves the overload out.
+    """
+
+    namespace: str
+    name: str
+    overload: str = ""
+
+    @property
+    def packet(self) -> str:
+        """``namespace::name``, what all overloads share."""
+        return f"{self.namespace}::{self.name}"
+
+    @property
+    def local(self) -> str:
+        """The name as it is written inside its namespace: ``name`` or ``name.overload``."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    def __str__(self) -> str:
+        return f"{self.namespace}::{self.local}"
+
+
+def parse_qualname(text: object, *, subject: str) -> Qualname:
+    """Splits a qualified name; what its parts may look like is left to the schema parser.
+
+    Args:
+        text: ``namespace::name`` or ``namespace::name.overload``; the overload ``default`` is the unnamed one.
+        subject: the function that asks, for the error.
+
+    Raises:
+        RegistrationValueError: no string, or not exactly one ``::`` in it.
+
+    Example:
+        >>> parse_qualname("demo::add.out", subject="define")
+        Qualname(namespace='demo', name='add', overload='out')
+    """
+    if not isinstance(text, str):
+        raise RegistrationValueError(
+            f"{subject}: the op's name is expected to be a str. Got {type(text).__name__}. "
+            f'Write "namespace::name".'
+        )
+    parts = text.split("::")
+    if len(parts) != 2:
+        raise RegistrationValueError(
+            f'{subject}: a qualified name is of the form "namespace::name". Got {text!r}, from which '
+            f"{len(parts)} parts unpack. Write a namespace, `::` and a name, for example demo::softclip."
+        )
+    name, _, overload = parts[1].partition(".")
+    return Qualname(parts[0], name, "" if overload == "default" else overload)
+
+
+def check_namespace(namespace: str, site: Site) -> None:
+    """Refuses definitions in a namespace that is reserved, unless the package itself asks.
+
+    Raises:
+        RegistrationValueError: the namespace is reserved.
+    """
+    if namespace in RESERVED_NAMESPACES and not site.is_inside:
+        raise RegistrationValueError(
+            f"{namespace} is a reserved namespace. Got a definition in it at {site}. "
+            f"Define your ops under a name of your own, for example that of your package."
+        )
+
+
+def require_same_namespace(given: str, own: str, *, subject: str) -> None:
+    """Raises where a name stands in another namespace than the library that is to hold it.
+
+    Raises:
+        RegistrationError: the namespaces differ.
+    """
+    if given != own:
+        raise RegistrationError(
+            f"{subject}: the explicitly provided namespace ({given}) does not match namespace of the library. "
+            f"Got a library of namespace {own}. Leave the namespace out, or use a library of {given}."
+        )

@@ -1,0 +1,46 @@
+"""Where in the user's code something was registered."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import NamedTuple
+
+_FLOOR = __name__.rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Site(NamedTuple):
+    """A line of code; printed as ``file:line``.
+
+    Attributes:
+        file: path of the file.
+        line: number of the line.
+        is_inside: the line belongs to this package.
+        stacklevel: how many frames above the function that called :func:`find_site` it stands, as
+            ``warnings.warn`` counts them.
+    """
+
+    file: str
+    line: int
+    is_inside: bool
+    stacklevel: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def find_site() -> Site:
+    """Returns the innermost line outside the library floor: the one that registers."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame.f_back is not None and _is_floor(frame):
+        frame = frame.f_back
+        level += 1
+    module = str(frame.f_globals.get("__name__", ""))
+    return Site(frame.f_code.co_filename, frame.f_lineno, module.partition(".")[0] == _PACKAGE, level)
+
+
+def _is_floor(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module == "contextlib"
