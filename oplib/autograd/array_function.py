@@ -1,0 +1,207 @@
+"""Pure functions of arrays, compiled once and differentiable to every order.
+
+Everything compiled that the tape runs is one of these: a kernel, a backward formula, the derivative of a
+formula. The derivative of one is again one, which is why no order of differentiation needs code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.config import config
+
+from .liveness import find_live_inputs
+
+Arrays = tuple[Any, ...]
+Mask = tuple[bool, ...]
+
+
+class ArrayFunction:
+    """A function of flat arrays that gives a tuple of arrays (or None), with one jit and its own vjps.
+
+    Attributes:
+        function: the plain Python function.
+        name: shown in graphs and errors.
+        compiled: False runs it as plain Python on every call.
+        jit: the function compiled, inlined where it is called under a trace.
+    """
+
+    __slots__ = ("_recorders", "_vjps", "compiled", "function", "jit", "name")
+
+    def __init__(self, function: Callable[..., Arrays], name: str, *, compiled: bool = True) -> None:
+        self.function = function
+        self.name = name
+        self.compiled = compiled
+        self.jit: Callable[..., Arrays] = jax.jit(function, inline=True)
+        self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
+        self._recorders: dict[Mask, Callable[..., tuple[Plan, Arrays, Arrays]]] = {}
+
+    def __call__(self, *arrays: Any) -> Arrays:
+        """Runs it: as one compiled call, or as plain Python where ``config.compile_kernels`` is off."""
+        return self.jit(*arrays) if self.compiled and config.compile_kernels else self.function(*arrays)
+
+    def vjp(self, wanted: Mask, given: Mask) -> ArrayFunction:
+        """Returns the function ``(*inputs, *cotangents) -> gradients``.
+
+        Args:
+            wanted: for each input, whether its gradient is computed.
+            given: for each output, whether it has a cotangent; the others count as zero.
+        """
+        found = self._vjps.get((wanted, given))
+        if found is None:
+            found = self._vjps[wanted, given] = ArrayFunction(
+                _pull_back(self.function, wanted, given), self.name, compiled=self.compiled
+            )
+        return found
+
+    def recorder(self, wanted: Mask) -> Callable[..., tuple[Plan, Arrays, Arrays]]:
+        """Returns ``(*inputs) -> (plan, outputs, ())``: the function together with the plan of its backward."""
+        found = self._recorders.get(wanted)
+        if found is None:
+
+            def record(*arrays: Any) -> tuple[Plan, Arrays, Arrays]:
+                outputs = self.function(*arrays)
+                return DerivedPlan(self, wanted, arrays, outputs), outputs, ()
+
+            found = self._recorders[wanted] = jax.jit(record, inline=True)
+        return found if self.compiled and config.compile_kernels else found.__wrapped__  # type: ignore[attr-defined]
+
+
+def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
+    """The vjp of a function with respect to some inputs, from the cotangents of some outputs."""
+
+    def pulled_back(*arrays: Any) -> Arrays:
+        inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
+
+        def partial(*varied: Any) -> Arrays:
+            rest = iter(varied)
+            outputs = function(*(next(rest) if want else value for want, value in zip(wanted, inputs, strict=True)))
+            return tuple(output for output, has in zip(outputs, given, strict=True) if has)
+
+        _, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
+        return pull(tuple(cotangents))
+
+    return pulled_back
+
+
+def shape_of(value: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of an array or tracer, without holding on to it."""
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def has_gradient(dtype: Any) -> bool:
+    """Whether values of this dtype can carry a gradient."""
+    return jnp.issubdtype(dtype, jnp.inexact)
+
+
+class Plan:
+    """How one signature of an array function differentiates: made once, while the function is traced.
+
+    A plan has no leaves as a pytree, so it leaves a jitted function as part of its output tree: each signature
+    of the jit has its own, and no table of ours is looked up.
+
+    Attributes:
+        outputs: shape and dtype of each output.
+        wanted: for each input, whether its gradient is computed.
+        sources: where each residual comes from, as an index into inputs, then outputs, then extras.
+        differentiable: for each output, whether it can carry a gradient.
+        extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
+        extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
+        structure: how the outputs stand in the result of the op, for the floor that knows ops.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "differentiable",
+        "extra_reads",
+        "extras",
+        "gather",
+        "gather_reads",
+        "input_count",
+        "outputs",
+        "sources",
+        "structure",
+        "wanted",
+    )
+
+    def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
+        self.wanted = wanted
+        self.input_count = len(wanted)
+        self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
+        self.differentiable: Mask = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
+        self.sources = tuple(sources)
+        self.gather = make_gather(self.sources)
+        self.extras: ArrayFunction | None = None
+        self.extra_reads: tuple[int, ...] = ()
+        self.gather_reads = make_gather(())
+        self.structure: Any = None
+
+    def backward(self, given: Mask) -> ArrayFunction:
+        """Returns the function ``(*residuals, *given cotangents) -> gradients of the wanted inputs``."""
+        raise NotImplementedError
+
+
+def make_gather(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Returns a function that picks these places of a sequence as a tuple, at the speed of C."""
+    if not indices:
+        return _gather_nothing
+    if len(indices) == 1:
+        place = indices[0]
+        return lambda sequence: (sequence[place],)
+    return itemgetter(*indices)
+
+
+def _gather_nothing(sequence: Sequence[Any]) -> tuple[Any, ...]:
+    return ()
+
+
+jax.tree_util.register_pytree_node(Plan, lambda plan: ((), plan), lambda plan, _: plan)
+
+
+class DerivedPlan(Plan):
+    """The plan of a function that JAX differentiates: the residuals are the inputs its vjp really reads."""
+
+    __slots__ = ("_backwards", "_function", "_inputs")
+
+    def __init__(self, function: ArrayFunction, wanted: Mask, inputs: Arrays, outputs: Arrays) -> None:
+        self._inputs = tuple(shape_of(value) for value in inputs)
+        self._function = function
+        self._backwards: dict[Mask, ArrayFunction] = {}
+        differentiable = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
+        super().__init__(wanted, outputs, self._find_read_inputs(wanted, differentiable, outputs))
+
+    def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> list[int]:
+        cotangents = [shape_of(value) for value, has in zip(outputs, given, strict=True) if has]
+        pulled_back = self._function.vjp(wanted, given)
+        live = find_live_inputs(jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr)
+        return [place for place in range(len(wanted)) if live[place]]
+
+    def backward(self, given: Mask) -> ArrayFunction:
+        found = self._backwards.get(given)
+        if found is None:
+            full = self._function.vjp(self.wanted, given).function
+            found = ArrayFunction(
+                _fill_dead(full, self._inputs, self.sources), self._function.name, compiled=self._function.compiled
+            )
+            self._backwards[given] = found
+        return found
+
+
+def _fill_dead(function: Callable[..., Arrays], inputs: Arrays, live: tuple[int, ...]) -> Callable[..., Arrays]:
+    """Calls a function with its live inputs only; the others are never read, so zeros stand for them."""
+
+    def called_with_live(*arrays: Any) -> Arrays:
+        full = [jnp.zeros(shape.shape, shape.dtype) for shape in inputs]
+        for place, value in zip(live, arrays, strict=False):
+            full[place] = value
+        return function(*full, *arrays[len(live) :])
+
+    return called_with_live
+
+
+jax.tree_util.register_pytree_node(DerivedPlan, lambda plan: ((), plan), lambda plan, _: plan)

@@ -1,0 +1,233 @@
+"""The node of everything compiled: one backward is one XLA call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.errors import SavedTensorError
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, box
+
+from .accumulate import AccumulateGrad, gradient_edge
+from .array_function import ArrayFunction, Plan
+from .node import TapeNode
+from .saved import check_version
+
+_new: Any = object.__new__
+# Extras belong to no tensor: nobody can write them, so one storage that never changes stands for theirs.
+_NOBODY = Storage(None)
+
+
+class FormulaNode(TapeNode):
+    """A backward step whose formula is a pure array function, found through a plan.
+
+    Attributes:
+        plan: how the recorded call differentiates.
+        saved: the residuals, in the plan's order; None once they have been freed.
+        storages: the storages these were read from.
+        versions: the versions these storages had.
+        kept: inputs and outputs from which intermediates are computed anew when the backward itself is
+            recorded, with their storages and versions; None where the plan has no intermediates.
+    """
+
+    plan: Plan
+    saved: tuple[Any, ...] | None
+    storages: tuple[Storage, ...]
+    versions: tuple[int, ...]
+    kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
+    results_are_checked = True
+
+    def apply(self, grads: Sequence[Any], run: Any) -> Sequence[Any]:
+        """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
+        saved = self.saved
+        if saved is None:
+            raise _freed(self)
+        for storage, version in zip(self.storages, self.versions, strict=True):
+            if storage.version != version:
+                check_version(self.name(), storage, version)
+        plan = self.plan
+        given = tuple([grad is not None for grad in grads])
+        if run.currency.tensor_mode:
+            return self._apply_recorded(grads, given)
+        function = plan.backward(given)
+        results = function(*saved, *(grads if all(given) else [grad for grad in grads if grad is not None]))
+        return results if all(plan.wanted) else spread(results, plan.wanted)
+
+    def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
+        plan = self.plan
+        cotangents = [grad for grad in grads if grad is not None]
+        results = call_recorded(plan.backward(given), [*self.saved_tensors(), *cotangents])
+        return spread(results, plan.wanted)
+
+    def saved_tensors(self) -> list[Tensor]:
+        """Returns the residuals as tensors with their history, intermediates linked through what they read."""
+        if self.saved is None:
+            raise _freed(self)
+        plan = self.plan
+        extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras))
+        first_extra = plan.input_count + len(plan.outputs)
+        return [
+            extras[source - first_extra] if source >= first_extra else self._link(source, value, storage)
+            for source, value, storage in zip(plan.sources, self.saved, self.storages, strict=True)
+        ]
+
+    def _recompute_extras(self, extras: ArrayFunction) -> Sequence[Any]:
+        assert self.kept is not None
+        linked: list[Tensor] = []
+        for source, value, storage, version in zip(self.plan.extra_reads, *self.kept, strict=True):
+            check_version(self.name(), storage, version)
+            linked.append(self._link(source, value, storage))
+        return call_recorded(extras, linked)
+
+    def _link(self, source: int, value: Any, storage: Storage) -> Tensor:
+        """A tensor for a saved input or output, at the place on the tape where it was saved."""
+        tensor = box(value)
+        tensor._storage = storage
+        count = self.plan.input_count
+        if source >= count:
+            tensor._requires_grad = self.plan.differentiable[source - count]
+            if tensor._requires_grad:
+                tensor._grad_fn, tensor._output_nr = self, source - count
+        elif (edge := self.edges[source]) is not None:
+            tensor._requires_grad = True
+            node, slot = edge
+            if isinstance(node, AccumulateGrad):
+                tensor._accumulator = node.variable._accumulator
+            else:
+                tensor._grad_fn, tensor._output_nr = node, slot
+        return tensor
+
+    def release(self) -> None:
+        """Frees the residuals."""
+        self.saved = None
+        self.kept = None
+        self.storages = ()
+        self.versions = ()
+
+
+def _freed(node: TapeNode) -> SavedTensorError:
+    return SavedTensorError(
+        f"{node.name()}: trying to backward through the graph a second time, after its saved values were freed. "
+        f"Specify retain_graph=True in the first backward or grad call."
+    )
+
+
+def spread(results: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    """Puts the gradients of the wanted inputs at their places among all inputs."""
+    rest = iter(results)
+    return [next(rest) if want else None for want in wanted]
+
+
+def record(
+    node_class: type[FormulaNode], result: tuple[Plan, Any, Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
+) -> list[Any]:
+    """Puts one call on the tape and boxes its outputs.
+
+    Args:
+        node_class: the class of the node, which carries its name.
+        result: what the recorder of the call gave: plan, outputs, extras.
+        tensors: the tensor behind each input array, or None for a constant.
+        arrays: the input arrays.
+
+    Returns:
+        One Tensor per output, or None where the function gave None.
+    """
+    plan, outputs, extras = result
+    node = _new(node_class)
+    node.plan = plan
+    node.input_metadata = plan.outputs
+    node.edges = tuple(
+        [gradient_edge(tensor) if want else None for tensor, want in zip(tensors, plan.wanted, strict=True)]  # type: ignore[arg-type]
+    )
+    sequence_nr = modes.sequence_nr
+    node.sequence_nr = sequence_nr
+    modes.sequence_nr = sequence_nr + 1
+    boxed = [
+        None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)
+    ]
+    storages = [_NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
+    save(node, plan, (*arrays, *outputs, *extras), (*storages, *([_NOBODY] * len(extras))))
+    return boxed
+
+
+def record_one(
+    node_class: type[FormulaNode], result: tuple[Plan, Any, Any], tensors: tuple[Any, ...], arrays: tuple[Any, ...]
+) -> Tensor:
+    """The same as :func:`record` for an op with one result, with everything spelled out: this is the hot path."""
+    plan, outputs, extras = result
+    output = outputs[0]
+    storage = _new(Storage)
+    storage.array = output
+    tensor = _new(Tensor)
+    tensor._storage = storage
+    if not plan.differentiable[0]:
+        return tensor
+    node = _new(node_class)
+    node.plan = plan
+    node.input_metadata = plan.outputs
+    node.edges = tuple(
+        [
+            None
+            if not want
+            else gradient_edge(source)
+            if source._grad_fn is None
+            else (source._grad_fn, source._output_nr)
+            for source, want in zip(tensors, plan.wanted)  # noqa: B905  lengths agree by construction
+        ]
+    )
+    node.sequence_nr = sequence_nr = modes.sequence_nr
+    modes.sequence_nr = sequence_nr + 1
+    tensor._requires_grad = True
+    tensor._grad_fn = node
+    if plan.sources:
+        storages = [_NOBODY if source is None else source._storage for source in tensors]
+        save(node, plan, (*arrays, output, *extras), (*storages, storage, *([_NOBODY] * len(extras))))
+    else:
+        node.saved = node.storages = node.versions = ()
+    return tensor
+
+
+def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
+    """Boxes an output; it hangs on the node where its dtype has gradients."""
+    tensor = box(output)
+    if node.plan.differentiable[slot]:
+        tensor._requires_grad = True
+        tensor._grad_fn = node
+        tensor._output_nr = slot
+    return tensor
+
+
+def save(node: FormulaNode, plan: Plan, values: Sequence[Any], storages: Sequence[Storage]) -> None:
+    """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
+    gather = plan.gather
+    node.saved = gather(values)
+    node.storages = saved = gather(storages)
+    node.versions = tuple([storage.version for storage in saved])
+    if plan.extras is not None:
+        read = plan.gather_reads(storages)
+        node.kept = (plan.gather_reads(values), read, tuple([storage.version for storage in read]))
+
+
+def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
+    """Calls an array function on tensors as an op of its own: recorded where grad mode is on and needed."""
+    arrays = [tensor._storage.array for tensor in tensors]
+    wanted = tuple([tensor._requires_grad for tensor in tensors])
+    if not modes.grad_enabled or not any(wanted):
+        return [None if output is None else box(output) for output in function(*arrays)]
+    return record(_node_class(function.name), function.recorder(wanted)(*arrays), tensors, arrays)
+
+
+_node_classes: dict[str, type[FormulaNode]] = {}
+
+
+def _node_class(name: str) -> type[FormulaNode]:
+    found = _node_classes.get(name)
+    if found is None:
+        found = _node_classes[name] = make_node_class(f"{name}Backward")
+    return found
+
+
+def make_node_class(name: str) -> type[FormulaNode]:
+    """Makes the node class of one op: the name is what graphs, errors and ``repr`` show."""
+    return type(name, (FormulaNode,), {})

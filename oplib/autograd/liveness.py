@@ -1,0 +1,38 @@
+"""Which inputs of a jaxpr its outputs really read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def find_live_inputs(jaxpr: Any) -> tuple[bool, ...]:
+    """Tells for each input of a jaxpr whether some output depends on its value.
+
+    Calls of jitted functions are looked into; other higher-order primitives count as reading all they get.
+
+    Args:
+        jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
+
+    Returns:
+        One flag per input variable.
+    """
+    return _live(jaxpr, [True] * len(jaxpr.outvars))
+
+
+def _live(jaxpr: Any, wanted: list[bool]) -> tuple[bool, ...]:
+    live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
+    for equation in reversed(jaxpr.eqns):
+        outputs = [var in live for var in equation.outvars]
+        if any(outputs) or equation.effects:
+            live.update(_read_by(equation, outputs))
+    return tuple(var in live for var in jaxpr.invars)
+
+
+def _read_by(equation: Any, outputs: list[bool]) -> list[Any]:
+    inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
+    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs)
+    return [var for var, read in zip(equation.invars, reads, strict=True) if read and not _is_literal(var)]
+
+
+def _is_literal(var: Any) -> bool:
+    return hasattr(var, "val")

@@ -1,0 +1,182 @@
+"""Autograd for ops with eager kernels: kernel and formula are plain Python on Tensors.
+
+:func:`make_autograd_impl` makes, for one overload, the function that runs its kernel below autograd and puts a
+node on the tape where a gradient is needed. Formulas are looked up when they are needed, in the op's current
+record, so a formula registered anew serves graphs that were recorded before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax.numpy as jnp
+
+from oplib.autograd.function import Function
+from oplib.autograd.tensor_list import supports_tensorlist
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.tensor import Tensor, box
+
+from .eager import run_below_autograd, run_composite
+from .record import Tag
+from .setup import missing_formula
+
+if TYPE_CHECKING:
+    from .overload import OpOverload
+
+Rule = Callable[..., Any]
+
+
+class InfoProtocol(Protocol):
+    """What :func:`make_autograd_impl` asks of a registration, at every call and every backward."""
+
+    _backward_fn: Rule | None
+    _setup_context_fn: Rule | None
+
+
+@dataclass
+class Info:
+    """A formula and its setup, which may be replaced at any time."""
+
+    _backward_fn: Rule | None
+    _setup_context_fn: Rule | None
+
+
+class RecordInfo:
+    """Reads formula and setup from an overload's current record."""
+
+    def __init__(self, overload: OpOverload) -> None:
+        self._overload = overload
+
+    @property
+    def _backward_fn(self) -> Rule | None:
+        return self._overload.record.derivative.backward
+
+    @property
+    def _setup_context_fn(self) -> Rule | None:
+        return self._overload.record.derivative.setup_context
+
+
+def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
+    """Makes the autograd kernel of one overload.
+
+    Args:
+        op: the overload; its namespace, name, overload name and schema are read.
+        info: an :class:`InfoProtocol`; consulted at call time.
+
+    Returns:
+        A function of the op's arguments, one value per schema argument in order, keyword-only ones by keyword.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.library.autograd import Info, make_autograd_impl
+        >>> @oplib.custom_op("autograd_doc::double")
+        ... def double(x: oplib.Tensor) -> oplib.Tensor:
+        ...     return x * 2
+        >>> info = Info(lambda ctx, grad: grad * 2, None)
+        >>> impl = make_autograd_impl(oplib.ops.autograd_doc.double.default, info)
+        >>> x = oplib.tensor([3.0], requires_grad=True)
+        >>> impl(x).sum().backward()
+        >>> x.grad
+        tensor([2.])
+    """
+    schema = op._schema
+    names = [argument.name for argument in schema.arguments if argument.kwarg_only]
+    made: list[type[Function]] = []  # at the first call that needs it: most ops of a module are never called
+
+    def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
+        defaults = {argument.name: argument.default_value for argument in schema.arguments if argument.kwarg_only}
+        given = [*args, *({**defaults, **keyword_only_args}[name] for name in names)]
+        if modes.grad_enabled and _needs_grad(args):
+            if Tag.out in op.record.tags:
+                raise AutogradError(
+                    f"{op.name()}: functions with out=... arguments don't support automatic differentiation, but one "
+                    f"of the arguments requires grad. Run it under oplib.no_grad(), or use the op without out=."
+                )
+            if not made:
+                made.append(_generate(op, info))
+            return made[0].apply(*given)
+        return run_below_autograd(op.record, given)
+
+    return autograd_impl
+
+
+def _generate(op: OpOverload, info: Any) -> type[Function]:
+    """The Function subclass of an overload."""
+    schema = op._schema
+    positional = sum(not argument.kwarg_only for argument in schema.arguments)
+    names = [argument.name for argument in schema.arguments[positional:]]
+
+    def forward(ctx: Any, *values: Any) -> Any:
+        result = run_below_autograd(op.record, values)
+        setup = info._setup_context_fn
+        if setup is not None:
+            extra = {"keyword_only_inputs": dict(zip(names, values[positional:], strict=True))} if names else {}
+            setup(ctx=ctx, inputs=tuple(_complete(schema, values[:positional])), output=result, **extra)
+        return result
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        formula = info._backward_fn
+        if formula is None:
+            raise missing_formula(op)
+        try:
+            result = formula(ctx, *grads)
+        except Exception as error:
+            error.add_note(f"raised in the backward formula of {op.name()}")
+            raise
+        return _pad(schema, result)
+
+    namespace, _, name = schema.name.partition("::")
+    title = f"GeneratedBackwardFor_{namespace}_{name}_{schema.overload_name or 'default'}"
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward), "__module__": __name__}
+    generated: type[Function] = type(title, (Function,), members)
+    has_lists = any(argument.is_tensor_list for argument in schema.arguments)
+    if has_lists or any(output.is_tensor_list for output in schema.returns):
+        generated = supports_tensorlist(generated)
+    return generated
+
+
+def _complete(schema: Any, values: Sequence[Any]) -> list[Any]:
+    """Fills in defaults of positional arguments that were left out."""
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
+    return [*values, *(argument.default_value for argument in positional[len(values) :])]
+
+
+def _pad(schema: Any, result: Any) -> Any:
+    """Adds the Nones that a formula may leave out: those of arguments without tensors at the end."""
+    values = result if isinstance(result, tuple) else (result,)
+    rest = schema.arguments[len(values) :]  # type: ignore[arg-type]
+    if any(argument.has_tensor for argument in rest):
+        return result
+    return (*values, *([None] * len(rest)))  # type: ignore[misc]
+
+
+def _needs_grad(values: Sequence[Any]) -> bool:
+    """Whether some tensor among the arguments, in tuples and lists too, requires grad."""
+    return any(
+        _needs_grad(value) if isinstance(value, (list, tuple)) else isinstance(value, Tensor) and value._requires_grad
+        for value in values
+    )
+
+
+def run_on_tensors(overload: OpOverload, values: Sequence[Any], impl: Rule) -> Any:
+    """Calls an eager or composite op on Tensors; arrays among the values are constants."""
+    boxed = [_box_constants(argument, value) for argument, value in zip(overload._schema.arguments, values, strict=True)]
+    record = overload.record
+    if record.kind == "composite":
+        return run_composite(record, boxed)
+    if record.derivative.constant is not None:
+        return run_below_autograd(record, boxed)
+    positional = sum(not argument.kwarg_only for argument in record.schema.arguments)
+    names = [argument.name for argument in record.schema.arguments[positional:]]
+    return impl(*boxed[:positional], **dict(zip(names, boxed[positional:], strict=True)))
+
+
+def _box_constants(argument: Any, value: Any) -> Any:
+    if not argument.has_tensor or value is None or isinstance(value, Tensor):
+        return value
+    if isinstance(value, list):
+        return [_box_constants(argument, member) for member in value]
+    return box(jnp.asarray(value))

@@ -1,0 +1,186 @@
+"""The carrier: a pair of primitives per op, by which every JAX transformation finds the op's rules.
+
+The only file that touches ``jax.interpreters``. The primitive *op* stands for the call; *op.lin* is its
+derivative, linear in the tangents: it lowers to the jvp rule or to the transposed backward formula, and its own
+transpose is the backward formula. Batching keeps both and adds a *level*: kernel and rules stay written for one
+example and are mapped level by level, because a kernel inlined under vmap would lose its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir, xla
+
+from .bound_call import BoundCall
+from .levels import Level, Levels, map_backward, map_call, map_linear, move_to_front
+from .linear import Linear, make_linear
+
+class Carrier:
+    """The two primitives of one qualified name; made once and kept for ever.
+
+    Args:
+        name: the qualified name, which stands in jaxprs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.call = Primitive(name)
+        self.linear = Primitive(f"{name}.lin")
+        for primitive, run, shapes in (
+            (self.call, run_call, call_avals),
+            (self.linear, run_linear, linear_avals),
+        ):
+            primitive.multiple_results = True
+            primitive.def_impl(partial(xla.apply_primitive, primitive))
+            primitive.def_abstract_eval(shapes)
+            mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
+        batching.fancy_primitive_batchers[self.call] = self._batch_call
+        batching.fancy_primitive_batchers[self.linear] = self._batch_linear
+        ad.primitive_jvps[self.call] = self._differentiate_call
+        ad.primitive_jvps[self.linear] = _differentiate_linear
+        ad.primitive_transposes[self.linear] = _transpose_linear
+
+    def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
+        """Puts the call into whatever trace is current."""
+        return self.call.bind(*match_varying(arrays), call=call, levels=())
+
+    def _batch_call(self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels) -> Any:
+        if all(dim is None for dim in dims):
+            outputs = self.call.bind(*args, call=call, levels=levels)
+            return outputs, [None] * len(outputs)
+        level = Level.of(axis, tuple(dim is not None for dim in dims))
+        moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
+        outputs = self.call.bind(*moved, call=call, levels=(*levels, level))
+        return outputs, [0] * len(outputs)
+
+    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear) -> Any:
+        if all(dim is None for dim in dims):
+            outputs = self.linear.bind(*args, linear=linear)
+            return outputs, [None] * len(outputs)
+        batched = [_batch_fully(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
+        outputs = self.linear.bind(*batched, linear=linear.batched(axis))
+        return outputs, [0] * len(outputs)
+
+    def _differentiate_call(self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels) -> Any:
+        outputs = self.call.bind(*primals, call=call, levels=levels)
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        zeros = [ad.Zero(aval) for aval in avals]
+        derivative = call.record.derivative
+        if derivative.constant is not None:
+            return outputs, zeros
+        if derivative.derive and call.record.jvp is None:
+            return outputs, _derive_tangents(primals, tangents, avals, call=call, levels=levels)
+        linear, residuals = make_linear(call, levels, wanted, primals, outputs)
+        given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
+        results = iter(self.linear.bind(*match_varying([*residuals, *given]), linear=linear))
+        return outputs, [
+            next(results) if differentiable else zero
+            for zero, differentiable in zip(zeros, linear.differentiable, strict=True)
+        ]
+
+
+def _derive_tangents(primals: Any, tangents: Any, avals: Any, *, call: BoundCall, levels: Levels) -> list[Any]:
+    """JAX's own derivative of the kernel, for ops that ask for it."""
+    wanted = [not isinstance(tangent, ad.Zero) for tangent in tangents]
+
+    def varied(*values: Any) -> list[Any]:
+        rest = iter(values)
+        full = [next(rest) if want else primal for want, primal in zip(wanted, primals, strict=True)]
+        return run_call(*full, call=call, levels=levels)
+
+    given = [(primal, tangent) for primal, tangent, want in zip(primals, tangents, wanted, strict=True) if want]
+    _, results = jax.jvp(varied, *map(tuple, zip(*given, strict=True)))
+    return [
+        ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
+        for aval, result in zip(avals, results, strict=True)
+    ]
+
+
+def run_call(*arrays: Any, call: BoundCall, levels: Levels) -> list[Any]:
+    """What the primitive *op* computes."""
+    return match_varying(map_call(call, levels)(*arrays)[1], like=arrays)
+
+
+def call_avals(*avals: Any, call: BoundCall, levels: Levels) -> list[Any]:
+    """The avals of the primitive *op*, by the fake kernel or by tracing the kernel."""
+
+    def shapes(*arrays: Any) -> list[Any]:
+        return match_varying(map_call(call, levels, abstract=True)(*arrays)[1], like=arrays)
+
+    return jax.jit(shapes).trace(*avals).jaxpr.out_avals
+
+
+def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
+    """What the primitive *op.lin* computes: output tangents from residuals and input tangents."""
+    residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
+    return match_varying(map_linear(linear)(residuals, tangents), like=arrays)
+
+
+def linear_avals(*avals: Any, linear: Linear) -> list[Any]:
+    """The avals of output tangents: those of the outputs, with their sharding."""
+    return list(linear.avals)
+
+
+def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any:
+    """Differentiates the implementation of *op.lin*: every higher order is JAX's own."""
+    full = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
+    return jax.jvp(partial(run_linear, linear=linear), tuple(primals), full)
+
+
+def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
+    """The backward formula, for the tangents that are being transposed."""
+    count = linear.residual_count
+    if linear.backward is None:
+        return [None] * count + _transpose_rule(cotangents, args, linear=linear)
+    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    grads = map_backward(linear)(args[:count], tuple(given))
+    return [None] * count + [
+        grad if ad.is_undefined_primal(tangent) else None
+        for grad, tangent in zip(grads, args[count:], strict=True)
+    ]
+
+
+def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
+    """Transposes the jvp rule by JAX, where the op has no backward formula."""
+    count = linear.residual_count
+    places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
+    shapes = [jax.ShapeDtypeStruct(args[count + place].aval.shape, args[count + place].aval.dtype) for place in places]
+
+    def apply(*varied: Any) -> tuple[Any, ...]:
+        tangents = list(args[count:])
+        for place, value in zip(places, varied, strict=True):
+            tangents[place] = value
+        return tuple(run_linear(*args[:count], *tangents, linear=linear))
+
+    given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
+    found = dict(zip(places, jax.linear_transpose(apply, *shapes)(given), strict=True))
+    return [found.get(place) for place in range(len(args) - count)]
+
+
+def _batch_fully(value: Any, dim: int | None, size: int) -> Any:
+    return jnp.broadcast_to(value[None], (size, *value.shape)) if dim is None else move_to_front(value, dim)
+
+
+def match_varying(values: Sequence[Any], *, like: Sequence[Any] | None = None) -> list[Any]:
+    """Gives all values the varying mesh axes of all of ``like``, which is themselves by default.
+
+    Inside ``shard_map`` JAX would otherwise transpose a replicated operand without the sum over the mesh.
+    """
+    axes: frozenset[Any] = frozenset().union(*map(_varying_axes, values if like is None else like))
+    return [_vary(value, axes) for value in values] if axes else list(values)
+
+
+def _vary(value: Any, axes: frozenset[Any]) -> Any:
+    missing = tuple(sorted(axes - _varying_axes(value)))
+    return jax.lax.pcast(value, missing, to="varying") if missing else value
+
+
+def _varying_axes(value: Any) -> frozenset[Any]:
+    kind: Any = getattr(jax.typeof(value), "manual_axis_type", None)
+    return frozenset() if kind is None else kind.varying

@@ -1,0 +1,307 @@
+"""The dispatcher: what happens when an op is called.
+
+The complete path stands here; :mod:`.fast_path` generates a short cut for the calls that need none of its care.
+A call binds its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization for its
+static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on Tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from oplib.autograd.formula_node import FormulaNode, make_node_class
+from oplib.config import config
+from oplib.errors import ArgumentError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
+from .binding import Binder
+from .carrier import Carrier
+from .fast_path import fast_key, is_eligible, make_fast_call
+from .immediate import run_on_host, run_plainly
+from .kernel_choice import choose_kernel
+from .kernels import run_tensor_kernel_on_arrays
+from .layout import Layout, make_layout
+from .recording import box_results, check_written, read_arrays, record_results, write_back
+from .specialization import Specialization, SpecializationCache
+from .staleness import StaticWatch
+from .structure import Structure
+
+if TYPE_CHECKING:
+    from .overload import OpOverload
+
+_carriers: dict[str, Carrier] = {}
+
+
+def carrier_of(name: str) -> Carrier:
+    """Returns the primitive pair of a qualified name: one for ever."""
+    found = _carriers.get(name)
+    return found if found is not None else _carriers.setdefault(name, Carrier(name))
+
+
+class Dispatcher:
+    """Everything a call of one overload needs, prepared once for its record.
+
+    Attributes:
+        overload: the op.
+        specializations: by layout.
+        fast_keys: specializations by the keys that the fast path makes from unconverted arguments.
+        array_types: classes of arrays that have been seen, which the fast path takes as they are.
+        node_class: of the nodes that its calls record.
+    """
+
+    def __init__(self, overload: OpOverload) -> None:
+        record = overload.record
+        self.overload = overload
+        self.record = record
+        self.name = overload.name()
+        self.schema = record.schema
+        self.binder = Binder(record.schema)
+        self.carrier = carrier_of(self.name)
+        self.specializations = SpecializationCache()
+        self.is_fast = is_eligible(record)
+        self.fast_keys = SpecializationCache()
+        self.array_types: set[type] = set()
+        self.node_class: type[FormulaNode] = make_node_class(name_node(record))
+        self.written = [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
+        self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
+        self._watch = StaticWatch(self.name, record.operand)
+
+    # The worlds ----------------------------------------------------------------------------------------------
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
+        """Does one call, whatever its arguments are."""
+        values = self.binder.bind(args, kwargs, op=self.name)
+        layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
+        self._teach_fast_path(layout, flat, args, kwargs)
+        if any(isinstance(value, Tensor) for value in flat):
+            return self._call_on_tensors(layout, flat, values)
+        if flat or arrays_wanted:
+            if self._takes_numbers_only(layout):
+                return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
+            self._refuse_writing(layout)
+            return self._return_arrays(*self._run_on_arrays(layout, flat))
+        return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
+
+    def _teach_fast_path(self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Enters what the generated code needs to serve the next call like this one."""
+        if not self.is_fast:
+            return
+        self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
+        given = [
+            args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
+            for place, argument in enumerate(self.schema.arguments)
+        ]
+        if all(value == value for value in given if isinstance(value, float)):
+            self.fast_keys.put(fast_key(self.record, given), self.specialize(layout))
+
+    def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Calls the op on arrays; new values of written arguments come before the results."""
+        values = self.binder.bind(args, kwargs, op=self.name)
+        layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
+        structure, outputs = self._run_on_arrays(layout, [_unbox(value) for value in flat])
+        results = structure.rebuild(outputs)
+        return results[0] if len(results) == 1 else tuple(results) if results else None
+
+    def _takes_numbers_only(self, layout: Layout) -> bool:
+        """Whether the arrays of a call are operands: then no argument tells the world."""
+        return not any(
+            entry and argument.name not in self.record.operand and not hasattr(entry, "key")
+            for entry, argument in zip(layout.entries, self.schema.arguments, strict=True)
+            if argument.has_tensor and getattr(entry, "name", "") != "absent"
+        )
+
+    def _call_without_tensors(
+        self, layout: Layout, flat: list[Any], values: list[Any], *, arrays_wanted: bool
+    ) -> Any:
+        """An op without tensor arguments gives Tensors; ``op.arrays`` gives arrays."""
+        if self.record.kind in ("tensor", "composite") and not arrays_wanted:
+            return run_on_tensors(self.overload, values, self._autograd_impl)
+        structure, outputs = self._run_on_arrays(layout, flat, device=_device_of(self.schema, values))
+        if arrays_wanted:
+            return self._return_arrays(structure, outputs)
+        return arrange(structure, [Tensor.from_array(output) for output in outputs])
+
+    def _call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+        self._refuse_numbers(layout, flat)
+        written = check_written(self.name, self.schema, values)
+        if self.record.kind in ("tensor", "composite") and not self.record.derivative.derive:
+            return run_on_tensors(self.overload, values, self._autograd_impl)
+        tensors, arrays = read_arrays(flat)
+        wanted = self._find_wanted(tensors)
+        if wanted is None:
+            structure, outputs = self._run_on_arrays(layout, arrays, donating=bool(written))
+            recorded = None
+        else:
+            recorded = self._record(layout, arrays, wanted)
+            structure, outputs = recorded[0].structure, recorded[1]
+        count = write_back(structure, outputs, written)
+        if recorded is None:
+            boxed = box_results(outputs[count:])
+        else:
+            boxed = record_results(self.node_class, recorded, tensors, arrays)[count:]
+        return self._arrange_written(structure, boxed, values)
+
+    def _arrange_written(self, structure: Structure, boxed: list[Any], values: list[Any]) -> Any:
+        """Results in the schema's form; a return that is a written argument is that very object."""
+        results = Structure(structure.entries[structure.written :], 0).rebuild(boxed)
+        return results[0] if len(results) == 1 else tuple(results) if results else None
+
+    def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
+        """For each array whether its gradient is needed; None where the call is not recorded."""
+        if not modes.grad_enabled or self.record.derivative.constant is not None:
+            return None
+        wanted = tuple([tensor is not None and tensor._requires_grad for tensor in tensors])
+        return wanted if any(wanted) else None
+
+    # Running -------------------------------------------------------------------------------------------------
+
+    def specialize(self, layout: Layout) -> Specialization:
+        """Returns the specialization of a layout, made where it is new."""
+        found = self.specializations.get(layout)
+        if found is None:
+            self._watch.note(self.schema, layout)
+            donated = self._donated_places(layout)
+            found = Specialization(self.overload, layout, self.carrier, donated)
+            self.specializations.put(layout, found)
+        return found
+
+    def _donated_places(self, layout: Layout) -> list[int]:
+        places: list[int] = []
+        position = 0
+        for entry, argument in zip(layout.entries, self.schema.arguments, strict=True):
+            count = sum(entry) if isinstance(entry, tuple) else int(getattr(entry, "name", "") == "array")
+            if argument.name in self.record.donates:
+                places.extend(range(position, position + count))
+            position += count
+        return places
+
+    def _is_immediate(self, arrays: Sequence[Any]) -> bool:
+        """Whether the kernel runs now as plain Python, outside any jit."""
+        record = self.record
+        if record.kind == "array" and record.compiled and config.compile_kernels:
+            return False
+        return not any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+    def _run_on_arrays(
+        self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Any = None
+    ) -> tuple[Structure, Sequence[Any]]:
+        if self._is_immediate(arrays):
+            return self._run_now(layout, arrays, device)
+        if self.record.kernels.keys() != {"default"}:
+            choose_kernel(self.record, arrays, device)
+        found = self.specialize(layout)
+        return found.run_donating(*arrays) if donating else found.run(*arrays)
+
+    def _run_now(self, layout: Layout, arrays: Sequence[Any], device: Any = None) -> tuple[Structure, list[Any]]:
+        record = self.record
+        if record.kind == "host":
+            return run_on_host(record, layout, arrays)
+        kernel = choose_kernel(record, arrays, device)
+        if record.kind == "array":
+            return run_plainly(record, kernel, layout, arrays)
+        return run_tensor_kernel_on_arrays(record, kernel, layout, arrays)
+
+    def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
+        specialization = self.specialize(layout)
+        if not self._is_immediate(arrays) or self.record.derivative.derive:
+            if self.record.kernels.keys() != {"default"}:
+                choose_kernel(self.record, arrays, None)
+            return specialization.recorder(wanted)(*arrays)
+        structure, outputs = self._run_now(layout, arrays)
+        return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
+
+    # What is refused -----------------------------------------------------------------------------------------
+
+    def _refuse_numbers(self, layout: Layout, flat: list[Any]) -> None:
+        """Among Tensors, a number in a tensor's place is refused, as torch does."""
+        for place, argument in enumerate(self.schema.arguments):
+            if argument.name in self.record.operand:
+                continue
+            entry = layout.entries[place]
+            if isinstance(entry, tuple) or getattr(entry, "name", "") == "array":
+                self._refuse_number(argument.name, layout.rebuild(flat)[place], place)
+
+    def _refuse_number(self, name: str, value: Any, place: int) -> None:
+        for member in value if isinstance(value, list) else [value]:
+            if isinstance(member, (bool, int, float, complex)) or (
+                isinstance(member, np.generic)
+            ):
+                raise ArgumentError(
+                    f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
+                    f"'{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "
+                    f"Declaration: {self.schema}. Pass oplib.tensor({describe(member)})."
+                )
+
+    def _refuse_writing(self, layout: Layout) -> None:
+        for place in self.written:
+            if getattr(layout.entries[place], "name", "") != "absent":
+                raise ArgumentError(
+                    f"{self.name}: argument '{self.schema.arguments[place].name}' is written, but arrays cannot be. "
+                    f"The call has arrays and no Tensor. Call .functional, which returns the new values, "
+                    f"or pass Tensors."
+                )
+
+    def _return_arrays(self, structure: Structure, outputs: Sequence[Any]) -> Any:
+        return arrange(structure, list(outputs))
+
+
+def arrange(structure: Structure, values: list[Any]) -> Any:
+    """Results in the schema's form: one value, a tuple of several, or None."""
+    results = structure.rebuild(values)
+    return results[0] if len(results) == 1 else tuple(results) if results else None
+
+
+def name_node(record: Any) -> str:
+    """The name of an op's backward step: ``MulBackward0`` for a built-in, torch's long form for others."""
+    namespace, _, name = record.schema.name.partition("::")
+    if namespace == "oplib":
+        return "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
+    overload = record.schema.overload_name or "default"
+    return f"GeneratedBackwardFor_{namespace}_{name}_{overload}Backward"
+
+
+def _unbox(value: Any) -> Any:
+    return value.array if isinstance(value, Tensor) else value
+
+
+def _device_of(schema: Any, values: Sequence[Any]) -> Any:
+    """The value of an argument named ``device`` of a factory, which chooses its kernel."""
+    for argument, value in zip(schema.arguments, values, strict=True):
+        if argument.name == "device":
+            return value
+    return None
+
+
+def build(overload: OpOverload) -> None:
+    """Gives an overload what its calls run."""
+    dispatcher = Dispatcher(overload)
+    overload.call = make_fast_call(dispatcher)
+    overload.explain = lambda args, kwargs: dispatcher.call(args, kwargs)
+    overload.arrays = lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True)
+    overload.functional = lambda *args, **kwargs: dispatcher.call_functional(args, kwargs)
+
+
+def build_call(overload: OpOverload) -> Any:
+    """Returns the function that does the whole work of a call, and assigns its siblings."""
+    build(overload)
+    return overload.call
+
+
+def shapes_of(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns the shapes of the results of a call, from its fake kernel or by tracing the kernel."""
+    dispatcher = Dispatcher(overload)
+    values = dispatcher.binder.bind(args, kwargs, op=dispatcher.name)
+    layout, flat = make_layout(dispatcher.schema, values, overload.record.operand, op=dispatcher.name)
+    shapes = [_unbox(value) for value in flat]
+    structure, outputs = dispatcher.specialize(layout).call.shapes(shapes)
+    return arrange(Structure(structure.entries[structure.written :], 0), list(outputs)[_written_count(structure) :])
+
+
+def _written_count(structure: Structure) -> int:
+    return sum(sum(entry) if isinstance(entry, tuple) else int(entry is True) for entry in structure.entries[: structure.written])

@@ -1,0 +1,112 @@
+"""Running eager kernels on Tensors: plain Python, on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from oplib.errors import AutogradError, ResultError, describe
+from oplib.tensor import Tensor
+
+from .kernel_choice import choose_kernel
+from .record import Record, Tag
+from .results import check_results
+from .tracing import grad_off
+
+
+def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
+    """Runs the kernel with grad mode off, around the very Tensors of the caller, and checks what it did."""
+    inputs = list(_tensors(values))
+    written = {id(tensor) for tensor in _written(record, values)}
+    kernel = _choose(record, values, inputs)
+    for tensor in _written(record, values):
+        tensor._storage.version += 1
+    versions = [tensor._storage.version for tensor in inputs]
+    args, kwargs = _split(record, values)
+    with grad_off():
+        result = kernel(*args, **kwargs)
+    for tensor, version in zip(inputs, versions, strict=True):
+        if tensor._storage.version != version and id(tensor) not in written:
+            raise _undeclared_write(record, values, tensor)
+    return _finish(record, check_results(record.schema)(result), inputs)
+
+
+def run_composite(record: Record, values: Sequence[Any]) -> Any:
+    """Runs a composite kernel in the caller's grad mode: autograd sees the ops it is made of."""
+    args, kwargs = _split(record, values)
+    results = check_results(record.schema)(_choose(record, values, list(_tensors(values)))(*args, **kwargs))
+    return results[0] if len(results) == 1 else tuple(results) if results else None
+
+
+def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
+    device = next(
+        (value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.name == "device"),
+        None,
+    )
+    return choose_kernel(record, [tensor._storage.array for tensor in inputs], device)
+
+
+def _split(record: Record, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional values, lists fresh so that a kernel may change them, and keyword-only ones."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for argument, value in zip(record.schema.arguments, values, strict=True):
+        fresh = list(value) if isinstance(value, list) else value  # type: ignore[arg-type]
+        if argument.kwarg_only:
+            kwargs[argument.name] = fresh
+        else:
+            args.append(fresh)
+    return args, kwargs
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)  # type: ignore[arg-type]
+
+
+def _written(record: Record, values: Sequence[Any]) -> list[Tensor]:
+    marked = [value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.is_written]
+    return list(_tensors(marked))
+
+
+def _undeclared_write(record: Record, values: Sequence[Any], tensor: Tensor) -> AutogradError:
+    named = zip(record.schema.arguments, values, strict=True)
+    name = next(argument.name for argument, value in named if any(found is tensor for found in _tensors([value])))
+    return AutogradError(
+        f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was mutated. "
+        f"It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
+        f"Declare it: mutates_args=('{name}',), or write into a clone."
+    )
+
+
+def _finish(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
+    """Refuses results that share storage with an input or each other, and cuts what history they carry."""
+    if Tag.inplace not in record.tags and Tag.out not in record.tags:
+        _refuse_aliases(record, results, inputs)
+        results = [_cut(value) for value in results]
+    elif Tag.inplace in record.tags and results[0] is not inputs[0]:
+        raise ResultError(
+            f"{record.name}: an op with Tag.inplace must return its first argument. Got another object: "
+            f"{describe(results[0])}. Return the tensor that was written."
+        )
+    return results[0] if len(results) == 1 else tuple(results) if results else None
+
+
+def _refuse_aliases(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) -> None:
+    seen = {id(tensor._storage) for tensor in inputs}
+    for tensor in _tensors(results):
+        if id(tensor._storage) in seen:
+            raise ResultError(
+                f"{record.name}: a result may not alias an input or another result. {describe(tensor._storage.array)} "
+                f"shares its storage. Return a copy: tensor.clone()."
+            )
+        seen.add(id(tensor._storage))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cut(member) for member in value]
+    return value.detach() if isinstance(value, Tensor) and value._requires_grad else value

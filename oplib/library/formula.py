@@ -1,0 +1,194 @@
+"""A registered backward formula as a pure function of residuals and cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_function import Mask, has_gradient
+from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.tensor import Tensor, box
+
+from .tracing import grad_off, tracing
+
+if TYPE_CHECKING:
+    from .setup import FormulaPlan
+
+
+class FormulaContext:
+    """The ``ctx`` that a compiled formula reads: what the setup saved, and nothing to write.
+
+    Attributes:
+        saved_tensors: what was given to ``save_for_backward``.
+        needs_input_grad: one flag per schema argument, a list for a list.
+    """
+
+    saved_tensors: tuple[Any, ...]
+    needs_input_grad: tuple[Any, ...]
+
+    def __init__(self, op: str, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+        self.__dict__["_op"] = op
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AutogradError(
+            f"{self.__dict__['_op']}: ctx.{name} was set in the backward formula. The formula is compiled, so this "
+            f"would happen once per signature. Return the value, or set it in setup_context."
+        )
+
+
+def make_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Callable[..., tuple[Any, ...]]:
+    """Returns ``(*residuals, *given cotangents) -> gradients of the wanted inputs``, None for declared zeros."""
+    op = plan.overload.record.name
+    boxed = plan.overload.record.kind in ("tensor", "composite")
+    wrap: Callable[[Any], Any] = box if boxed else lambda value: value
+    residual_count = len(plan.sources)
+
+    def formula(*arrays: Any) -> tuple[Any, ...]:
+        residuals = [wrap(value) for value in arrays[:residual_count]]
+        cotangents = _complete(plan, iter(arrays[residual_count:]), given)
+        grads = plan.structure.rebuild_grads([None if grad is None else wrap(grad) for grad in cotangents])
+        try:
+            with tracing(op), grad_off():
+                result = rule(_restore_context(plan, residuals), *grads)
+        except Exception as error:
+            error.add_note(f"raised in the backward formula of {op}")
+            raise
+        return _take_gradients(plan, result)
+
+    return formula
+
+
+def _complete(plan: FormulaPlan, cotangents: Iterator[Any], given: Mask) -> list[Any]:
+    """One cotangent per flat output: zeros, or None, where there is none."""
+    assert plan.notes is not None
+    return [
+        next(cotangents)
+        if has
+        else jnp.zeros(shape.shape, shape.dtype)
+        if plan.notes.materialize and has_gradient(shape.dtype)
+        else None
+        for has, shape in zip(given, plan.outputs, strict=True)
+    ]
+
+
+def _restore_context(plan: FormulaPlan, residuals: list[Any]) -> FormulaContext:
+    from_notes = plan.notes
+    assert from_notes is not None
+    rest = iter(residuals)
+    values: dict[str, Any] = {
+        "saved_tensors": tuple([next(rest) if present else None for present in from_notes.saved]),
+        "needs_input_grad": from_notes.needs_input_grad,
+    }
+    for name, tree, leaves in from_notes.attributes:
+        filled = [next(rest) if type(leaf).__name__ == "_ArrayMark" else leaf for leaf in leaves]
+        values[name] = jax.tree_util.tree_unflatten(tree, filled)
+    return FormulaContext(plan.overload.record.name, values)
+
+
+def _take_gradients(plan: FormulaPlan, result: Any) -> tuple[Any, ...]:
+    """Checks what a formula returned against the schema, and picks the gradients that are wanted."""
+    values = list(result) if isinstance(result, tuple) else [result]
+    schema, layout = plan.overload.record.schema, plan.layout
+    _check_count(plan, values)
+    flat: list[Any] = []
+    for place, entry in enumerate(layout.entries):
+        value = values[place] if place < len(values) else None
+        name = schema.arguments[place].name
+        if isinstance(entry, tuple):
+            flat.extend(_take_list(plan, value, entry, name))
+        elif layout_is_array(entry):
+            flat.append(value)
+        elif value is not None and not _is_none_tree(value):
+            raise AutogradError(
+                f"{plan.overload.record.name}: the formula returned a gradient other than None at position {place} "
+                f"for argument '{name}', which is not a tensor. Got {describe(value)}. Return None there."
+            )
+    return tuple(
+        _fit(plan, value, shape, place)
+        for place, (value, shape, want) in enumerate(zip(flat, plan.inputs, plan.wanted, strict=True))
+        if want
+    )
+
+
+def layout_is_array(entry: object) -> bool:
+    """Whether a layout entry stands for one array."""
+    return getattr(entry, "name", None) == "array"
+
+
+def _is_none_tree(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(member is None for member in value)  # type: ignore[misc]
+
+
+def _check_count(plan: FormulaPlan, values: list[Any]) -> None:
+    arguments = plan.overload.record.schema.arguments
+    last_tensor = max((place for place, argument in enumerate(arguments) if argument.has_tensor), default=-1)
+    extra = [value for value in values[len(arguments) :] if value is not None]
+    if len(values) <= last_tensor or extra:
+        raise AutogradError(
+            f"{plan.overload.record.name}: the formula returned an incorrect number of gradients. Expected "
+            f"{plan.layout.positional_count}, got {len(values)}. Return one per argument of "
+            f"{plan.overload.record.schema}, None where there is none."
+        )
+
+
+def _take_list(plan: FormulaPlan, value: Any, entry: tuple[bool, ...], name: str) -> list[Any]:
+    """The gradients of a list of tensors: a list of the same length."""
+    if value is None and not entry:
+        return []
+    if not isinstance(value, list) or len(value) != len(entry):  # type: ignore[arg-type]
+        raise AutogradError(
+            f"{plan.overload.record.name}: the gradients must have the same structure as the inputs. Argument "
+            f"'{name}' is a list of {len(entry)}, its gradient is {describe(value)}. "
+            f"Return a list of {len(entry)}, None for members without a gradient."
+        )
+    return [member for member, present in zip(value, entry, strict=True) if present]  # type: ignore[misc]
+
+
+def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
+    """Makes a gradient fit its input: broadcast axes summed, dtype converted."""
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        value = value._storage.array
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        raise GradientTypeErrorAt(plan, place, value)
+    grad = jnp.asarray(value)
+    if grad.shape != shape.shape:
+        grad = sum_to_shape(grad, shape.shape, f"{plan.overload.record.name}: the formula", place)
+    if grad.dtype != shape.dtype:
+        if jnp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
+            grad = grad.real
+        grad = grad.astype(shape.dtype)
+    return grad
+
+
+class GradientTypeErrorAt(GradientTypeError, AutogradError):
+    """A formula returned something that is no gradient."""
+
+    def __init__(self, plan: FormulaPlan, place: int, value: object) -> None:
+        super().__init__(
+            f"{plan.overload.record.name}: the formula returned no tensor at position {place}: expected Variable or "
+            f"None (a tensor or None). Got {type(value).__name__}. Return an array of the input's shape, or None."
+        )
+
+
+def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int) -> Any:
+    """Sums a gradient over the axes along which its input was broadcast.
+
+    Raises:
+        AutogradError: the shape cannot be reached by summing.
+    """
+    lead = grad.ndim - len(shape)
+    fits = lead >= 0 and all(have == want or want == 1 for have, want in zip(grad.shape[lead:], shape, strict=True))
+    if not fits:
+        raise AutogradError(
+            f"{subject} returned an invalid gradient at index {place}: got {describe(grad)}, but expected shape "
+            f"compatible with {list(shape)}. Return a gradient of the input's shape."
+        )
+    axes = (*range(lead), *(lead + axis for axis, want in enumerate(shape) if want == 1 and grad.shape[lead + axis] != 1))
+    return jax.lax.reshape(jnp.sum(grad, axis=axes), tuple(shape))

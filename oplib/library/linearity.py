@@ -1,0 +1,101 @@
+"""Is a backward formula linear in its cotangents, so that transposing it gives a forward mode?
+
+``jax.linear_transpose`` refuses most formulas that are not linear, but silently drops a term that is free of the
+cotangent, and answers 0 for a formula that ignores it. So the formula's jaxpr is read first: with zeros for
+cotangents every result must be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.errors import AutogradError
+
+# Zero as soon as one operand is zero.
+_PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated", "and"})
+# Zero where the first operand is zero; the others are indices, divisors or shapes.
+_FIRST = frozenset({"div", "dynamic_slice", "gather", "integer_pow", "reduce_precision"})
+# Zero where all operands are zero.
+_SUMS = frozenset(
+    {
+        "add", "add_any", "sub", "neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "squeeze",
+        "expand_dims", "convert_element_type", "slice", "concatenate", "pad", "rev", "cumsum", "copy", "copy_p",
+        "real", "imag", "conj", "complex", "psum", "psum_invariant", "pvary", "pcast", "sharding_constraint",
+        "reduce_window_sum", "optimization_barrier", "device_put", "sign", "abs", "all_gather", "ppermute",
+        "select_and_scatter_add", "split", "stop_gradient",
+    }
+)  # fmt: skip
+
+
+def check_linear(
+    backward: Callable[..., Sequence[Any]], residuals: Sequence[Any], cotangents: Sequence[Any], op: str
+) -> None:
+    """Raises unless a formula is zero for zero cotangents, as far as its jaxpr shows.
+
+    Args:
+        backward: from residuals and cotangents to gradients.
+        residuals: arrays or shapes to trace it with.
+        cotangents: likewise.
+        op: the op's name, for the error.
+
+    Raises:
+        AutogradError: a result has a term free of the cotangents.
+    """
+    closed = jax.jit(backward).trace(tuple(residuals), tuple(cotangents)).jaxpr
+    inputs = [False] * len(residuals) + [True] * len(cotangents)
+    zero = _find_zeros(closed.jaxpr, [False] * len(closed.jaxpr.constvars), inputs)
+    for place, is_zero in enumerate(zero):
+        if not is_zero:
+            raise AutogradError(
+                f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not shown to be "
+                f"linear in the incoming gradients: it keeps a term when these are zero. Register a rule with "
+                f"register_jvp, or declare the formula with register_autograd(..., nonlinear=True)."
+            )
+
+
+def _find_zeros(jaxpr: Any, constants: list[bool], inputs: list[bool]) -> list[bool]:
+    """Which outputs are zero when the marked variables are."""
+    zeros = {var for var, zero in zip(jaxpr.constvars, constants, strict=True) if zero}
+    zeros |= {var for var, zero in zip(jaxpr.invars, inputs, strict=True) if zero}
+
+    def is_zero(var: Any) -> bool:
+        return bool(np.all(np.asarray(var.val) == 0)) if hasattr(var, "val") else var in zeros
+
+    for equation in jaxpr.eqns:
+        results = _zero_results(equation, [is_zero(var) for var in equation.invars])
+        zeros.update(var for var, zero in zip(equation.outvars, results, strict=True) if zero)
+    return [is_zero(var) for var in jaxpr.outvars]
+
+
+def _zero_results(equation: Any, operands: list[bool]) -> list[bool]:
+    name, count = equation.primitive.name, len(equation.outvars)
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    if name in ("jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call") and inner:
+        return _enter(inner, operands)
+    if name in _PRODUCTS:
+        return [any(operands)] * count
+    if name in _FIRST:
+        return [operands[0]] * count
+    if name == "select_n":
+        return [all(operands[1:])] * count
+    if name.startswith("scatter"):
+        return [operands[0] and operands[2]] * count
+    if name == "dynamic_update_slice":
+        return [operands[0] and operands[1]] * count
+    return [all(operands) and (name in _SUMS or name.endswith(".lin"))] * count
+
+
+def _enter(inner: Any, operands: list[bool]) -> list[bool]:
+    if hasattr(inner, "consts"):
+        constants = [bool(np.all(np.asarray(value) == 0)) for value in inner.consts if not _is_traced(value)]
+        known = len(constants) == len(inner.consts)
+        return _find_zeros(inner.jaxpr, constants if known else [False] * len(inner.consts), operands)
+    return _find_zeros(inner, [False] * len(inner.constvars), operands)
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)

@@ -1,0 +1,102 @@
+"""Between Tensors and arrays: reading inputs, writing into boxes, boxing results with or without a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.formula_node import FormulaNode, record
+from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor, box
+
+from .schema import FunctionSchema
+from .structure import Structure
+
+
+def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
+    """Returns, for each value of a call among Tensors, its Tensor (None for a constant) and its array."""
+    tensors: list[Tensor | None] = []
+    arrays: list[Any] = []
+    for value in flat:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            arrays.append(value.array)
+        else:
+            tensors.append(None)
+            arrays.append(value)
+    return tensors, arrays
+
+
+def box_results(outputs: Sequence[Any]) -> list[Tensor]:
+    """Boxes results that are not recorded."""
+    boxed = [box(output) for output in outputs]
+    if modes.tracing is not None:
+        for tensor in boxed:
+            tensor._scope = modes.tracing_scope
+    return boxed
+
+
+def record_results(
+    node_class: type[FormulaNode], result: tuple[Any, Any, Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
+) -> list[Any]:
+    """Boxes results with a node on the tape."""
+    return record(node_class, result, tensors, arrays)
+
+
+def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:
+    """Returns the Tensors that a call is about to write, after making sure that it may.
+
+    Raises:
+        ArgumentError: something that is no Tensor stands in a written place.
+        AutogradError: a leaf that requires grad would be written while grad mode is on, or the result of a view.
+    """
+    written: list[Tensor] = []
+    for argument, value in zip(schema.arguments, values, strict=True):
+        if not argument.is_written or value is None:
+            continue
+        for member in value if isinstance(value, list) else [value]:
+            if member is not None:
+                _check_may_write(op, argument.name, member)
+                written.append(member)
+    return written
+
+
+def _check_may_write(op: str, name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise ArgumentError(
+            f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(value)}. "
+            f"Pass oplib.tensor(value), or call .functional on arrays."
+        )
+    if value._requires_grad and modes.grad_enabled:
+        kind = "a leaf Variable that requires grad" if value._grad_fn is None else "a tensor with history"
+        raise AutogradError(
+            f"{op}: {kind} is being used in an in-place operation. Argument '{name}' is {describe(value.array)}. "
+            f"Run the call under oplib.no_grad(), or write into tensor.detach()."
+        )
+    refuse_read_only(value, op)
+
+
+def refuse_read_only(tensor: Tensor, op: str) -> None:
+    """Raises where a write would be lost: in the result of a view op, which is a copy for now."""
+    if tensor._read_only is not None:
+        raise AutogradError(
+            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would not reach "
+            f"its base. Got {describe(tensor.array)}. Write into the base, or into tensor.clone()."
+        )
+
+
+def write_back(structure: Structure, outputs: Sequence[Any], written: Sequence[Tensor]) -> int:
+    """Writes new values into their boxes and returns how many outputs these were."""
+    for tensor, new in zip(written, outputs, strict=False):
+        old = tensor._storage.array
+        if new.shape != old.shape or new.dtype != old.dtype:
+            raise AutogradError(
+                f"in-place write: the new value does not fit the tensor. Got {describe(new)} for {describe(old)}. "
+                f"Return an array of the same shape and dtype from the kernel."
+            )
+    for tensor, new in zip(written, outputs, strict=False):
+        tensor._storage.write(jnp.asarray(new))
+    return len(written) if structure.written else 0

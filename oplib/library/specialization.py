@@ -1,0 +1,129 @@
+"""One op with its static arguments fixed, with everything compiled for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan
+from oplib.config import config
+
+from .bound_call import BoundCall
+from .layout import Layout
+from .setup import plan_formula
+from .structure import Structure
+
+if TYPE_CHECKING:
+    from .overload import OpOverload
+
+Recorded = tuple[Plan, tuple[Any, ...], tuple[Any, ...]]
+CAPACITY = 256
+
+
+class Specialization:
+    """The cached jits of an overload for one layout: jax.jit keeps one executable per signature in each.
+
+    Attributes:
+        overload: the op.
+        layout: static arguments and places of the arrays.
+        call: the same as a parameter for the carrier.
+        run: ``(*arrays) -> (structure, outputs)``.
+        run_one: the same for an op with one result, which it returns bare.
+        run_donating: the same as ``run``, taking over the buffers of donated arguments.
+        recorders: by the pattern of needed gradients, see :meth:`recorder`.
+        function: the op as a pure array function, for what JAX differentiates.
+    """
+
+    __slots__ = ("_setups", "call", "function", "layout", "overload", "recorders", "run", "run_donating", "run_one")
+
+    def __init__(self, overload: OpOverload, layout: Layout, carrier: Any, donated: Sequence[int]) -> None:
+        self.overload = overload
+        self.layout = layout
+        self.call = call = BoundCall(overload, layout)
+        self.recorders: dict[Mask, Callable[..., Recorded]] = {}
+        self._setups: dict[Mask, Callable[..., Any]] = {}
+
+        def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+            return call.shapes(arrays)[0], tuple(carrier.bind(call, arrays))
+
+        def run_one(*arrays: Any) -> Any:
+            return carrier.bind(call, arrays)[0]
+
+        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
+        self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
+        self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
+        self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
+
+    def recorder(self, wanted: Mask) -> Callable[..., Recorded]:
+        """Returns ``(*arrays) -> (plan, outputs, extras)`` for a pattern of needed gradients."""
+        found = self.recorders.get(wanted)
+        if found is None:
+            derived = self._is_derived()
+
+            def record(*arrays: Any) -> Recorded:
+                structure = self.call.shapes(arrays)[0]
+                if not derived:
+                    return self._plan(structure, wanted, arrays, self.function.function(*arrays))
+                recorded = self.function.recorder(wanted)(*arrays)
+                recorded[0].structure = structure
+                return recorded
+
+            found = self.recorders[wanted] = jax.jit(record, inline=True)
+        return found
+
+    def _is_derived(self) -> bool:
+        """Whether JAX differentiates the call: the kernel itself, or the op by its jvp rule."""
+        record = self.overload.record
+        return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
+
+    def _plan(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> tuple[Plan, Any, Any]:
+        plan, extras = plan_formula(
+            self.overload, self.layout, structure, wanted=wanted, inputs=arrays, outputs=outputs
+        )
+        return plan, tuple(outputs), tuple(extras)
+
+    def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> tuple[Plan, Any, Any]:
+        """Plans the backward of a kernel that has just run as plain Python."""
+        if not config.compile_kernels or not self.overload.record.is_compiled:
+            return self._plan(structure, wanted, arrays, outputs)
+        setup = self._setups.get(wanted)
+        if setup is None:
+
+            def run_setup(structure: Structure, arrays: Any, outputs: Any) -> tuple[Plan, Any]:
+                plan, _, extras = self._plan(structure, wanted, arrays, outputs)
+                return plan, extras
+
+            setup = self._setups[wanted] = jax.jit(run_setup)
+        plan, extras = setup(structure, tuple(arrays), tuple(outputs))
+        return plan, outputs, extras
+
+
+class SpecializationCache:
+    """The specializations of one record by key, bounded: the least recently used one goes first."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[Hashable, Specialization] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, key: Hashable) -> Specialization | None:
+        """Returns the specialization of a key and counts the use."""
+        found = self._by_key.get(key)
+        if found is not None:
+            try:
+                self._by_key.move_to_end(key)
+            except KeyError:  # another thread has just dropped it; it is still good
+                pass
+        return found
+
+    def put(self, key: Hashable, specialization: Specialization) -> None:
+        """Enters a specialization, and drops the least recently used ones beyond the capacity."""
+        self._by_key[key] = specialization
+        while len(self._by_key) > CAPACITY:
+            self._by_key.popitem(last=False)

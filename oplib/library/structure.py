@@ -1,0 +1,82 @@
+"""How the results of one call stand: what the kernel gave, as flat arrays and the shape of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+from .layout import Fixed
+
+# True for an array, a flag per member for a list, Fixed for a number, None for an absent written argument.
+ResultEntry = bool | tuple[bool, ...] | Fixed | None
+
+
+class Structure:
+    """The static part of a result: one entry per written argument, then one per declared return.
+
+    It has no leaves as a pytree, so it travels out of a traced function beside the arrays.
+
+    Attributes:
+        entries: one per written argument and return.
+        written: how many of the entries stand for written arguments.
+        is_plain: every entry is one array, so that the flat arrays are the results.
+    """
+
+    __slots__ = ("entries", "is_plain", "written")
+
+    def __init__(self, entries: Sequence[ResultEntry], written: int) -> None:
+        self.entries = tuple(entries)
+        self.written = written
+        self.is_plain = all(entry is True for entry in entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structure) and (self.entries, self.written) == (other.entries, other.written)
+
+    def __hash__(self) -> int:
+        return hash((self.entries, self.written))
+
+    def rebuild(self, flat: Sequence[Any]) -> list[Any]:
+        """Arranges flat values, or their gradients, as one value per entry; a number stays itself."""
+        rest = iter(flat)
+        return [_rebuild(entry, rest) for entry in self.entries]
+
+    def rebuild_grads(self, grads: Sequence[Any]) -> list[Any]:
+        """Arranges one gradient per array as one per declared return: None for a number."""
+        rest = iter(grads)
+        arranged = [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
+        return arranged[self.written :]
+
+
+def _rebuild(entry: ResultEntry, flat: Iterator[Any]) -> Any:
+    if entry is True:
+        return next(flat)
+    if isinstance(entry, tuple):
+        return [next(flat) if present else None for present in entry]
+    return entry.value if isinstance(entry, Fixed) else None
+
+
+def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[Structure, list[Any]]:
+    """Splits the results of a kernel, in canonical form, into structure and flat arrays.
+
+    Args:
+        values: one per written argument and return.
+        written: how many of them are written arguments.
+        is_array: predicate for what counts as an array here.
+    """
+    entries: list[ResultEntry] = []
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            entries.append(tuple([member is not None for member in value]))
+            flat.extend([member for member in value if member is not None])
+        elif is_array(value):
+            entries.append(True)
+            flat.append(value)
+        else:
+            entries.append(None if value is None else Fixed(value))
+    return Structure(entries, written), flat
+
+
+jax.tree_util.register_pytree_node(Structure, lambda structure: ((), structure), lambda structure, _: structure)
