@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from oplib.errors import RegistrationError
 
@@ -18,6 +19,14 @@ from .dispatch import build_call
 from .namespace import hide, show
 from .overload import OpOverload, intern_overload
 from .qualname import Qualname
+
+class Snapshot(NamedTuple):
+    """All that is registered at one time."""
+
+    contributions: dict[Qualname, Contributions]
+    disabled: dict[Qualname, frozenset[str]]
+    sole_owners: dict[str, Owner]
+
 
 class Registry:
     """Contributions by the name of their op, and everything that follows from a change of them."""
@@ -115,6 +124,23 @@ class Registry:
             for qualname, pieces in list(self._contributions.items()):
                 self._publish(qualname, pieces)
 
+    # For tests -----------------------------------------------------------------------------------------------
+
+    def save(self) -> Snapshot:
+        """Returns all that is registered now, for :meth:`restore`."""
+        with self._writing():
+            return Snapshot(dict(self._contributions), dict(self._disabled), dict(self._sole_owners))
+
+    def restore(self, saved: Snapshot) -> None:
+        """Takes away everything registered since, and brings back what has gone since."""
+        with self._writing():
+            self._sole_owners = dict(saved.sole_owners)
+            for qualname in [*saved.contributions, *self._contributions]:
+                pieces, disabled = saved.contributions.get(qualname, ()), saved.disabled.get(qualname, frozenset())
+                if pieces != self.read(qualname) or disabled != self._disabled.get(qualname, frozenset()):
+                    self._disabled[qualname] = disabled
+                    self._publish(qualname, pieces)
+
     # How it is done ------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -176,3 +202,16 @@ def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribu
 
 
 registry = Registry()
+
+
+def refresh() -> None:
+    """Makes every op forget what was compiled for it, so that the next call and trace start anew.
+
+    A kernel or rule that is registered later is seen at once by eager calls and by new traces. What this is for
+    is a kernel that reads something that has changed. Functions that a user has compiled keep what they have.
+
+    Example:
+        >>> from oplib.library import refresh
+        >>> refresh()
+    """
+    registry.refresh()

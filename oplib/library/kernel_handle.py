@@ -1,0 +1,87 @@
+"""``get_kernel``: the kernel in force, to be called by another that takes its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import MissingRuleError, RegistrationError
+
+from .contribution import Contribution, KernelSlot, find_newest
+from .platforms import find_device_slot
+from .qualname import Qualname
+from .registration import Op, resolve_existing_op
+from .registry import registry
+
+
+class KernelHandle:
+    """A kernel as it was in force when it was asked for; call it as the kernel itself.
+
+    It stays valid when another kernel takes its place, and ends with the library that registered it.
+    """
+
+    def __init__(self, qualname: Qualname, piece: Contribution) -> None:
+        self._qualname = qualname
+        self._piece = piece
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_valid:
+            raise RegistrationError(
+                f"{self._qualname}: this handle on its kernel has been invalidated. The kernel was registered at "
+                f"{self._piece.site}, and its library has been destroyed since. Call get_kernel again."
+            )
+        return self._piece.value.function(*args, **kwargs)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the library that registered the kernel is still there."""
+        return any(piece is self._piece for piece in registry.read(self._qualname))
+
+    def __repr__(self) -> str:
+        state = f"registered at {self._piece.site}" if self.is_valid else "invalidated"
+        return f"<KernelHandle({self._qualname}, {self._piece.slot}, {state})>"
+
+
+def get_kernel(op: Op, device_type: str) -> KernelHandle:
+    """Returns the kernel that would run for an op on a device.
+
+    Its use is to register another one for this device that calls it in certain cases. It is the function as
+    it was registered, so it takes what kernels of its op take: arrays, numpy arrays or Tensors, for all arguments.
+
+    Args:
+        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        device_type: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default``.
+
+    Returns:
+        A handle on the kernel.
+
+    Raises:
+        RegistrationValueError: an unknown device type, or ``op`` is something else.
+        RegistrationError: nothing is registered under this name; or, when the handle is called, the library
+            that registered the kernel is gone.
+        MissingRuleError: the op has no kernel for this device.
+
+    Source:
+        ``torch.library.get_kernel``, with a device in the place of a dispatch key.
+
+    Example:
+        >>> import jax
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::double")
+        ... def double(x: jax.Array) -> jax.Array:
+        ...     return x * 2
+        >>> get_kernel("docs::double", "cpu")(4)
+        8
+    """
+    slot = find_device_slot(device_type, subject="get_kernel")
+    qualname = resolve_existing_op(op, subject="get_kernel")._qualname
+    pieces = registry.read(qualname)
+    candidates: tuple[KernelSlot, ...] = (slot, "default", "composite")
+    for candidate in candidates:
+        piece = find_newest(pieces, candidate)
+        if piece is not None:
+            return KernelHandle(qualname, piece)
+    raise MissingRuleError(
+        f"get_kernel: {qualname} has no kernel for {device_type}. Its kernels are for "
+        f"{', '.join(sorted({piece.slot for piece in pieces if hasattr(piece.value, 'function')})) or 'no device'}. "
+        f"Register one by register_kernel."
+    )

@@ -1,0 +1,47 @@
+"""``eval_shape``: the shapes of an op's results without running it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import RegistrationValueError
+
+from .dispatch import shapes_of
+from .namespace import OpOverloadPacket
+from .registration import Op, resolve_op
+
+
+def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
+    """Returns the shapes and dtypes of an op's results, by its fake kernel or by tracing its kernel.
+
+    Args:
+        op: the op, as its qualified name, its overload, what ``custom_op`` gave, or a packet with one overload.
+        *args: its arguments; a tensor may stand as anything with shape and dtype.
+        **kwargs: its keyword arguments, likewise.
+
+    Returns:
+        The results, with a ``jax.ShapeDtypeStruct`` in the place of each tensor.
+
+    Raises:
+        RegistrationValueError: ``op`` is something else, or a packet with several overloads.
+        UnknownOperatorError: nothing is registered under this name.
+        ArgumentError: the arguments do not fit the schema.
+        MissingRuleError: a host or eager op without a fake kernel.
+
+    Example:
+        >>> import jax
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::outer")
+        ... def outer(x: jax.Array, y: jax.Array) -> jax.Array:
+        ...     return x[:, None] * y
+        >>> eval_shape(outer, jax.ShapeDtypeStruct((2,), "float32"), jax.ShapeDtypeStruct((3,), "float32"))
+        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+    if isinstance(op, OpOverloadPacket):
+        if len(op.overloads()) != 1:
+            raise RegistrationValueError(
+                f"eval_shape({op}): the op has several overloads. They are {', '.join(op.overloads())}. "
+                f"Pass one of them, such as ops.{op}.{op.overloads()[0]}."
+            )
+        op = getattr(op, op.overloads()[0])
+    return shapes_of(resolve_op(op, subject="eval_shape"), args, kwargs)
