@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
         'f(int[] x=[1, 2], float y=3., float z=-0.001, bool b=True, str s="a\\"b") -> ((Tensor))',
         "f(float[] x=[1., 2.], int? y=None, Scalar s=1.5, bool[3]? m=None) -> ()",
         "f((int, int) x, int[][] y, Tensor?[]? z) -> ((Tensor, Tensor), int)",
-        "f(complex c=0.+1.j, *, Tensor? x=None, int k) -> Tensor y",
     ],
 )
 def test_torch_prints_the_same_canonical_text(text):

@@ -1,0 +1,95 @@
+"""The default of a parameter, as the schema keeps it."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from typing import Any
+
+import numpy as np
+
+from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType
+from oplib.tensor.device import Device
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class UnsupportedDefaultError(Exception):
+    """A default that the type of its parameter does not admit, or that a schema cannot hold."""
+
+
+def fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
+    """Returns a default as a value of its type.
+
+    Args:
+        type_: the type of the parameter.
+        value: the default that the function has.
+        hint: the annotation, which says whether a sequence was meant to be a tuple.
+
+    Raises:
+        UnsupportedDefaultError: it does not fit.
+    """
+    if isinstance(type_, OptionalType):
+        return None if value is None else fit_default(type_.element, value, hint)
+    if isinstance(type_, (ListType, TupleType)):
+        # a list is mutable, and a tuple where a list is declared is not what the kernel is told to get
+        if not isinstance(value, tuple) or not _is_tuple_hint(hint):
+            raise UnsupportedDefaultError
+        return _fit_items(type_, value, hint)
+    if isinstance(type_, BaseType) and (type_.choices is None or _is_choice(value, type_.choices)):
+        return _fit_base(type_.name, value)
+    raise UnsupportedDefaultError
+
+
+def _fit_items(type_: ListType | TupleType, value: tuple[Any, ...], hint: Any) -> tuple[Any, ...]:
+    if isinstance(type_, ListType):
+        return tuple(fit_default(type_.element, item, hint) for item in value)
+    if len(value) != len(type_.elements):
+        raise UnsupportedDefaultError
+    return tuple(
+        fit_default(element, item, hint) for element, item in zip(type_.elements, value, strict=True)
+    )
+
+
+def _fit_base(name: str, value: Any) -> Any:
+    if name in ("int", "float", "bool", "Scalar"):
+        return _fit_number(name, value)
+    if name == "str" and isinstance(value, str):
+        return str(value)
+    if name == "Device" and isinstance(value, (str, Device)):
+        return str(value)
+    if name == "ScalarType" and (isinstance(value, (np.dtype, type)) or hasattr(value, "dtype")):
+        return _fit_dtype(value)
+    # the parts of a flag have no name of their own to print
+    if name == "Enum" and isinstance(value, enum.Enum) and str(value.name).isidentifier():
+        return value
+    raise UnsupportedDefaultError
+
+
+def _fit_number(name: str, value: Any) -> int | float | complex:
+    is_bool = isinstance(value, bool)
+    if name == "Scalar" and type(value) in (int, float, bool, complex):
+        return value
+    if name == "int" and isinstance(value, int) and value in _INT64:
+        return int(value)
+    if name == "float" and isinstance(value, (int, float)) and not is_bool:
+        return float(value)
+    if name == "bool" and is_bool:
+        return value
+    raise UnsupportedDefaultError
+
+
+def _fit_dtype(value: Any) -> np.dtype[Any]:
+    """Accepts jax.numpy.float32 and numpy.float32 too, which people write for their dtypes."""
+    try:
+        return np.dtype(value)
+    except TypeError as error:
+        raise UnsupportedDefaultError from error
+
+
+def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:
+    return any(type(value) is type(choice) and value == choice for choice in choices)
+
+
+def _is_tuple_hint(hint: Any) -> bool:
+    return typing.get_origin(hint) is tuple or any(map(_is_tuple_hint, typing.get_args(hint)))

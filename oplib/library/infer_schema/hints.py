@@ -1,0 +1,167 @@
+"""What one annotation says: a schema type, and for arrays the kind of kernel."""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import types
+import typing
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType, has_tensor
+from oplib.tensor import Tensor
+from oplib.tensor.device import Device
+
+Kind = Literal["array", "host", "tensor"]
+
+SUPPORTED = (
+    "Supported are Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, str, "
+    "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype and oplib.device; X | None; "
+    "list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]"
+)
+SUPPORTED_RETURNS = (
+    "Supported are None, Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, "
+    "int | float | bool for any number, list[Tensor], and tuple[...] of these"
+)
+_KINDS: tuple[tuple[Any, Kind], ...] = ((jax.Array, "array"), (np.ndarray, "host"), (Tensor, "tensor"))
+_PLAIN: dict[Any, str] = {
+    int: "int",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    np.dtype: "ScalarType",
+    Device: "Device",
+}
+_NUMBERS = ({int, float, bool}, {int, float, bool, complex})
+_LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")
+_RETURNED = ("Tensor", "int", "float", "bool", "Scalar")
+
+
+class UnsupportedHintError(Exception):
+    """An annotation that no schema type stands for; its text is advice, or empty."""
+
+
+def find_kind(hint: Any) -> Kind | None:
+    """Returns the kind of an annotation that means one array, and None for all others.
+
+    jaxtyping is optional, so its hints are known by their attribute ``array_type`` alone.
+    """
+    target = typing.get_origin(hint) or hint  # numpy.typing.NDArray[...] is numpy.ndarray[...]
+    for array_type, kind in _KINDS:
+        if target is array_type:
+            return kind
+    inside = getattr(hint, "array_type", None) if isinstance(hint, type) else None
+    return None if inside is None else find_kind(inside)
+
+
+def read_hint(hint: Any) -> SchemaType:
+    """Returns the schema type of a parameter annotated with ``hint``.
+
+    Raises:
+        UnsupportedHintError: there is none.
+    """
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(parts)
+    if origin in (list, collections.abc.Sequence) and parts:
+        return _read_list(parts[0])
+    if origin is tuple and parts:
+        return _read_tuple(parts)
+    return _read_base(hint)
+
+
+def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:
+    """Returns the schema types of what a function annotated ``-> hint`` returns.
+
+    Raises:
+        UnsupportedHintError: one has none.
+    """
+    if hint is None or hint is types.NoneType:
+        return ()
+    if typing.get_origin(hint) is not tuple:
+        return (_read_one_return(hint),)
+    read = tuple(map(_read_one_return, typing.get_args(hint)))
+    return (TupleType(read),) if len(read) == 1 else read
+
+
+def _read_one_return(hint: Any) -> SchemaType:
+    if typing.get_origin(hint) is list:
+        type_ = read_hint(hint)
+        if type_ == ListType(BaseType("Tensor")):
+            return type_
+    elif typing.get_origin(hint) is not tuple:
+        type_ = read_hint(hint)
+        if isinstance(type_, BaseType) and type_.name in _RETURNED and type_.choices is None:
+            return type_
+    raise UnsupportedHintError
+
+
+def _read_base(hint: Any) -> SchemaType:
+    if find_kind(hint) is not None:
+        return BaseType("Tensor")
+    if typing.get_origin(hint) is Literal:
+        return _read_literal(typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum) and len(hint):
+        return BaseType("Enum", tuple(hint))
+    target = typing.get_origin(hint) or hint  # numpy.dtype[Any]
+    name = _PLAIN.get(target) if isinstance(target, type) else None
+    if name is None:
+        raise UnsupportedHintError
+    return BaseType(name)
+
+
+def _read_union(parts: tuple[Any, ...]) -> SchemaType:
+    inside = [part for part in parts if part is not types.NoneType]
+    if len(inside) > 1 and all(isinstance(part, type) for part in inside) and set(inside) in _NUMBERS:
+        type_: SchemaType = BaseType("Scalar")
+    elif len(inside) == 1:
+        type_ = read_hint(inside[0])
+    elif all(find_kind(part) is not None for part in inside):  # jaxtyping's Float[Array, ""] | Int[Array, ""]
+        type_ = BaseType("Tensor")
+    elif set(inside) == {int, float}:
+        raise UnsupportedHintError("For any number, write int | float | bool.")
+    else:
+        raise UnsupportedHintError
+    if len(inside) == len(parts) or isinstance(type_, OptionalType):
+        return type_
+    return OptionalType(type_)
+
+
+def _read_list(part: Any) -> SchemaType:
+    element = read_hint(part)
+    inside = element.element if isinstance(element, OptionalType) else element
+    if isinstance(inside, ListType):
+        raise UnsupportedHintError("Lists do not nest; pass the lengths beside a flat list.")
+    if inside is not element and inside != BaseType("Tensor"):
+        raise UnsupportedHintError("Only lists of tensors may hold None.")
+    if isinstance(inside, BaseType) and inside.name not in _LISTED:
+        raise UnsupportedHintError
+    return ListType(element)
+
+
+def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return _read_list(parts[0])
+    type_ = TupleType(tuple(map(read_hint, parts)))
+    if has_tensor(type_):
+        raise UnsupportedHintError(
+            "A tuple type holds no tensors: write list[...], or one parameter for each."
+        )
+    return type_
+
+
+def _read_literal(values: tuple[Any, ...]) -> SchemaType:
+    """``Literal`` is the type of its values, which must be of one type; None among them makes it optional."""
+    choices = tuple(value for value in values if value is not None)
+    kinds = {type(value) for value in choices}
+    if len(kinds) != 1:
+        raise UnsupportedHintError("The values of a Literal must be of one type.")
+    kind = kinds.pop()
+    name = "Enum" if issubclass(kind, enum.Enum) else {int: "int", bool: "bool", str: "str"}.get(kind)
+    if name is None:
+        raise UnsupportedHintError
+    type_ = BaseType(name, choices)
+    return type_ if len(choices) == len(values) else OptionalType(type_)

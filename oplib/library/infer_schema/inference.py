@@ -1,0 +1,120 @@
+"""``infer_schema``: the schema that a function's signature stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oplib.errors import describe
+from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, SchemaType
+
+from .defaults import UnsupportedDefaultError, fit_default
+from .hints import SUPPORTED, UnsupportedHintError, read_hint
+from .kinds import find_signature_kind
+from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell
+from .signatures import EMPTY, Parameter, Signature, read_signature
+
+
+def infer_schema(
+    prototype_function: Callable[..., Any],
+    /,
+    *,
+    mutates_args: Iterable[str] = (),
+    op_name: str | None = None,
+    tags: Tags | NamedTag | None = (),
+) -> str:
+    """Returns the schema that a function's annotations, defaults and parameter kinds stand for.
+
+    Args:
+        prototype_function: anything with a signature, every parameter and the return annotated.
+        mutates_args: names of the arguments that it writes, or ``"unknown"`` for every tensor.
+        op_name: name to begin the text with, also ``ns::name``.
+        tags: ``Tag.inplace`` or ``Tag.out``, which say what the returns are.
+
+    Returns:
+        The canonical text. Where an array kernel writes arguments, the new values that its return annotation
+        begins with are not part of it.
+
+    Raises:
+        SchemaInferenceError: a parameter or default that no schema has, an unknown name in ``mutates_args``,
+            or a signature that breaks a rule of its tags; the text names the parameter.
+
+    Source:
+        ``torch.library.infer_schema``; besides, tuples, ``Literal``, ``Enum``, ``list[str]`` and
+        ``Optional[list[Tensor]]``.
+
+    Example:
+        >>> import jax
+        >>> def scale(x: jax.Array, by: float = 2, *, sizes: tuple[int, int] = (1, 2)) -> jax.Array: ...
+        >>> infer_schema(scale, op_name="demo::scale")
+        'demo::scale(Tensor x, float by=2., *, (int, int) sizes=(1, 2)) -> Tensor'
+    """
+    schema = infer_function_schema(prototype_function, mutates_args=mutates_args, tags=tags)
+    return f"{op_name or ''}{schema}"
+
+
+def infer_function_schema(
+    fn: Callable[..., Any],
+    /,
+    *,
+    mutates_args: Iterable[str] = (),
+    name: str = "",
+    overload_name: str = "",
+    tags: Tags | NamedTag | None = (),
+) -> FunctionSchema:
+    """Does what :func:`infer_schema` does, and keeps the choices of enums and literals, which no text says.
+
+    Args:
+        fn: anything with a signature.
+        mutates_args: names of the arguments that it writes, or ``"unknown"``.
+        name: the op's name with its namespace.
+        overload_name: the overload, empty for the default one.
+        tags: ``Tag.inplace`` or ``Tag.out``.
+
+    Raises:
+        SchemaInferenceError: as :func:`infer_schema`.
+    """
+    signature = read_signature(fn)
+    types = {parameter.name: _read_type(signature, parameter) for parameter in signature.parameters}
+    is_array = find_signature_kind(signature) == "array"
+    written = read_written(signature, types, mutates_args)
+    arguments = tuple(
+        _make_argument(
+            signature, parameter, types[parameter.name], f"a{place}" if parameter.name in written else ""
+        )
+        for place, parameter in enumerate(signature.parameters)
+    )
+    returns = infer_returns(signature, arguments, tags, is_array=is_array)
+    return FunctionSchema(name, overload_name, arguments, returns)
+
+
+def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
+    if not parameter.is_supported:
+        raise signature.refuse(
+            f"Parameter {parameter.name} is one. We do not support positional-only args, varargs, or "
+            f"varkwargs. Give it a name of its own; for many tensors, annotate list[Tensor]."
+        )
+    if parameter.hint is EMPTY:
+        raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {SUPPORTED}.")
+    try:
+        return read_hint(parameter.hint)
+    except UnsupportedHintError as error:
+        advice = f" {error}" if str(error) else ""
+        raise signature.refuse(
+            f"Parameter {parameter.name} has unsupported type {spell(parameter.hint)}.{advice} {SUPPORTED}."
+        ) from error
+
+
+def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType, mark: str) -> Argument:
+    default = NO_DEFAULT
+    if parameter.default is not EMPTY:
+        try:
+            default = fit_default(type_, parameter.default, parameter.hint)
+        except UnsupportedDefaultError as error:
+            raise signature.refuse(
+                f"Parameter {parameter.name} has an unsupported default value type "
+                f"{type(parameter.default).__name__}. Got {describe(parameter.default)} for type '{type_}'. "
+                "It is None, a number, string, dtype, device or enum member, or a tuple for a tuple type."
+            ) from error
+    alias = mark_written(type_, mark) if mark else None
+    return Argument(parameter.name, type_, default, parameter.kwarg_only, alias)

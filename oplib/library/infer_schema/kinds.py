@@ -1,0 +1,65 @@
+"""What kind of kernel a function is, by its annotations alone."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .hints import Kind, find_kind
+from .signatures import Signature, has_signature, read_signature
+
+_SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
+
+
+def infer_kind(fn: Callable[..., Any]) -> Kind | None:
+    """Tells from its annotations what arrays a kernel works on.
+
+    Args:
+        fn: anything that can be called.
+
+    Returns:
+        ``"array"`` for ``jax.Array`` (a JAX function), ``"host"`` for ``numpy.ndarray`` (plain Python on
+        numpy), ``"tensor"`` for ``Tensor`` (eager code); None if neither a parameter nor the return is
+        annotated with one of them.
+
+    Raises:
+        SchemaInferenceError: two kinds in one signature, or an annotation that names no type.
+
+    Example:
+        >>> def negate(x: jax.Array) -> jax.Array:
+        ...     return -x
+        >>> import jax
+        >>> infer_kind(negate)
+        'array'
+    """
+    return find_signature_kind(read_signature(fn)) if has_signature(fn) else None
+
+
+def find_signature_kind(signature: Signature) -> Kind | None:
+    """Returns the one kind of a signature.
+
+    Raises:
+        SchemaInferenceError: there are two.
+    """
+    hints = [(f"Parameter {parameter.name}", parameter.hint) for parameter in signature.parameters]
+    first: tuple[str, Kind] | None = None
+    for subject, hint in (*hints, ("the return", signature.returned)):
+        for kind in _find_kinds(hint):
+            if first is None:
+                first = subject, kind
+            elif first[1] != kind:
+                raise signature.refuse(
+                    f"{first[0]} is annotated {_SPELLINGS[first[1]]}, {subject} {_SPELLINGS[kind]}. "
+                    f"A kernel works on one kind of array. Annotate both alike."
+                )
+    return None if first is None else first[1]
+
+
+def _find_kinds(hint: Any) -> Iterator[Kind]:
+    kind = find_kind(hint)
+    if kind is not None:
+        yield kind
+        return
+    for part in typing.get_args(hint):
+        yield from _find_kinds(part)

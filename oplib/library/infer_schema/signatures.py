@@ -1,0 +1,110 @@
+"""The parameters of anything that can be called, with their annotations as objects."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oplib.errors import SchemaInferenceError
+
+EMPTY = inspect.Parameter.empty
+_SUPPORTED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: ``hint`` and ``default`` are :data:`EMPTY` where there is none."""
+
+    name: str
+    hint: Any
+    default: Any
+    kwarg_only: bool
+    is_supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes and returns, and how errors call it."""
+
+    title: str
+    parameters: tuple[Parameter, ...]
+    returned: Any
+
+    def refuse(self, what: str) -> SchemaInferenceError:
+        """Returns the error that says what is wrong with this signature."""
+        return SchemaInferenceError(f"infer_schema({self.title}): {what}")
+
+
+def read_signature(fn: Callable[..., Any]) -> Signature:
+    """Reads the signature of a function, a bound method, a ``functools.partial`` or a callable object.
+
+    Raises:
+        SchemaInferenceError: it has none, or an annotation is a string that names no type.
+    """
+    title = getattr(fn, "__name__", None) or getattr(_find_function(fn), "__name__", None) or repr(fn)
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise SchemaInferenceError(
+            f"infer_schema({title}): it has no signature. {error}. Give the op a schema."
+        ) from error
+    names = getattr(_find_function(fn), "__globals__", {})
+    parameters = tuple(
+        Parameter(
+            name,
+            _resolve(parameter.annotation, names, f"infer_schema({title}): Parameter {name}"),
+            parameter.default,
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY,
+            parameter.kind in _SUPPORTED,
+        )
+        for name, parameter in signature.parameters.items()
+    )
+    return Signature(
+        str(title), parameters, _resolve(signature.return_annotation, names, f"infer_schema({title}): Return")
+    )
+
+
+def has_signature(fn: Callable[..., Any]) -> bool:
+    """Tells whether Python knows the parameters; for some builtins it does not."""
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _find_function(fn: Any) -> Any:
+    """Returns the plain function behind a callable, in whose module its annotations are to be read."""
+    while True:
+        inner = inspect.unwrap(fn)
+        if isinstance(inner, functools.partial):
+            inner = inner.func
+        elif isinstance(inner, types.MethodType):
+            inner = inner.__func__
+        elif not hasattr(inner, "__globals__") and not isinstance(inner, type):
+            inner = getattr(type(inner), "__call__", inner)  # noqa: B004  the method is wanted, not the answer
+        if inner is fn:
+            return fn
+        fn = inner
+
+
+def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
+    """Returns an annotation with every string in it replaced by the type that it names."""
+    if hint is EMPTY:
+        return hint
+    try:
+        return typing.get_type_hints(
+            types.SimpleNamespace(__annotations__={"hint": hint}), globalns=names, include_extras=True
+        )["hint"]
+    except Exception as error:
+        raise SchemaInferenceError(
+            f"{subject} has an unsupported type annotation {hint}. It is not a type "
+            f"({type(error).__name__}: {error}). "
+            f"Annotations are read at module scope: import there what they name, also outside of "
+            f"`if TYPE_CHECKING`."
+        ) from error

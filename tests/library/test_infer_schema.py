@@ -1,0 +1,472 @@
+"""Schemas from annotations, row by row, and the refusals."""
+
+# ruff: noqa: UP006, UP007, UP045  older code spells its hints so, and is to be understood
+# ruff: noqa: F821  the names of axes in jaxtyping's strings are no types
+
+import enum
+import functools
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any, List, Literal, Optional, Tuple, Union  # noqa: UP035
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from oplib.errors import SchemaInferenceError
+from oplib.library.infer_schema import infer_function_schema, infer_schema
+from oplib.library.schema import parse_schema
+from oplib.tensor import Tensor
+from oplib.tensor.device import Device
+
+Number = Union[int, float, bool]  # torch's spelling
+
+
+class Mode(enum.Enum):
+    NEAREST = 1
+    CUBIC = 2
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Parameter(Tensor):
+    pass
+
+
+class Tags(enum.Enum):
+    inplace = 1
+    out = 2
+    pointwise = 3
+
+
+def annotate(hint: Any, returned: Any = None, **defaults: Any):
+    """A function of one parameter ``v`` with this annotation."""
+
+    def fn(v):
+        pass
+
+    fn.__annotations__ = {"v": hint, "return": returned}
+    fn.__defaults__ = tuple(defaults.values())
+    return fn
+
+
+def infer_type(hint: Any) -> str:
+    text = infer_schema(annotate(hint))
+    assert str(parse_schema(f"f{text}")) == f"f{text}"
+    return text.removeprefix("(").removesuffix(" v) -> ()")
+
+
+@pytest.mark.parametrize(
+    ("hint", "type_"),
+    [
+        (Tensor, "Tensor"),
+        (jax.Array, "Tensor"),
+        (jnp.ndarray, "Tensor"),
+        (np.ndarray, "Tensor"),
+        (npt.NDArray[np.float32], "Tensor"),
+        (Tensor | None, "Tensor?"),
+        (Optional[jax.Array], "Tensor?"),
+        (list[Tensor], "Tensor[]"),
+        (List[np.ndarray], "Tensor[]"),
+        (Sequence[jax.Array], "Tensor[]"),
+        (typing.Sequence[jax.Array], "Tensor[]"),
+        (list[Optional[Tensor]], "Tensor?[]"),
+        (Optional[list[Tensor]], "Tensor[]?"),
+        (Optional[list[Tensor | None]], "Tensor?[]?"),
+        (int, "int"),
+        (Optional[int], "int?"),
+        (list[int], "int[]"),
+        (Optional[Sequence[int]], "int[]?"),
+        (float, "float"),
+        (List[float], "float[]"),
+        (bool | None, "bool?"),
+        (list[bool], "bool[]"),
+        (str, "str"),
+        (Optional[str], "str?"),
+        (list[str], "str[]"),
+        (Number, "Scalar"),
+        (int | float | bool, "Scalar"),
+        (int | float | bool | complex, "Scalar"),
+        (Optional[Number], "Scalar?"),
+        (list[Number], "Scalar[]"),
+        (np.dtype, "ScalarType"),
+        (np.dtype[Any], "ScalarType"),
+        (Optional[jnp.dtype], "ScalarType?"),
+        (Device, "Device"),
+        (Device | None, "Device?"),
+        (Mode, "Enum"),
+        (Optional[Mode], "Enum?"),
+        (Literal["a", "b"], "str"),
+        (Literal[1, 2], "int"),
+        (Literal["a", None], "str?"),  # noqa: PYI061  one more spelling
+        (Literal[Mode.NEAREST], "Enum"),
+        (tuple[int, int], "(int, int)"),
+        (Tuple[int, float], "(int, float)"),
+        (tuple[int | None, str], "(int?, str)"),
+        (tuple[float, ...], "float[]"),
+        (tuple[jax.Array, ...], "Tensor[]"),
+        (Optional[tuple[int, int]], "(int, int)?"),
+        (list[tuple[int, int]], "(int, int)[]"),
+        ("Tensor", "Tensor"),
+        ("list[Tensor]", "Tensor[]"),
+        (list["Tensor"], "Tensor[]"),
+        (List["Optional[Tensor]"], "Tensor?[]"),
+    ],
+)
+def test_a_hint_becomes_a_type(hint, type_):
+    assert infer_type(hint) == type_
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        complex,
+        Any,
+        typing.Callable,
+        dict,
+        dict[str, Tensor],
+        list,
+        List,
+        tuple,
+        Tuple,
+        tuple[()],
+        list[list[int]],
+        list[Optional[int]],
+        list[np.dtype],
+        Union[int, float],
+        Tensor | int,
+        np.float32,
+        Annotated[int, "units"],
+        Literal["a", 1],
+        Literal[b"a"],
+        Parameter,
+        object(),
+        tuple[Tensor, int],
+        jax.typing.ArrayLike,
+        set[int],
+    ],
+)
+def test_an_unsupported_hint_is_refused_by_the_parameters_name(hint):
+    with pytest.raises(
+        SchemaInferenceError, match=r"Parameter v has unsupported type .* Supported are Tensor, jax"
+    ):
+        infer_schema(annotate(hint))
+
+
+@pytest.mark.parametrize(
+    ("hint", "advice"),
+    [
+        (int | float, "write int | float | bool"),
+        (list[list[int]], "Lists do not nest"),
+        (list[int | None], "Only lists of tensors may hold None"),
+        (tuple[jax.Array, int], "write list"),
+        (Literal["a", 1], "must be of one type"),
+    ],
+)
+def test_a_refusal_says_what_to_write_instead(hint, advice):
+    with pytest.raises(SchemaInferenceError) as caught:
+        infer_schema(annotate(hint))
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "type_"),
+    [
+        (None, "()"),
+        (Tensor, "Tensor"),
+        (jax.Array, "Tensor"),
+        (list[Tensor], "Tensor[]"),
+        (List[jax.Array], "Tensor[]"),
+        (int, "int"),
+        (float, "float"),
+        (bool, "bool"),
+        (Number, "Scalar"),
+        (tuple[Tensor, int], "(Tensor, int)"),
+        (Tuple[Tensor, list[Tensor], Number], "(Tensor, Tensor[], Scalar)"),
+        (tuple[Tensor], "((Tensor))"),
+        (tuple[()], "()"),
+        ("tuple[Tensor, Tensor]", "(Tensor, Tensor)"),
+    ],
+)
+def test_a_return_hint_becomes_the_returns(hint, type_):
+    assert infer_schema(annotate(int, hint)) == f"(int v) -> {type_}"
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [tuple[Tensor, ...], str, np.dtype, Optional[Tensor], list[int], Sequence[Tensor], tuple,
+     tuple[Tensor, str], tuple[tuple[Tensor, int], int], Mode, Literal[1], dict],
+)  # fmt: skip
+def test_an_unsupported_return_is_refused(hint):
+    with pytest.raises(
+        SchemaInferenceError, match=r"Return has unsupported type .* Supported are None, Tensor"
+    ):
+        infer_schema(annotate(int, hint))
+
+
+@pytest.mark.parametrize(
+    ("hint", "default", "printed"),
+    [
+        (int, 3, "int v=3"),
+        (float, 2, "float v=2."),
+        (float, float("inf"), "float v=inf"),
+        (bool, True, "bool v=True"),
+        (str, 'a"b', r'str v="a\"b"'),
+        (Number, True, "Scalar v=True"),
+        (Optional[Tensor], None, "Tensor? v=None"),
+        (Optional[int], None, "int? v=None"),
+        (np.dtype, jnp.dtype("bfloat16"), "ScalarType v=bfloat16"),
+        (np.dtype, jnp.float32, "ScalarType v=float32"),
+        (Device, "cpu", 'Device v="cpu"'),
+        (Device, Device("cuda", 1), 'Device v="cuda:1"'),
+        (Mode, Mode.CUBIC, "Enum v=Mode.CUBIC"),
+        (Literal["a", "b"], "b", 'str v="b"'),
+        (tuple[int, int], (1, 2), "(int, int) v=(1, 2)"),
+        (tuple[float, ...], (1, 2), "float[] v=[1., 2.]"),
+        (Optional[tuple[int, int]], (1, 2), "(int, int)? v=(1, 2)"),
+    ],
+)
+def test_a_default_is_printed_so_that_it_parses_back(hint, default, printed):
+    text = infer_schema(annotate(hint, v=default), op_name="f")
+    assert text == f"f({printed}) -> ()"
+    assert str(parse_schema(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("hint", "default"),
+    [(list[int], [1]), (list[int], (1,)), (int, 1.5), (int, "a"), (float, True), (int, None), (str, 3),
+     (bool, 1), (Literal["a"], "b"), (Literal[1], True), (Mode, Access.READ),
+     (Access, Access.READ | Access.WRITE), (tuple[int, int], (1, 2, 3)), (tuple[int, int], [1, 2]),
+     (Number, object()), (int, 2**70), (Tensor, None)],
+)  # fmt: skip
+def test_a_default_of_another_type_is_refused(hint, default):
+    with pytest.raises(SchemaInferenceError, match="Parameter v has an unsupported default value type"):
+        infer_schema(annotate(hint, v=default))
+
+
+def test_keyword_only_parameters_stand_behind_one_star():
+    def fn(x: Tensor, y: int = 1, *, k: int, m: float = 2.0) -> Tensor: ...
+
+    assert infer_schema(fn) == "(Tensor x, int y=1, *, int k, float m=2.) -> Tensor"
+
+
+@pytest.mark.parametrize("source", ["x, /", "*x", "**x"])
+def test_parameter_kinds_that_no_schema_has_are_refused(source):
+    namespace: dict[str, Any] = {}
+    exec(f"def fn({source}) -> None: ...", namespace)
+    with pytest.raises(
+        SchemaInferenceError, match="We do not support positional-only args, varargs, or varkwargs"
+    ):
+        infer_schema(namespace["fn"])
+
+
+def test_missing_annotations_are_refused():
+    def bare(x) -> Tensor: ...
+
+    def silent(x: Tensor): ...
+
+    with pytest.raises(SchemaInferenceError, match="Parameter x must have a type annotation"):
+        infer_schema(bare)
+    with pytest.raises(SchemaInferenceError, match="No return type annotation was provided"):
+        infer_schema(silent)
+
+
+def test_a_string_that_names_no_type_is_refused():
+    class Local:
+        pass
+
+    with pytest.raises(
+        SchemaInferenceError, match=r"Parameter v has an unsupported type annotation Local\. It is not a"
+    ):
+        infer_schema(annotate("Local"))
+    with pytest.raises(SchemaInferenceError, match="It is not a type"):
+        infer_schema(annotate(int, "Nothing"))
+
+
+def test_the_op_name_begins_the_text():
+    assert infer_schema(annotate(Tensor), op_name="ns::f") == "ns::f(Tensor v) -> ()"
+
+
+class TestMutation:
+    @staticmethod
+    def fn(x: Tensor, n: int, y: list[Tensor], z: Optional[Tensor], w: list[Tensor | None]) -> None: ...
+
+    def test_a_written_argument_is_marked_by_its_place(self):
+        assert infer_schema(self.fn, mutates_args=("y", "z", "w")) == (
+            "(Tensor x, int n, Tensor(a2!)[] y, Tensor(a3!)? z, Tensor(a4!)?[] w) -> ()"
+        )
+
+    def test_unknown_marks_every_tensor(self):
+        assert infer_schema(self.fn, mutates_args="unknown") == (
+            "(Tensor(a0!) x, int n, Tensor(a2!)[] y, Tensor(a3!)? z, Tensor(a4!)?[] w) -> ()"
+        )
+
+    def test_nothing_is_written_by_default(self):
+        assert "!" not in infer_schema(self.fn)
+
+    @pytest.mark.parametrize("names", [["x"], {"x": 1}, (name for name in "x")])
+    def test_any_iterable_of_names_will_do(self, names):
+        assert infer_schema(self.fn, mutates_args=names).startswith("(Tensor(a0!) x,")
+
+    def test_only_tensors_can_be_written(self):
+        with pytest.raises(SchemaInferenceError, match="Parameter n is in mutates_args, but only Tensors"):
+            infer_schema(self.fn, mutates_args=("n",))
+
+    def test_a_name_that_is_not_there_is_refused(self):
+        with pytest.raises(SchemaInferenceError, match="not found in the signature: q"):
+            infer_schema(self.fn, mutates_args=("q",))
+
+    def test_another_string_is_refused(self):
+        with pytest.raises(SchemaInferenceError, match=r"or the string 'unknown'\. Got 'x'"):
+            infer_schema(self.fn, mutates_args="x")
+
+    def test_none_is_not_iterable(self):
+        with pytest.raises(TypeError):
+            infer_schema(self.fn, mutates_args=None)
+
+    def test_an_optional_list_is_marked_inside(self):
+        assert (
+            infer_schema(annotate(Optional[list[Tensor]]), mutates_args=["v"]) == "(Tensor(a0!)[]? v) -> ()"
+        )
+
+
+class TestArrayKernelsThatWrite:
+    def test_the_new_values_are_no_results(self):
+        def step(
+            p: list[jax.Array], g: jax.Array, s: jax.Array | None
+        ) -> tuple[list[jax.Array], jax.Array | None]: ...
+
+        assert (
+            infer_schema(step, mutates_args=("p", "s")) == "(Tensor(a0!)[] p, Tensor g, Tensor(a2!)? s) -> ()"
+        )
+
+    def test_what_follows_the_new_values_are_results(self):
+        def step(p: jax.Array) -> tuple[jax.Array, jax.Array, int]: ...
+
+        assert infer_schema(step, mutates_args=("p",)) == "(Tensor(a0!) p) -> (Tensor, int)"
+
+    def test_one_new_value_stands_alone(self):
+        def step(p: jax.Array) -> jax.Array: ...
+
+        assert infer_schema(step, mutates_args=("p",)) == "(Tensor(a0!) p) -> ()"
+
+    @pytest.mark.parametrize(
+        "returned", [None, list[jax.Array], tuple[jax.Array], tuple[int, jax.Array], int]
+    )
+    def test_an_annotation_without_the_new_values_is_refused(self, returned):
+        with pytest.raises(SchemaInferenceError, match=r"does not begin with the new values .* v \(Tensor\)"):
+            infer_schema(annotate(jax.Array, returned), mutates_args=("v",))
+
+    def test_host_and_tensor_kernels_write_in_place_and_return_results_only(self):
+        for hint in (np.ndarray, Tensor):
+            assert infer_schema(annotate(hint, hint), mutates_args=("v",)) == "(Tensor(a0!) v) -> Tensor"
+
+
+class TestTags:
+    @pytest.mark.parametrize("hint", [Tensor, jax.Array])
+    def test_inplace_returns_its_first_argument(self, hint):
+        text = infer_schema(annotate(hint, hint), mutates_args=("v",), tags=(Tags.inplace, Tags.pointwise))
+        assert text == "(Tensor(a0!) v) -> Tensor(a0!)"
+
+    def test_one_tag_may_stand_without_a_sequence(self):
+        assert infer_schema(annotate(Tensor, Tensor), mutates_args=("v",), tags=Tags.inplace).endswith(
+            "Tensor(a0!)"
+        )
+
+    def test_out_returns_its_written_arguments_in_order(self):
+        def fn(x: Tensor, *, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]: ...
+
+        assert infer_schema(fn, mutates_args=("a", "b"), tags=[Tags.out]) == (
+            "(Tensor x, *, Tensor(a1!) a, Tensor(a2!) b) -> (Tensor(a1!), Tensor(a2!))"
+        )
+
+    @pytest.mark.parametrize(
+        ("source", "written", "message"),
+        [
+            ("*, x: Tensor) -> Tensor", ["x"], "requires a positional Tensor argument"),
+            ("n: int, x: Tensor) -> Tensor", ["x"], "requires the first positional argument to be a Tensor"),
+            ("x: Tensor, y: Tensor) -> Tensor", ["x", "y"], "exactly the first positional argument"),
+            ("x: Tensor, y: Tensor) -> Tensor", [], "exactly the first positional argument"),
+            ("x: Tensor) -> None", ["x"], "requires the return annotation to be a Tensor"),
+        ],
+    )
+    def test_a_broken_rule_of_inplace_is_named(self, source, written, message):
+        self.check_refusal(source, written, [Tags.inplace], f"Tag.inplace .*{message}|Tag.inplace {message}")
+
+    @pytest.mark.parametrize(
+        ("source", "written", "message"),
+        [
+            ("x: Tensor) -> Tensor", ["x"], "requires mutable arguments to be keyword-only"),
+            ("*, x: list[Tensor]) -> Tensor", ["x"], "only supports mutable keyword-only Tensor arguments"),
+            ("*, x: Tensor) -> Tensor", [], "requires at least one mutable keyword-only Tensor argument"),
+            ("*, x: Tensor, y: Tensor) -> Tensor", ["x", "y"], "requires the return annotation to match"),
+        ],
+    )
+    def test_a_broken_rule_of_out_is_named(self, source, written, message):
+        self.check_refusal(source, written, [Tags.out], f"Tag.out {message}")
+
+    def test_the_tags_exclude_each_other(self):
+        self.check_refusal("x: Tensor) -> Tensor", ["x"], [Tags.out, Tags.inplace], "mutually exclusive")
+
+    def check_refusal(self, source, written, tags, message):
+        namespace: dict[str, Any] = {"Tensor": Tensor}
+        exec(f"def fn({source}: ...", namespace)
+        with pytest.raises(SchemaInferenceError, match=message):
+            infer_schema(namespace["fn"], mutates_args=written, tags=tags)
+
+
+class TestWhatCanBeInferredFrom:
+    def test_bound_method(self):
+        class Layer:
+            def run(self, x: Tensor) -> Tensor: ...
+
+        assert infer_schema(Layer().run) == "(Tensor x) -> Tensor"
+
+    def test_callable_object(self):
+        class Layer:
+            def __call__(self, x: "Tensor") -> "Tensor": ...
+
+        assert infer_schema(Layer()) == "(Tensor x) -> Tensor"
+
+    def test_partial_of_a_function_with_string_annotations(self):
+        def fn(x: "Tensor", n: "int", k: "int") -> "Tensor": ...
+
+        assert infer_schema(functools.partial(fn, k=2)) == "(Tensor x, int n, *, int k=2) -> Tensor"
+
+    def test_wrapped_and_jitted_functions(self):
+        def fn(x: "jax.Array") -> "jax.Array": ...
+
+        assert infer_schema(functools.wraps(fn)(lambda *args: None)) == "(Tensor x) -> Tensor"
+        assert infer_schema(jax.jit(fn)) == "(Tensor x) -> Tensor"
+
+    def test_something_without_a_signature_is_refused(self):
+        with pytest.raises(SchemaInferenceError, match=r"infer_schema\(dict\)|infer_schema\(map\)"):
+            infer_schema(dict)
+        with pytest.raises(SchemaInferenceError, match="has no signature"):
+            infer_schema(3)
+
+
+def test_choices_of_literals_and_enums_are_kept():
+    schema = infer_function_schema(annotate(Literal["a", "b"]), name="ns::f", overload_name="ov")
+    assert schema.arguments[0].type.choices == ("a", "b")
+    assert infer_function_schema(annotate(Mode)).arguments[0].type.choices == tuple(Mode)
+    assert str(schema) == "ns::f.ov(str v) -> ()"
+
+
+def test_an_inference_error_is_a_value_error():
+    with pytest.raises(ValueError, match="infer_schema"):
+        infer_schema(annotate(dict))
+
+
+def test_jaxtyping_hints_are_understood():
+    jaxtyping = pytest.importorskip("jaxtyping")
+    assert infer_type(jaxtyping.Float[jax.Array, "rows columns"]) == "Tensor"
+    assert infer_type(jaxtyping.Int[np.ndarray, "..."] | None) == "Tensor?"
+    assert infer_type(list[jaxtyping.Shaped[Tensor, "n"]]) == "Tensor[]"
+    assert infer_type(jaxtyping.PRNGKeyArray) == "Tensor"
+    assert infer_type(jaxtyping.Float[jax.Array, "n"] | jaxtyping.Int[jax.Array, "n"] | None) == "Tensor?"
