@@ -1,7 +1,67 @@
 """The tensor floor: the box over an array, its storage, and how data gets in and out."""
 
+from . import dtypes, jax_node
+from .creation import arange, empty, eye, full, linspace, ones, zeros
+from .device import Device
+from .dtype_rules import (
+    default_complex_dtype,
+    default_int_dtype,
+    get_default_dtype,
+    normalize_dtype,
+    scalar_dtype,
+    set_default_dtype,
+)
+from .factories import as_tensor, from_dlpack, from_numpy, tensor
+from .generator import Generator, default_generator, manual_seed
+from .likeness import empty_like, full_like, ones_like, zeros_like
+from .metadata import is_tensor
+from .promotion import can_cast, promote_types, result_dtype, result_type
+from .random import rand, rand_like, randint, randint_like, randn, randn_like
 from .storage import Storage
 from .tensor import Tensor, box
 from .upcalls import upcalls
 
-__all__ = ["Storage", "Tensor", "box", "upcalls"]
+__all__ = [
+    "Device",
+    "Generator",
+    "Storage",
+    "Tensor",
+    "arange",
+    "as_tensor",
+    "box",
+    "can_cast",
+    "default_complex_dtype",
+    "default_generator",
+    "default_int_dtype",
+    "dtypes",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_default_dtype",
+    "is_tensor",
+    "jax_node",
+    "linspace",
+    "manual_seed",
+    "normalize_dtype",
+    "ones",
+    "ones_like",
+    "promote_types",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "result_dtype",
+    "result_type",
+    "scalar_dtype",
+    "set_default_dtype",
+    "tensor",
+    "upcalls",
+    "zeros",
+    "zeros_like",
+]

@@ -11,12 +11,17 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
+from oplib.errors import AutogradError, DataTypeError, GradientTypeError, TracingError, describe
 from oplib.hooks import RemovableHandle
 from oplib.modes import modes
 
+from .conversion import TensorConversion, TensorDtypes
+from .copying import TensorCopying
 from .methods import TensorMethods
+from .operators import TensorOperators
+from .printing import show
 from .storage import Storage
+from .values import TensorValues
 
 if TYPE_CHECKING:
     from oplib.protocols import GraphNode
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 Hook = Callable[["Tensor"], "Tensor | None"]
 
 
-class Tensor(TensorMethods):
+class Tensor(TensorMethods, TensorOperators, TensorConversion, TensorDtypes, TensorValues, TensorCopying):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
     Do not construct it: use ``oplib.tensor(data)``, another factory, or ``Tensor.from_array(array)``.
@@ -55,6 +60,15 @@ class Tensor(TensorMethods):
     _read_only: str | None = None  # why writing in place raises: the name of the view op that made it
 
     __hash__ = object.__hash__
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise DataTypeError(
+            f"Tensor: the class is not called. Got {len(args) + len(kwargs)} arguments. "
+            f"Use oplib.tensor(data), another factory, or Tensor.from_array(array)."
+        )
+
+    def __repr__(self) -> str:
+        return show(self)
 
     @staticmethod
     def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:

@@ -1,0 +1,212 @@
+"""Other dtypes, other devices, and new tensors that take after one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentError
+from oplib.modes import modes
+
+from . import dtypes
+from .device import Device, Placement, find_placement
+from .dtype_rules import normalize_dtype
+from .filling import fill, read_size
+from .ingestion import to_array
+from .metadata import TensorMetadata
+from .upcalls import upcalls
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class TensorConversion(TensorMetadata):
+    """Mixin with ``to`` and its kin, which are recorded, and the ``new_`` factories, which are not."""
+
+    _requires_grad: bool
+
+    if TYPE_CHECKING:
+
+        @staticmethod
+        def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:
+            """See Tensor."""
+            ...
+
+    def to(
+        self: Any,
+        *args: Any,
+        dtype: Any = None,
+        device: Any = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> Tensor:
+        """Returns the tensor with another dtype, or on another device: itself where nothing changes.
+
+        Args:
+            *args: a dtype, a device, a device and a dtype, or a Tensor whose dtype and place are meant.
+            dtype: the dtype, as a keyword.
+            device: a Device or its spelling, a ``jax.Device`` or ``Sharding``, as a keyword.
+            non_blocking: has no effect: JAX never waits for a copy.
+            copy: return a new tensor even where nothing changes.
+
+        Raises:
+            ArgumentError: arguments that are none of these.
+            DtypeError: the dtype cannot be had.
+            DeviceError: there is no such device.
+
+        Gradient:
+            The incoming one, converted or moved back.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1.5, -2.5]).to(oplib.int32)
+            tensor([ 1, -2])
+        """
+        del non_blocking
+        dtype, placement = _read_target(args, dtype, device)
+        result = self
+        if dtype is not None and dtype != result.dtype:
+            result = upcalls.to_dtype(result, dtype)
+        if placement is not None and not _is_at(result._storage.array, placement):
+            result = _move(result, placement)
+        return upcalls.clone(self) if copy and result is self else result
+
+    def cpu(self) -> Tensor:
+        """Returns the tensor on the CPU: itself if it is there."""
+        return self.to(device=Device("cpu"))
+
+    def cuda(self, device: Any = None) -> Tensor:
+        """Returns the tensor on a GPU, by default the first one: itself if it is there.
+
+        Raises:
+            DeviceError: there is no GPU.
+        """
+        return self.to(device=Device("cuda") if device is None else device)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Returns the tensor with the dtype of another: itself if it has it."""
+        return self.to(dtype=other.dtype)
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a leaf from a copy of the data, with this tensor's dtype and device where none is given."""
+        found = self.dtype if dtype is None else normalize_dtype(dtype)
+        array = to_array(data, found, self._place_new(device))
+        return self.from_array(array, requires_grad=requires_grad)
+
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor of one value, with this tensor's dtype and device where none is given."""
+        found = self.dtype if dtype is None else normalize_dtype(dtype)
+        array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
+        return self.from_array(array, requires_grad=requires_grad)
+
+    def new_zeros(
+        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a tensor of zeros, with this tensor's dtype and device where none is given."""
+        shape = read_size("new_zeros", size)
+        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_ones(
+        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a tensor of ones, with this tensor's dtype and device where none is given."""
+        shape = read_size("new_ones", size)
+        return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_empty(
+        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
+        shape = read_size("new_empty", size)
+        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def _place_new(self, device: Any) -> Placement:
+        """A sharding fits only the shape it was made for, so a new tensor takes only a single device over."""
+        array = self._storage.array
+        if device is None and not isinstance(array, Tracer) and len(array.devices()) == 1:
+            return next(iter(array.devices()))
+        return find_placement(device)
+
+
+def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
+    """Sorts the arguments of ``to`` by what they are: torch's overloads."""
+    for arg in args:
+        if isinstance(arg, TensorMetadata):
+            other = arg._storage.array
+            dtype = other.dtype
+            device = None if isinstance(other, Tracer) else other.sharding
+        elif isinstance(arg, (np.dtype, type)) or (isinstance(arg, str) and arg in dtypes.__all__):
+            dtype = arg
+        elif isinstance(arg, bool) or arg is None:
+            raise ArgumentError(
+                f"to: positional arguments are a dtype, a device or a Tensor. Got {arg!r}. "
+                f"Give copy= and non_blocking= as keywords."
+            )
+        else:
+            device = arg
+    return None if dtype is None else normalize_dtype(dtype), find_placement(device)
+
+
+def _is_at(array: Any, placement: Placement) -> bool:
+    if isinstance(array, Tracer):
+        return False
+    if isinstance(placement, jax.Device):
+        return array.devices() == {placement}
+    return array.sharding.is_equivalent_to(placement, array.ndim)
+
+
+def _move(tensor: Any, placement: Placement) -> Tensor:
+    if tensor._requires_grad and modes.grad_enabled:
+        return upcalls.to_device(tensor, placement)
+    return tensor.from_array(jax.device_put(tensor._storage.array, placement))
+
+
+class TensorDtypes:
+    """Mixin with a method for each common dtype; by itself, because the names shadow Python's types."""
+
+    if TYPE_CHECKING:
+
+        def to(self, *args: Any, dtype: Any = None) -> Tensor:
+            """See TensorConversion."""
+            ...
+
+    def float(self) -> Tensor:
+        """Returns the tensor as float32: itself if it is."""
+        return self.to(dtype=dtypes.float32)
+
+    def double(self) -> Tensor:
+        """Returns the tensor as float64: itself if it is."""
+        return self.to(dtype=dtypes.float64)
+
+    def half(self) -> Tensor:
+        """Returns the tensor as float16: itself if it is."""
+        return self.to(dtype=dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """Returns the tensor as bfloat16: itself if it is."""
+        return self.to(dtype=dtypes.bfloat16)
+
+    def int(self) -> Tensor:
+        """Returns the tensor as int32: itself if it is."""
+        return self.to(dtype=dtypes.int32)
+
+    def long(self) -> Tensor:
+        """Returns the tensor as int64: itself if it is."""
+        return self.to(dtype=dtypes.int64)
+
+    def bool(self) -> Tensor:
+        """Returns the tensor as bool: itself if it is."""
+        return self.to(dtype=dtypes.bool)

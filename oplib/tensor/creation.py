@@ -1,0 +1,216 @@
+"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace, and those like another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError
+
+from .device import find_placement
+from .dtype_rules import (
+    INTEGRAL,
+    check_range,
+    default_int_dtype,
+    get_default_dtype,
+    normalize_dtype,
+    scalar_dtype,
+)
+from .filling import fill, read_size
+from .ingestion import to_array
+from .promotion import result_type
+from .tensor import Tensor
+
+
+def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
+    return get_default_dtype() if dtype is None else normalize_dtype(dtype)
+
+
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Makes a tensor of zeros.
+
+    Args:
+        *size: the shape, as integers or as one sequence.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+    """
+    return _fill(read_size("zeros", size), 0, _dtype_or_default(dtype), device, requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Makes a tensor of ones; arguments and errors as for :func:`zeros`.
+
+    Example:
+        >>> ones((2,))
+        tensor([1., 1.])
+    """
+    return _fill(read_size("ones", size), 1, _dtype_or_default(dtype), device, requires_grad)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Makes a tensor whose values nobody should read; they are zeros. Arguments as for :func:`zeros`.
+
+    Example:
+        >>> empty(2, 3).shape
+        (2, 3)
+    """
+    return _fill(read_size("empty", size), 0, _dtype_or_default(dtype), device, requires_grad)
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a tensor filled with one value.
+
+    Args:
+        size: the shape, as one sequence or integer.
+        fill_value: a number, or a tensor without dimensions.
+        dtype: by default that of the value: bool, the default integer, floating or complex dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or the value has dimensions.
+        DtypeError: the dtype cannot be had, or does not hold the value.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> full((2,), 7)
+        tensor([7, 7])
+    """
+    found = result_type(fill_value) if dtype is None else normalize_dtype(dtype)
+    return _fill(read_size("full", (size,)), fill_value, found, device, requires_grad)
+
+
+def _fill(
+    shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], device: Any, requires_grad: bool
+) -> Tensor:
+    return Tensor.from_array(fill(shape, value, dtype, find_placement(device)), requires_grad=requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a matrix with ones on its diagonal.
+
+    Args:
+        n: number of rows.
+        m: number of columns; by default ``n``.
+        dtype: by default the default dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: a number is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> eye(2)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    rows, columns = read_size("eye", (n, n if m is None else m))
+    diagonal = jnp.eye(rows, columns, dtype=_dtype_or_default(dtype), device=find_placement(device))
+    return Tensor.from_array(diagonal, requires_grad=requires_grad)
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes the numbers from ``start`` up to, but without, ``end``; ``arange(end)`` starts at 0.
+
+    Args:
+        start: the first number, or the end if it stands alone.
+        end: where to stop.
+        step: the distance of two numbers, not zero.
+        dtype: by default the default integer dtype if all three are integers, else the default dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A tensor of shape ``(ceil((end - start) / step),)``.
+
+    Raises:
+        ArgumentError: the step is zero, or leads away from the end.
+        DtypeError: the dtype cannot be had, or does not hold the numbers.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> arange(3)
+        tensor([0, 1, 2])
+        >>> arange(1, 2, 0.25)
+        tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
+    first, last, distance = map(_read_number, (start, end, step) if end is not None else (0, start, step))
+    if distance == 0 or (last - first) * distance < 0:
+        raise ArgumentError(
+            f"arange: argument 'step' leads from start to end. Got {first}, {last}, step={distance}. "
+            f"Give a step of the sign of end - start."
+        )
+    whole = all(isinstance(number, int) for number in (first, last, distance))
+    if dtype is None:
+        dtype = default_int_dtype() if whole else get_default_dtype()
+    count = -((first - last) // distance) if whole else math.ceil((last - first) / distance)
+    numbers = first + distance * np.arange(count, dtype=np.int64 if whole else np.float64)
+    return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def _read_number(value: Any) -> int | float:
+    """Reads bounds that are numpy's or tensors, which raise under a trace: a shape depends on them."""
+    return value if isinstance(value, (int, float)) else value.item()
+
+
+def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    found = normalize_dtype(dtype)
+    if numbers.dtype == np.int64 and found in INTEGRAL:
+        check_range(numbers, found)
+    return Tensor.from_array(to_array(numbers, found, find_placement(device)), requires_grad=requires_grad)
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes ``steps`` numbers at equal distances, from ``start`` to ``end`` and with both.
+
+    Args:
+        start: the first number.
+        end: the last number.
+        steps: how many.
+        dtype: by default the default dtype, or its complex counterpart for complex ends.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: ``steps`` is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    (count,) = read_size("linspace", (steps,))
+    numbers = np.linspace(_read_number(start), _read_number(end), count)
+    found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
+    return _box_numbers(numbers, found, device, requires_grad)

@@ -1,0 +1,179 @@
+"""Devices under torch's names, found among JAX's only when they are needed."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import jax
+from jax.core import Tracer
+from jax.sharding import Sharding
+
+from oplib.errors import DeviceError, describe
+
+Placement: TypeAlias = Any  # a jax.Device, a Sharding, or None: JAX does not publish the type of its devices
+
+_SPELLING = re.compile(r"([a-z][a-z_]*)(?::(0|[1-9]\d*))?")
+_ALIASES = {"gpu": "cuda", "rocm": "cuda"}
+_jax_config: Any = jax.config  # its attributes are made at run time
+
+
+JaxDevice: TypeAlias = Any  # JAX publishes ``jax.Device``, but not as a type
+
+
+class Device:
+    """A kind of device and, optionally, which one: ``oplib.device("cuda:1")``.
+
+    Making one touches no backend: JAX is asked when a tensor goes there.
+
+    Args:
+        type: ``"cpu"``, ``"cuda"`` (or ``"gpu"``, the same), ``"tpu"``, or the name of another JAX platform,
+            with the index after a colon or as an argument of its own; or a Device, or a ``jax.Device``.
+        index: which one of this process's devices of the type; None for the default one.
+
+    Attributes:
+        type: the name of the platform; ``"abstract"`` for values that are being traced.
+        index: which one, or None.
+
+    Raises:
+        DeviceError: the text spells no device, or gives the index twice.
+
+    Example:
+        >>> Device("gpu:1")
+        device(type='cuda', index=1)
+        >>> Device("cpu") == Device("cpu:0")
+        False
+    """
+
+    __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
+
+    def __init__(self, type: Any, index: int | None = None) -> None:  # noqa: A002  torch's name
+        given = device_of(type) if isinstance(type, jax.Device) else type
+        found, own = (given.type, given.index) if isinstance(given, Device) else _parse(given)
+        if index is not None and (own is not None or index < 0):
+            raise DeviceError(
+                f"device: an index is given once, and counts from 0. Got {given!r} and index={index}. "
+                f'Write oplib.device("cuda", 1) or oplib.device("cuda:1").'
+            )
+        self.type = _ALIASES.get(found, found)
+        self.index = own if index is None else index
+
+    def to_jax(self) -> JaxDevice:
+        """Returns the ``jax.Device`` meant; without an index, JAX's default one if it is of this type.
+
+        Raises:
+            DeviceError: there is none, or the device is abstract.
+        """
+        devices = _local_devices(self.type)
+        if self.index is None:
+            default = _jax_config.jax_default_device
+            return default if default in devices else devices[0]
+        if self.index >= len(devices):
+            raise DeviceError(
+                f"device: {self} is not there. This process has {len(devices)} of type {self.type}, "
+                f"counted from 0. Choose one of these."
+            )
+        return devices[self.index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return self.type == other.type and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.type, self.index)
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device(type={self.type!r}" + (")" if self.index is None else f", index={self.index})")
+
+
+def _parse(spelling: object) -> tuple[str, int | None]:
+    found = _SPELLING.fullmatch(spelling.lower()) if isinstance(spelling, str) else None
+    if found is None:
+        raise DeviceError(
+            f"device: this spells no device. Got {spelling!r}. "
+            f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform.'
+        )
+    return found[1], None if found[2] is None else int(found[2])
+
+
+ABSTRACT = Device("abstract")
+
+
+def _local_devices(kind: str) -> list[JaxDevice]:
+    try:
+        return jax.local_devices(backend="gpu" if kind == "cuda" else kind)
+    except RuntimeError as error:
+        there = ", ".join(sorted({str(device_of(device)) for device in jax.local_devices()}))
+        raise DeviceError(
+            f"device: JAX has no devices of type {kind!r} here. It has {there}. "
+            f"Choose one of these, or install JAX for {kind}."
+        ) from error
+
+
+@lru_cache(maxsize=1024)
+def device_of(device: JaxDevice) -> Device:
+    """Returns oplib's name of a ``jax.Device``: ``cpu`` for the first CPU, ``cuda:1``, ``cpu:3``.
+
+    A CPU device beyond the first exists only where somebody asked JAX for several, so the first one bears the
+    name that torch gives to the CPU. Devices of other processes go by their global id.
+    """
+    kind = _ALIASES.get(device.platform, device.platform)
+    local = jax.local_devices(backend=device.platform)
+    index = local.index(device) if device in local else device.id
+    return Device(kind, None if kind == "cpu" and index == 0 else index)
+
+
+def device_of_array(array: Any) -> Device:
+    """Returns the one device of an array; the abstract device for a tracer.
+
+    Raises:
+        DeviceError: the array is on several devices.
+    """
+    if isinstance(array, Tracer):
+        return ABSTRACT
+    devices = array.devices()
+    if len(devices) == 1:
+        return device_of(next(iter(devices)))
+    raise DeviceError(
+        f"device: the tensor is on {len(devices)} devices. Got {describe(array)} with {array.sharding}. "
+        f"Use tensor.sharding."
+    )
+
+
+def find_placement(device: Any) -> Placement:
+    """Returns where JAX is to put new values, or None where it may choose.
+
+    Args:
+        device: a Device or its spelling, the index of a GPU, a ``jax.Device``, a ``Sharding``, or None.
+            The abstract device leaves the choice to JAX, so ``device=x.device`` works under a trace.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    if device is None or isinstance(device, (jax.Device, Sharding)):
+        return device
+    if isinstance(device, int):
+        return Device("cuda", device).to_jax()
+    found = device if isinstance(device, Device) else Device(device)
+    return None if found.type == "abstract" else found.to_jax()
+
+
+def is_on_default_device(array: Any) -> bool:
+    """Returns whether JAX puts new values where this array is; a tracer is everywhere."""
+    if isinstance(array, Tracer):
+        return True
+    default = _jax_config.jax_default_device
+    if default is None or isinstance(default, str):
+        default = jax.local_devices(backend=default)[0]
+    return array.devices() == {default}

@@ -1,0 +1,73 @@
+"""Reading a shape, and filling one with a value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError, DtypeError, describe
+
+from .device import Placement
+from .dtype_rules import COMPLEX, INTEGRAL, check_range
+from .ingestion import to_array
+
+_FROM_HOST = 4096  # up to so many items, copying them from the host is three times faster than a computation
+
+
+def read_size(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    """Returns the shape meant by ``f(2, 3)``, ``f((2, 3))`` or ``f([2, 3])``.
+
+    Args:
+        op: the function asked, for the message.
+        size: its positional arguments.
+
+    Raises:
+        ArgumentError: an item is no integer, or negative.
+    """
+    given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    try:
+        shape = tuple(map(operator.index, given))
+    except TypeError as error:
+        raise ArgumentError(
+            f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
+        ) from error
+    if any(length < 0 for length in shape):
+        raise ArgumentError(
+            f"{op}: no dimension has a negative length. Got size {shape}. Use 0 for an empty one."
+        )
+    return shape
+
+
+def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:
+    """Returns an array of one value.
+
+    Args:
+        shape: its shape.
+        value: a number, or an array or Tensor without dimensions.
+        dtype: its dtype.
+        placement: where to put it, or None for JAX's default.
+
+    Raises:
+        ArgumentError: the value has dimensions.
+        DtypeError: the dtype does not hold the value.
+    """
+    if not isinstance(value, (bool, int, float)):
+        value = to_array(value, None, None)
+        if value.ndim:
+            raise ArgumentError(
+                f"full: argument 'fill_value' is one value. Got {describe(value)}. Use expand for a tensor."
+            )
+        if value.dtype in COMPLEX and dtype not in COMPLEX:
+            raise DtypeError(
+                f"full: {dtype.name} cannot hold a complex value. Got {value}. Choose a complex dtype."
+            )
+    elif isinstance(value, int) and dtype in INTEGRAL:
+        check_range(np.asarray(value), dtype)
+    if math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
+        return jnp.full(shape, value, dtype, device=placement)
+    return jnp.asarray(np.full(shape, value).astype(dtype), device=placement)

@@ -1,0 +1,149 @@
+"""Generator: the state from which random numbers are drawn, a box over a JAX key."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import ArgumentError, TracingError
+
+from .device import Device
+
+_DEFAULT_SEED = 67280421310721  # torch's, so that an unseeded Generator repeats itself as there
+_WORD = 2**32
+
+
+class Generator:
+    """Gives a new ``jax.random`` key at each draw, by counting.
+
+    It belongs to the trace in which it was made: drawing from it inside a function that JAX traces would give
+    the same numbers at every later call of the compiled function, so that raises. Inside a trace, build one
+    from a key that is an argument.
+
+    Args:
+        device: what torch takes here; kept, and otherwise without effect.
+
+    Example:
+        >>> from oplib.tensor.random import rand
+        >>> generator = Generator().manual_seed(0)
+        >>> first = rand(2, generator=generator).tolist()
+        >>> first == rand(2, generator=generator).tolist()
+        False
+        >>> first == rand(2, generator=Generator().manual_seed(0)).tolist()
+        True
+    """
+
+    device: Device
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = device if isinstance(device, Device) else Device(device)
+        self._seed = _DEFAULT_SEED
+        self._key: Any = None  # made at the first draw: importing oplib must start no backend
+        self._count = 0
+        self._trace: object = get_opaque_trace_state()
+
+    @staticmethod
+    def from_key(key: Any) -> Generator:
+        """Makes a Generator from a JAX key, which may be traced.
+
+        Args:
+            key: a key of ``jax.random.key``, shape ``()``.
+
+        Returns:
+            A Generator whose draws are functions of the key.
+
+        Example:
+            >>> import jax
+            >>> from oplib.tensor.random import rand
+            >>> draw = jax.jit(lambda key: rand(2, generator=Generator.from_key(key)).array)
+            >>> draw(jax.random.key(0)).shape
+            (2,)
+        """
+        generator = Generator()
+        generator._key = key
+        return generator
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts over from a seed and returns the Generator.
+
+        Args:
+            seed: any integer from -2**63 to 2**64 - 1; negative ones count from above, as in torch.
+
+        Raises:
+            ArgumentError: the seed is outside of this range.
+        """
+        if not -(2**63) <= seed < 2**64:
+            raise ArgumentError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
+        self._refuse_other_trace("manual_seed")
+        self._seed, self._key, self._count = seed % 2**64, None, 0
+        return self
+
+    def seed(self) -> int:
+        """Starts over from a seed of the operating system's choice and returns it."""
+        self.manual_seed(secrets.randbits(64))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """Returns the seed started from last."""
+        return self._seed
+
+    def get_state(self) -> tuple[int, Any, int]:
+        """Returns what :meth:`set_state` takes; only good for that."""
+        return (self._seed, self._key, self._count)
+
+    def set_state(self, state: tuple[int, Any, int]) -> Generator:
+        """Goes back to a state that :meth:`get_state` returned, and returns the Generator."""
+        self._refuse_other_trace("set_state")
+        self._seed, self._key, self._count = state
+        return self
+
+    def clone_state(self) -> Generator:
+        """Returns a Generator of its own that will draw the same numbers."""
+        return Generator(self.device).set_state(self.get_state())
+
+    def next_key(self) -> Any:
+        """Advances the Generator and returns a key that was never returned before.
+
+        Raises:
+            TracingError: the Generator was made outside the running trace.
+        """
+        self._refuse_other_trace("a draw")
+        if self._key is None:
+            self._key = _make_key(self._seed)
+        self._count += 1
+        return jax.random.fold_in(self._key, self._count)
+
+    def _refuse_other_trace(self, what: str) -> None:
+        if self._trace != get_opaque_trace_state():
+            raise TracingError(
+                f"Generator: {what} inside a trace would change a Generator made outside of it. "
+                f"The compiled function would repeat the same numbers at each call. "
+                f"Pass a key as an argument and use oplib.Generator.from_key(key) inside."
+            )
+
+
+def _make_key(seed: int) -> Any:
+    """Uses all 64 bits, which JAX does only with x64."""
+    key = jax.random.key(seed % _WORD)
+    return key if seed < _WORD else jax.random.fold_in(key, seed // _WORD)
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Starts the global Generator over from a seed, and returns it.
+
+    Args:
+        seed: as for :meth:`Generator.manual_seed`.
+
+    Example:
+        >>> from oplib.tensor.random import rand
+        >>> first = manual_seed(7) and rand(2).tolist()
+        >>> first == (manual_seed(7) and rand(2).tolist())
+        True
+    """
+    return default_generator.manual_seed(seed)

@@ -1,0 +1,40 @@
+"""A Tensor as a node of ``jax.tree_util``, and only there: jit, ``jax.tree.map`` and optax take it apart.
+
+Its one child is the array; ``requires_grad`` stands in the structure, so a tree comes back as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import AutogradError, describe
+from oplib.modes import modes
+
+from .tensor import Tensor, box
+
+
+def _flatten(tensor: Tensor) -> tuple[tuple[Any], bool]:
+    if tensor._grad_fn is not None:
+        raise AutogradError(
+            f"jax.tree_util: a Tensor with a history cannot be taken apart: its gradient would be lost. "
+            f"Got {describe(tensor._storage.array)} made by {tensor._grad_fn.name()}. "
+            f"Use tensor.detach(), or an op of oplib, which records."
+        )
+    return (tensor.array,), tensor._requires_grad
+
+
+def _unflatten(requires_grad: bool, children: Any) -> Tensor:
+    """Checks nothing: JAX builds trees of tracers, shapes and placeholders too."""
+    (array,) = children
+    tensor = box(array)
+    tensor._trace = get_opaque_trace_state()
+    tensor._scope = modes.tracing_scope if modes.tracing else 0
+    if requires_grad:
+        tensor._requires_grad = True
+    return tensor
+
+
+jax.tree_util.register_pytree_node(Tensor, _flatten, _unflatten)

@@ -1,0 +1,84 @@
+# ruff: noqa: A002  `input` is torch's name
+"""Tensors with the shape, dtype and place of another: ``zeros_like`` and its kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.core import Tracer
+
+from .device import Placement, find_placement
+from .dtype_rules import normalize_dtype
+from .filling import fill
+from .tensor import Tensor
+
+
+def placement_like(array: Any, device: Any) -> Placement:
+    """Returns where a tensor like this array goes: where somebody says, else where the array is."""
+    if device is None and not isinstance(array, Tracer):
+        return array.sharding
+    return find_placement(device)
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of the shape, dtype and sharding of another, filled with one value.
+
+    Args:
+        input: the tensor to be like; its history plays no part.
+        fill_value: a number, or a tensor without dimensions.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> full_like(zeros(2), 3)
+        tensor([3., 3.])
+    """
+    array = input._storage.array
+    found = array.dtype if dtype is None else normalize_dtype(dtype)
+    filled = fill(array.shape, fill_value, found, placement_like(array, device))
+    return Tensor.from_array(filled, requires_grad=requires_grad)
+
+
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of zeros like another; arguments as for :func:`full_like`."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of ones like another; arguments as for :func:`full_like`."""
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor like another whose values nobody should read; arguments as for :func:`full_like`."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)

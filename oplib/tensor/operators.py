@@ -1,0 +1,132 @@
+"""Python's operators on Tensors. What is no operand is left to the other side, so that Python asks it.
+
+A comparison with something that is no number, such as None, is then decided by identity, as in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from oplib.errors import ArgumentError, describe
+
+from .upcalls import upcalls
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class TensorOperators:
+    """Mixin with the operators, indexing and iteration."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def array(self) -> Any:
+            """See Tensor."""
+
+        def __len__(self) -> int: ...
+
+    def __add__(self, other: Any) -> Tensor:
+        return upcalls.add(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return upcalls.sub(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return upcalls.rsub(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __mul__(self, other: Any) -> Tensor:
+        return upcalls.mul(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return upcalls.div(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return upcalls.rdiv(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __pow__(self, other: Any) -> Tensor:
+        return upcalls.pow(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return upcalls.rpow(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return upcalls.matmul(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return upcalls.matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __neg__(self) -> Tensor:
+        return upcalls.neg(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return upcalls.abs(self)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return upcalls.add_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __isub__(self, other: Any) -> Tensor:
+        return upcalls.sub_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __imul__(self, other: Any) -> Tensor:
+        return upcalls.mul_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return upcalls.div_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return upcalls.pow_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __eq__(self, other: object) -> Any:
+        return upcalls.eq(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return upcalls.ne(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __hash__ = object.__hash__  # by identity, as an item of dictionaries and sets must have
+
+    def __lt__(self, other: Any) -> Tensor:
+        return upcalls.lt(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __le__(self, other: Any) -> Tensor:
+        return upcalls.le(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __gt__(self, other: Any) -> Tensor:
+        return upcalls.gt(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ge__(self, other: Any) -> Tensor:
+        return upcalls.ge(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return upcalls.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        upcalls.setitem_(self, index, value)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.array.ndim:
+            raise TypeError("iteration over a 0-d tensor. Got shape (). Use tensor.item() for its value.")
+        return (upcalls.getitem(self, position) for position in range(len(self)))
+
+    def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, OPERANDS):
+            raise ArgumentError(
+                f"Tensor.__contains__ only supports Tensor or scalar. Got {describe(element)}. "
+                f"Look for a number."
+            )
+        found = upcalls.eq(self, element)
+        return bool(np.asarray(found).any())
+
+
+OPERANDS = (TensorOperators, int, float, complex, jax.Array, np.ndarray, np.generic)
