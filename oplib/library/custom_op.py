@@ -10,7 +10,7 @@ from oplib.errors import RegistrationValueError, UnknownOperatorError
 from .contribution import FOREVER, Contribution, Definition, Kernel
 from .custom_op_def import CustomOpDef, remember_custom_op
 from .derivatives import make_derivative
-from .infer_schema import infer_kind, infer_schema
+from .infer_schema import infer_function_schema, infer_kind
 from .platforms import DeviceTypes, find_slots
 from .qualname import Qualname, check_namespace, parse_qualname
 from .record import Derivative, Function, KernelKind, Tag
@@ -123,7 +123,10 @@ def _make_schema(
     name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, tags: tuple[Tag, ...]
 ) -> FunctionSchema:
     if schema is None:
-        return parse_schema(f"{name}{infer_schema(fn, mutates_args=mutates_args, tags=tags)}")
+        named = parse_schema(f"{name}() -> ()")  # the parser knows which names are good
+        return infer_function_schema(
+            fn, mutates_args=mutates_args, name=named.name, overload_name=named.overload_name, tags=tags
+        )
     if not schema.lstrip().startswith("("):
         raise UnknownOperatorError(
             f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the parenthesis."

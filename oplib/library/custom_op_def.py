@@ -9,7 +9,7 @@ from typing import Any
 
 from oplib.errors import RegistrationError
 
-from .overload import OpOverload, find_overload
+from .overload import OpOverload, find_overload, is_misfit
 from .platforms import DeviceTypes, find_slot
 from .record import Function, Tag
 from .registration import (
@@ -47,7 +47,13 @@ class CustomOpDef:
         self.__wrapped__ = fn
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._opoverload.call(*args, **kwargs)
+        overload = self._opoverload  # what its own __call__ does, without a further frame
+        try:
+            return overload.call(*args, **kwargs)
+        except TypeError as error:
+            if not is_misfit(error):
+                raise
+        return overload.explain(args, kwargs)
 
     @property
     def _qualname(self) -> str:

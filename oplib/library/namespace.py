@@ -27,7 +27,7 @@ class OpOverloadPacket:
         self.__name__ = name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._target.call(*args, **kwargs)
+        return self._target(*args, **kwargs)
 
     def overloads(self) -> list[str]:
         """Returns the names of the overloads, the unnamed one as ``default``."""
@@ -76,11 +76,11 @@ class _FirstThatFits:
     def __init__(self, packet: OpOverloadPacket) -> None:
         self._packet = packet
 
-    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         reasons: list[str] = []
         for overload in self._packet._overloads:
             try:
-                return overload.call(*args, **kwargs)
+                return overload(*args, **kwargs)
             except ArgumentError as error:
                 reasons.append(f"{overload._schema}: {error}")
         told = "\n".join(reasons)

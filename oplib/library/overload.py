@@ -30,6 +30,7 @@ class OpOverload:
         call: does the whole work of a call. Assigned anew with every record, and built at the first call.
         arrays: as ``call``, but gives arrays where no argument tells the world.
         functional: the array-level function; stays when the op is destroyed.
+        explain: the complete path of a call, for arguments that ``call`` cannot bind.
     """
 
     record: Record
@@ -37,6 +38,7 @@ class OpOverload:
     call: Function
     arrays: Function
     functional: Function
+    explain: Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
     def __init__(self, qualname: Qualname) -> None:
         self._qualname = qualname
@@ -46,7 +48,12 @@ class OpOverload:
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
+        try:
+            return self.call(*args, **kwargs)
+        except TypeError as error:
+            if not is_misfit(error):
+                raise
+        return self.explain(args, kwargs)
 
     # What it is called ---------------------------------------------------------------------------------------
 
@@ -110,10 +117,7 @@ class OpOverload:
     def _defer(self, attribute: str, build: Callable[[OpOverload], None]) -> Function:
         def build_and_call(*args: Any, **kwargs: Any) -> Any:
             build(self)
-            built = getattr(self, attribute)
-            if built is build_and_call:
-                raise NotImplementedError(f"{self._name}: the dispatcher assigned no '{attribute}'.")
-            return built(*args, **kwargs)
+            return self(*args, **kwargs) if attribute == "call" else getattr(self, attribute)(*args, **kwargs)
 
         return build_and_call
 
@@ -122,6 +126,14 @@ class OpOverload:
             f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and its "
             f"library has been destroyed since. Keep the library alive, or define the op again."
         )
+
+
+def is_misfit(error: TypeError) -> bool:
+    """Tells whether an error that was just caught says that arguments do not fit a function's parameters.
+
+    There is no further frame then: Python could not bind them. ``explain`` goes through the schema and says why.
+    """
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def intern_overload(qualname: Qualname) -> OpOverload:

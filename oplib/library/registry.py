@@ -20,6 +20,7 @@ from .namespace import hide, show
 from .overload import OpOverload, intern_overload
 from .qualname import Qualname
 
+
 class Snapshot(NamedTuple):
     """All that is registered at one time."""
 
