@@ -1,0 +1,67 @@
+"""Automatic differentiation of Tensors: a tape, and an engine that runs it backwards.
+
+The only change to user code is ``requires_grad=True``. Floating dtypes (half, bfloat16, float, double) and
+complex ones are differentiated.
+
+Example:
+    >>> import oplib
+    >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    >>> oplib.autograd.grad((x * x).sum(), x)
+    (tensor([2., 4.]),)
+"""
+
+# ruff: noqa: F401  torch's private names can be imported from here too
+
+from oplib.errors import AutogradError
+
+from . import function, grad_mode, graph
+from .engine import _EngineBase, _ImperativeEngine, get_python_engine
+from .engine import current_autograd_node as _current_autograd_node
+from .engine import current_graph_task_id as _current_graph_task_id
+from .engine import will_engine_execute_node as _will_engine_execute_node
+from .function import Function
+from .grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_multithreading_enabled,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from .parity import (
+    NestedIOFunction,
+    Variable,
+    _force_original_view_tracking,
+    _get_sequence_nr,
+    _init,
+    _register_py_tensor_class_for_device,
+    is_view_replay_enabled,
+    kineto_available,
+    variable,
+)
+from .reverse import backward, grad
+from .reverse import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
+from .run import is_checkpoint_valid as _is_checkpoint_valid
+from .saved import SavedTensor
+from .seeds import calculate_shape as _calculate_shape
+from .seeds import make_grads as _make_grads
+
+__all__ = [
+    "Function",
+    "NestedIOFunction",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "grad",
+    "grad_mode",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
+]
+
+if not _init():
+    raise AutogradError(
+        "oplib.autograd: autograd could not be initialised. Its engine did not start. Reinstall oplib."
+    )

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from oplib.errors import GradientValueError, describe
-from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 
 from .currency import ARRAYS
+from .run import running
 
 Call = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
 
@@ -40,11 +40,11 @@ def run_batched(
         return _run_each(call, grads, size)
 
     def run_one(*arrays: Any) -> list[Any]:
-        modes.vmap_levels += 1
+        running.vmap_levels += 1
         try:
             results = call(tuple(map(ARRAYS.box, arrays)))
         finally:
-            modes.vmap_levels -= 1
+            running.vmap_levels -= 1
         return [None if result is None else result._storage.array for result in results]
 
     arrays = [grad._storage.array for grad in grads if grad is not None]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.errors import AutogradError, GradientTypeError
-from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from . import fork
@@ -65,7 +64,7 @@ class _EngineBase:
         )
         fork.check()
         _check_roots_are_tuples(tensors, grad_tensors)
-        if accumulate and modes.vmap_levels:
+        if accumulate and running.vmap_levels:
             raise AutogradError(
                 "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. "
                 "Call it outside of vmap, or use grad() inside."

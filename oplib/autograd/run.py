@@ -22,9 +22,15 @@ _ids = itertools.count()
 
 
 class _Running(threading.local):
-    """The run that this thread is in, if any."""
+    """Where this thread is.
+
+    Attributes:
+        run: the innermost run it is in, if any.
+        vmap_levels: how many of oplib's own maps over a batch dimension it is in.
+    """
 
     run: Run | None = None
+    vmap_levels: int = 0
 
 
 running = _Running()
@@ -72,10 +78,11 @@ class Run:
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns what was captured."""
-        grad_mode = modes.grad_enabled
+        state = modes.state
+        grad_mode = state.grad_enabled
         running.run = self
         try:
-            modes.grad_enabled = self.create_graph
+            state.grad_enabled = self.create_graph
             with StackRoom(nested=self.outer is not None):
                 self._deliver(roots, grads)
                 self._loop()
@@ -85,7 +92,7 @@ class Run:
             raise
         finally:
             running.run = self.outer
-            modes.grad_enabled = grad_mode
+            state.grad_enabled = grad_mode
         return self.captured
 
     def _loop(self) -> None:

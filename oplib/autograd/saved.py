@@ -45,7 +45,7 @@ class SavedTensor:
     __slots__ = ("_array", "_edge", "_leaf", "_output_nr", "_storage", "_trace", "_version")
 
     def __init__(self, tensor: Tensor, node: TapeNode | None) -> None:
-        """Saves ``tensor`` for ``node``, the node of the call that saves it (None where nothing is recorded)."""
+        """Saves ``tensor`` for ``node``, the node of the call that saves it (None where there is none)."""
         made_by = tensor._grad_fn
         self._leaf = tensor if made_by is None else None
         self._edge: Edge | None = None if made_by is None or made_by is node else gradient_edge(tensor)

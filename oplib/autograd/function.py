@@ -1,0 +1,278 @@
+"""``Function``: a forward and its backward, written by hand in Python."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+
+from oplib.errors import AutogradError, MissingRuleError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .accumulate import gradient_edge
+from .function_binding import Binding
+from .function_ctx import FunctionCtx, check_saved
+from .function_node import BackwardCFunction, refuse_gradient
+from .function_outputs import attach_outputs
+from .function_trees import Specs, flatten_values, unflatten_values
+from .saved import SavedTensor
+
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "once_differentiable"]
+
+_NODE_NAMES = frozenset(("edges", "has_hooks", "input_metadata", "release", "retain_grad", "sequence_nr"))
+"""Attributes that make a ctx a node, and that a user's forward must not set."""
+
+_new: Any = object.__new__
+
+
+class FunctionMeta(type):
+    """Makes the node class of each Function."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        super().__init__(name, bases, namespace)
+        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls})
+        cls._binding_cache = None
+
+
+class Function(metaclass=FunctionMeta):
+    """Base class of hand-written differentiable functions on Tensors; used through ``apply``.
+
+    Define ``forward(ctx, *args)``, or ``forward(*args)`` and ``setup_context(ctx, inputs, output)``, and
+    ``backward(ctx, *grads)``, all static. Forward and setup_context run with grad mode off, on the tensors
+    given; backward runs as plain Python each time, recorded if ``create_graph`` says so.
+
+    Tensors may stand in lists, tuples, dictionaries and dataclasses, in arguments and results: the gradient
+    of a container is the same container with a Tensor or None for each leaf, or None for all of it. There is
+    one gradient for each argument of the call; where some parameters are keyword-only, for each parameter.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd import Function
+        >>> class Cube(Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x * x
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return grad * 3 * x * x
+        >>> x = oplib.tensor([2.0], requires_grad=True)
+        >>> Cube.apply(x).sum().backward()
+        >>> x.grad
+        tensor([12.])
+    """
+
+    generate_vmap_rule: ClassVar[bool] = False
+    _takes_trees: ClassVar[bool] = True
+    _root: ClassVar[type[Function]]
+    _backward_cls: ClassVar[type[BackwardCFunction]]
+    _binding_cache: ClassVar[Binding | None]
+
+    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is the same mistake
+        raise AutogradError(
+            f"{type(self).__name__}: a Function is not instantiated. Its methods are static and its state "
+            f"is ctx. Call {type(self).__name__}.apply(...)."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG004  what a definition gets
+        """Computes the result; to be defined. Gets ``ctx`` first unless ``setup_context`` is defined."""
+        raise MissingRuleError(
+            "Function: it has no forward. apply() was called on a class that does not define it. Define a "
+            "static forward(ctx, *args)."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:  # noqa: ARG004  likewise
+        """Saves what backward needs, where ``forward`` is defined without ``ctx``."""
+        raise MissingRuleError("Function: setup_context is not defined. Nothing calls it then. Define it.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a gradient for each argument of forward from one for each result; to be defined."""
+        raise MissingRuleError(
+            f"{ctx.name()}: its Function has no backward. A gradient was asked of it. Define a static "
+            f"backward(ctx, *grads), or vjp."
+        )
+
+    @staticmethod
+    def vjp(ctx: Any, *grads: Any) -> Any:
+        """Another name for ``backward``; define one of the two."""
+        return Function.backward(ctx, *grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a tangent for each result from one for each argument; to be defined for forward mode."""
+        raise MissingRuleError(
+            "Function: it has no jvp. Forward mode was asked of it. Define a static jvp(ctx, *t)."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a whole batch; to be defined, or ``generate_vmap_rule = True``."""
+        raise MissingRuleError(
+            "Function: it has no vmap rule. A map over a batch dimension was asked of it. Define a static "
+            "vmap(info, in_dims, *args), or set generate_vmap_rule = True."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function and records it where an argument requires grad.
+
+        Args:
+            *args: what forward takes.
+            **kwargs: by the names of forward's parameters.
+
+        Returns:
+            What forward returns, its tensors on the tape.
+
+        Raises:
+            TypeError: forward does not take these arguments.
+            AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has.
+        """
+        binding = cls._binding()
+        args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
+        values = (*args, *keywords.values()) if keywords else args
+        leaves, specs = flatten_values(values) if cls._takes_trees else (list(values), {})
+        flags = [isinstance(leaf, Tensor) for leaf in leaves]
+        needs = [flag and leaf._requires_grad for flag, leaf in zip(flags, leaves, strict=True)]
+        ctx = _new(cls._backward_cls)
+        ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
+        state = modes.state
+        grad_mode = state.grad_enabled
+        recording = grad_mode and True in needs
+        number = state.sequence_nr
+        state.sequence_nr = number + recording
+        state.grad_enabled = False
+        try:
+            result = cls._call_forward(ctx, args, keywords)
+        finally:
+            state.grad_enabled = grad_mode
+        inputs = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+        return _finish(ctx, result, inputs, _Call(len(values), specs, flags, number, recording))
+
+    @classmethod
+    def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if cls.setup_context is Function.setup_context:
+            return cls.forward(ctx, *args, **keywords)
+        result = cls.forward(*args, **keywords)
+        extra = {"keyword_only_inputs": keywords} if cls._binding().has_keyword_only else {}
+        cls.setup_context(ctx, args, result, **extra)
+        return result
+
+    @classmethod
+    def _binding(cls) -> Binding:
+        if cls._binding_cache is None:
+            cls._binding_cache = Binding(
+                cls.forward, has_setup=cls.setup_context is not Function.setup_context
+            )
+        return cls._binding_cache
+
+
+Function._root = Function
+
+
+class _Call:
+    """What is known of one apply before its forward has run."""
+
+    __slots__ = ("argument_count", "flags", "recording", "sequence_nr", "specs")
+
+    def __init__(
+        self, argument_count: int, specs: Specs, flags: list[bool], sequence_nr: int, recording: bool
+    ) -> None:
+        self.argument_count = argument_count
+        self.specs = specs
+        self.flags = flags
+        self.sequence_nr = sequence_nr
+        self.recording = recording
+
+
+def _finish(ctx: BackwardCFunction, result: Any, inputs: list[Tensor], call: _Call) -> Any:
+    """Makes the ctx the node of the outputs, and returns these in the structure of the result."""
+    taken = _NODE_NAMES.intersection(ctx.__dict__)
+    if taken:
+        name = min(taken)
+        raise AutogradError(
+            f"{ctx.name()}: ctx.{name} was set in forward. A ctx is a node, and a node has an attribute of "
+            "this name. Choose another name."
+        )
+    several = isinstance(result, tuple)
+    values: tuple[Any, ...] = result if several else (result,)
+    leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), {})
+    if call.recording:
+        ctx.edges = tuple(gradient_edge(tensor) for tensor in inputs)
+        ctx.sequence_nr = call.sequence_nr
+        ctx._argument_count, ctx._argument_specs, ctx._tensor_flags = (
+            call.argument_count,
+            call.specs,
+            call.flags,
+        )
+        ctx._output_count, ctx._output_specs = len(values), specs
+        check_saved(ctx.to_save)
+    outputs = attach_outputs(ctx, leaves, inputs, recording=call.recording)
+    if call.recording:
+        ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)
+        ctx._saved = tuple(None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save)
+    ctx.__dict__.pop("to_save", None)
+    packed = unflatten_values(outputs, len(values), specs)
+    if not several:
+        return packed[0]
+    return type(result)(*packed) if hasattr(result, "_fields") else packed
+
+
+def _metadata_of(output: Any) -> Any:
+    """Keeps shape and dtype of an output, but not its values."""
+    if not isinstance(output, Tensor):
+        return None
+    return jax.typeof(output._storage.array)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a backward that is not made of differentiable operations; differentiating it raises.
+
+    Args:
+        backward: the static backward of a Function. It runs with grad mode off.
+
+    Returns:
+        The backward; under ``create_graph`` its results raise when something differentiates them.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.function import Function, once_differentiable
+        >>> class Double(Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...
+        ...     @staticmethod
+        ...     @once_differentiable
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+    """
+
+    @functools.wraps(backward)
+    def run_once(ctx: Any, *grads: Any) -> Any:
+        grad_mode = modes.grad_enabled
+        modes.grad_enabled = False
+        try:
+            results = backward(ctx, *grads)
+        finally:
+            modes.grad_enabled = grad_mode
+        if not grad_mode:
+            return results
+        message = (
+            f"{ctx.name()}: trying to differentiate twice a function that was marked with "
+            "@once_differentiable. Its backward is not recorded. Write it with differentiable operations "
+            "and take the mark away."
+        )
+        leaves, specs = flatten_values(results if isinstance(results, tuple) else (results,))
+        barred = [refuse_gradient(leaf, message) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        count = len(results) if isinstance(results, tuple) else 1
+        return unflatten_values(barred, count, specs)
+
+    return run_once

@@ -1,0 +1,80 @@
+"""What the forward of a Function may tell its backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import GradientTypeError
+from oplib.tensor import Tensor
+
+
+class FunctionCtx:
+    """The ``ctx`` of a :class:`~oplib.autograd.function.Function`: methods for forward and setup_context.
+
+    Any other attribute may be set on it too; tensors belong into ``save_for_backward``.
+    """
+
+    to_save: tuple[Tensor | None, ...] = ()
+    saved_for_forward: tuple[Tensor | None, ...] = ()
+    dirty_tensors: tuple[Tensor, ...] = ()
+    non_differentiable: tuple[Tensor, ...] = ()
+    materialize_grads: bool = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Saves tensors for ``ctx.saved_tensors`` in backward, where it is checked that nobody changed them.
+
+        Args:
+            *tensors: inputs, outputs or intermediates; None stays None. A second call replaces the first.
+        """
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Saves tensors for ``jvp``.
+
+        Args:
+            *tensors: inputs, outputs or intermediates; None stays None.
+
+        Raises:
+            GradientTypeError: something that is neither a Tensor nor None.
+        """
+        for position, tensor in enumerate(tensors):
+            if not (tensor is None or isinstance(tensor, Tensor)):
+                raise GradientTypeError(
+                    f"save_for_forward: argument {position} is not a Tensor. Got {type(tensor).__name__}. "
+                    "Set other values as attributes of ctx."
+                )
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Tells which inputs the forward has written in place; it must return them.
+
+        Args:
+            *args: inputs of the forward.
+        """
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Tells which outputs have no gradient; the backward gets zeros for them.
+
+        Args:
+            *args: outputs of the forward.
+        """
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Chooses what the backward gets for an output that has no gradient.
+
+        Args:
+            value: True (the default) for zeros, False for None.
+        """
+        self.materialize_grads = value
+
+
+def check_saved(tensors: tuple[Any, ...]) -> None:
+    """Raises if something else than tensors was given to ``save_for_backward``."""
+    for position, tensor in enumerate(tensors):
+        if not (tensor is None or isinstance(tensor, Tensor)):
+            raise GradientTypeError(
+                f"save_for_backward: it can only save Tensors, but argument {position} is of type "
+                f"{type(tensor).__name__}. Set other values as attributes: ctx.name = value."
+            )

@@ -1,0 +1,99 @@
+"""What becomes of the tensors that the forward of a Function returns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.errors import AutogradError, describe
+from oplib.tensor import Tensor
+
+from .function_node import BackwardCFunction
+
+
+def attach_outputs(
+    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+) -> list[Any]:
+    """Gives each returned tensor its place on the tape; what is no tensor passes.
+
+    A written input is returned as the same object with a new history. An input returned as it is becomes a
+    new tensor on its storage, for else it would lose its own history. Everything else is taken as it is.
+
+    Raises:
+        AutogradError: a leaf that requires grad was written, or a written input is not returned.
+    """
+    dirty = _dirty(ctx, leaves, inputs, recording=recording)
+    given = {id(tensor) for tensor in inputs}
+    constant = {id(tensor) for tensor in ctx.non_differentiable}
+    outputs: list[Any] = []
+    for slot, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            outputs.append(leaf)
+            continue
+        is_dirty = id(leaf) in dirty
+        output = leaf if is_dirty or not _has_history(leaf, given) else _alias(leaf, ctx)
+        if recording and id(leaf) not in constant and _is_differentiable(leaf):
+            _set_history(output, ctx, slot, rebased=is_dirty)
+        outputs.append(output)
+    return outputs
+
+
+def _dirty(
+    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+) -> set[int]:
+    """Checks and counts the writes that were declared; returns the ids of the tensors."""
+    if not ctx.dirty_tensors:
+        return set()
+    returned = {id(leaf) for leaf in leaves}
+    given = {id(tensor) for tensor in inputs}
+    for tensor in ctx.dirty_tensors:
+        if id(tensor) not in given:
+            warnings.warn(
+                f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.", stacklevel=4
+            )
+        if recording and tensor._requires_grad and tensor._grad_fn is None:
+            raise AutogradError(
+                f"{ctx.name()}: a leaf that requires grad has been used in an in-place operation. Got "
+                f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "
+                "no_grad()."
+            )
+        if id(tensor) not in returned:
+            raise AutogradError(
+                f"{ctx.name()}: a tensor marked as dirty was not returned as output. Got "
+                f"{describe(tensor._storage.array)} in mark_dirty(). Return every input that is written in "
+                "place."
+            )
+        tensor._storage.version += 1
+    return {id(tensor) for tensor in ctx.dirty_tensors}
+
+
+def _is_differentiable(tensor: Tensor) -> bool:
+    return bool(jnp.issubdtype(tensor._storage.array.dtype, jnp.inexact))
+
+
+def _has_history(tensor: Tensor, given: set[int]) -> bool:
+    """Tells whether a tensor is an input, or was captured from outside, and so must keep its place."""
+    return id(tensor) in given or tensor._requires_grad
+
+
+def _alias(tensor: Tensor, ctx: BackwardCFunction) -> Tensor:
+    """Makes a tensor on the same storage; writing into it would go past the Function's backward."""
+    alias = tensor.detach()
+    alias._read_only = ctx._forward_cls.__name__
+    return alias
+
+
+def _set_history(tensor: Tensor, ctx: BackwardCFunction, slot: int, *, rebased: bool) -> None:
+    before: Any = tensor._grad_fn
+    tensor._requires_grad = True
+    tensor._grad_fn = ctx
+    if rebased:
+        tensor._backward_hooks = None  # the old ones stay with the old value's node
+        if tensor._retains_grad:
+            before._retained.pop(tensor._output_nr, None)
+            tensor._output_nr = slot
+            ctx.retain_grad(tensor)
+    tensor._output_nr = slot

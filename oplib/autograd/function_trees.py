@@ -1,0 +1,78 @@
+"""Arguments, results and gradients of a Function as flat lists, whatever containers they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from oplib.errors import AutogradError
+from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
+from oplib.tensor import Tensor
+
+Specs = Mapping[int, TreeSpec]
+"""The structure of each value that is a container of tensors, by its position; the others are leaves."""
+
+_ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None)))
+_NO_SPECS: Specs = {}
+
+
+def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
+    """Takes apart the values that hold tensors; a container without any is a leaf like a number."""
+    leaves: list[Any] = []
+    specs: dict[int, TreeSpec] | None = None
+    for position, value in enumerate(values):
+        if isinstance(value, Tensor) or type(value) in _ATOMS:
+            leaves.append(value)
+            continue
+        parts, spec = tree_flatten_dataclasses(value)
+        if any(isinstance(part, Tensor) for part in parts):
+            leaves.extend(parts)
+            specs = {} if specs is None else specs
+            specs[position] = spec
+        else:
+            leaves.append(value)
+    return leaves, _NO_SPECS if specs is None else specs
+
+
+def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[Any, ...]:
+    """Puts ``count`` values together again."""
+    if not specs:
+        return tuple(leaves)
+    values: list[Any] = []
+    start = 0
+    for position in range(count):
+        spec = specs.get(position)
+        if spec is None:
+            values.append(leaves[start])
+            start += 1
+        else:
+            values.append(tree_unflatten(leaves[start : start + spec.num_leaves], spec))
+            start += spec.num_leaves
+    return tuple(values)
+
+
+def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list[Any]:
+    """Takes apart what a backward returned for the arguments; None stands for a whole argument.
+
+    Raises:
+        AutogradError: a gradient has another structure than its argument.
+    """
+    if not specs:
+        return list(gradients)
+    leaves: list[Any] = []
+    for position, gradient in enumerate(gradients):
+        spec = specs.get(position)
+        if spec is None:
+            leaves.append(gradient)
+        elif gradient is None:
+            leaves.extend([None] * spec.num_leaves)
+        else:
+            parts, found = tree_flatten_dataclasses(gradient)
+            if found != spec:
+                raise AutogradError(
+                    f"{name}: the gradient of argument {position} must have the same structure as the "
+                    f"argument. Got {found}, expected {spec}. Put None where a tensor has no gradient, or "
+                    "return None for all."
+                )
+            leaves.extend(parts)
+    return leaves

@@ -1,0 +1,254 @@
+"""Whether operations are recorded: context managers and decorators that decide it for the running thread."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from oplib.modes import modes
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_multithreading_enabled",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Mode:
+    """A context manager that is a decorator too; each entry of a decorated function is a fresh one.
+
+    It keeps what was there in a stack, so that one object can be entered again inside itself.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[Any] = []
+
+    def clone(self) -> _Mode:
+        """Returns a new manager with the same settings."""
+        return type(self)()
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exc_info: object) -> None:
+        raise NotImplementedError
+
+    def __call__(self, function: _F) -> _F:
+        """Wraps a function, a generator function or a coroutine function so that it runs in this mode."""
+        if inspect.isgeneratorfunction(function):
+            return cast("_F", _wrap_generator(self, function))
+        if inspect.iscoroutinefunction(function) or inspect.isclass(function):
+            raise TypeError(
+                f"{type(self).__name__}: it decorates functions and generator functions only. Got "
+                f"{function!r}, whose steps run after the mode is left. Use a with statement inside it."
+            )
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return cast("_F", run)
+
+
+def _wrap_generator(mode: _Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs each step of a generator in the mode, and none of what its consumer does between them."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        step: Callable[[], Any] = functools.partial(next, generator)
+        while True:
+            try:
+                with mode.clone():
+                    item = step()
+            except StopIteration as stop:
+                return stop.value
+            try:
+                sent = yield item
+            except GeneratorExit:
+                with mode.clone():
+                    generator.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  whatever is thrown in belongs to the generator
+                step = functools.partial(generator.throw, error)
+            else:
+                step = functools.partial(generator.send, sent)
+
+    return run
+
+
+class _GradMode(_Mode):
+    """Sets grad mode to one value."""
+
+    enabled: bool
+
+    def __enter__(self) -> None:
+        self._before.append(modes.grad_enabled)
+        modes.grad_enabled = self.enabled
+
+    def __exit__(self, *exc_info: object) -> None:
+        modes.grad_enabled = self._before.pop()
+
+
+class no_grad(_GradMode):  # noqa: N801  a function to its users
+    """Nothing is recorded inside; also a decorator, with or without parentheses.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0], requires_grad=True)
+        >>> with oplib.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
+
+    enabled = False
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
+        return object.__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: None = None) -> None:  # noqa: ARG002  a function has gone to __new__
+        super().__init__()
+
+
+class enable_grad(_GradMode):  # noqa: N801
+    """Operations are recorded inside, also within ``no_grad``; a decorator too.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0], requires_grad=True)
+        >>> with oplib.no_grad(), oplib.enable_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        True
+    """
+
+    enabled = True
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
+        return object.__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: None = None) -> None:  # noqa: ARG002  a function has gone to __new__
+        super().__init__()
+
+
+class set_grad_enabled(_GradMode):  # noqa: N801
+    """Switches recording on or off: at once when called, until the end of the block in a ``with`` statement.
+
+    Args:
+        mode: whether operations are recorded.
+
+    Example:
+        >>> import oplib
+        >>> with oplib.set_grad_enabled(False):
+        ...     oplib.is_grad_enabled()
+        False
+        >>> oplib.is_grad_enabled()
+        True
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.enabled = bool(mode)
+        self._outside: bool | None = modes.grad_enabled
+        modes.grad_enabled = self.enabled
+
+    def clone(self) -> set_grad_enabled:
+        """Returns a new manager with the same settings."""
+        return set_grad_enabled(self.enabled)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        if self._outside is not None:  # the constructor has switched already
+            self._before[-1], self._outside = self._outside, None
+
+    def __call__(self, function: _F) -> _F:
+        """Wraps a function so that it runs in this mode; undoes what the constructor switched."""
+        if self._outside is not None:
+            modes.grad_enabled, self._outside = self._outside, None
+        return super().__call__(function)
+
+    def __repr__(self) -> str:
+        return f"set_grad_enabled(mode={self.enabled})"
+
+
+class inference_mode(_Mode):  # noqa: N801
+    """Nothing is recorded inside, for good; a decorator too.
+
+    Args:
+        mode: with False, leaves an enclosing inference mode.
+
+    Example:
+        >>> import oplib
+        >>> with oplib.inference_mode():
+        ...     oplib.is_grad_enabled(), oplib.is_inference_mode_enabled()
+        (False, True)
+    """
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:  # noqa: D102
+        return object.__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def clone(self) -> inference_mode:
+        """Returns a new manager with the same settings."""
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        self._before.append((modes.inference, modes.grad_enabled))
+        modes.inference = self.mode
+        modes.grad_enabled = not self.mode
+
+    def __exit__(self, *exc_info: object) -> None:
+        modes.inference, modes.grad_enabled = self._before.pop()
+
+
+class set_multithreading_enabled(_Mode):  # noqa: N801
+    """Sets a flag that is kept for parity: no engine of oplib starts threads. At once, or for a block.
+
+    Args:
+        mode: the flag's value in this thread.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = mode
+        self._before.append(modes.multithreading)
+        modes.multithreading = mode
+
+    def clone(self) -> set_multithreading_enabled:
+        """Returns a new manager with the same settings."""
+        return set_multithreading_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        modes.multithreading = self.mode
+
+    def __exit__(self, *exc_info: object) -> None:
+        modes.multithreading = self._before[0]
+
+
+def is_grad_enabled() -> bool:
+    """Returns whether operations are recorded in this thread."""
+    return modes.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Returns whether inference mode is active in this thread."""
+    return modes.inference
+
+
+def is_multithreading_enabled() -> bool:
+    """Returns whether multithreading is enabled in this thread; a flag kept for parity."""
+    return modes.multithreading

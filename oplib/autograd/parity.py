@@ -1,0 +1,127 @@
+"""Names kept for parity, without behaviour of their own: as little as code that imports them needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from oplib.errors import AutogradError, RegistrationError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .engine import get_python_engine
+from .function import Function
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """Every Tensor is an instance; calling it marks one as requiring grad. Deprecated in favour of Tensor."""
+
+    _execution_engine = get_python_engine()
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Any:
+        """Returns a tensor on the storage of ``data``."""
+        return data.detach().requires_grad_(requires_grad)
+
+
+def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any call is refused
+    """Raises: deprecated.
+
+    Raises:
+        AutogradError: always.
+    """
+    raise AutogradError(
+        "variable: autograd.variable(...) is deprecated. It makes nothing. Use oplib.tensor(...)."
+    )
+
+
+variable.Variable = Variable  # type: ignore[attr-defined]  generated code says autograd.variable.Variable
+
+
+class NestedIOFunction(Function):
+    """A Function whose arguments and results are nested; every Function takes these."""
+
+
+class InplaceFunction(Function):
+    """A Function; kept for its name."""
+
+
+class _ViewReplay(threading.local):
+    enabled: bool = False
+
+
+_view_replay = _ViewReplay()
+
+
+def is_view_replay_enabled() -> bool:
+    """Returns whether view replay is enabled in this thread: a flag without effect."""
+    return _view_replay.enabled
+
+
+@contextmanager
+def _force_original_view_tracking(mode: bool) -> Iterator[None]:
+    """Sets the flag of :func:`is_view_replay_enabled` for a block."""
+    before, _view_replay.enabled = _view_replay.enabled, mode
+    try:
+        yield
+    finally:
+        _view_replay.enabled = before
+
+
+_tensor_classes: dict[Any, type[Any]] = {}
+
+
+def _register_py_tensor_class_for_device(device: Any, cls: Any) -> None:
+    """Notes a tensor class for a device; nothing reads it.
+
+    Raises:
+        RegistrationError: ``cls`` is not a class.
+    """
+    if not isinstance(cls, type):
+        raise RegistrationError(
+            f"_register_py_tensor_class_for_device: 'cls' has no typeinfo. Got {cls!r}, which is no class. "
+            "Give a class."
+        )
+    _tensor_classes[device] = cls
+
+
+def _get_sequence_nr() -> int:
+    """Returns the number that the next recorded node of this thread gets."""
+    return modes.sequence_nr
+
+
+def _init() -> bool:
+    """Returns True: the engine needs no initialisation."""
+    return True
+
+
+def kineto_available() -> bool:
+    """Returns False: profile with ``jax.profiler``."""
+    return False
+
+
+def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any call is refused
+    raise AutogradError(
+        "profiler: oplib has none of its own. The name is kept for imports. Use jax.profiler."
+    )
+
+
+_add_metadata_json = _disable_profiler = _disable_profiler_legacy = _refuse_profiling
+_enable_profiler = _enable_profiler_legacy = _enable_record_function = _refuse_profiling
+_kineto_step = _prepare_profiler = _profiler_enabled = _refuse_profiling
+_record_function_with_args_enter = _record_function_with_args_exit = _refuse_profiling
+_set_empty_test_observer = _supported_activities = _refuse_profiling
+
+
+class _ProfilerName:
+    """A class that only exists."""
+
+
+_KinetoEvent = _ProfilerResult = DeviceType = ProfilerEvent = _ProfilerName
+ProfilerActivity = ProfilerConfig = ProfilerState = _ProfilerName
