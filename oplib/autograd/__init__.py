@@ -11,6 +11,7 @@ Example:
 """
 
 # ruff: noqa: F401  torch's private names can be imported from here too
+# pyright: reportUnusedImport=false
 
 from oplib.errors import AutogradError
 
@@ -31,14 +32,14 @@ from .grad_mode import (
 from .parity import (
     NestedIOFunction,
     Variable,
-    _force_original_view_tracking,
-    _get_sequence_nr,
-    _init,
-    _register_py_tensor_class_for_device,
+    init,
     is_view_replay_enabled,
     kineto_available,
     variable,
 )
+from .parity import force_original_view_tracking as _force_original_view_tracking
+from .parity import next_sequence_nr as _get_sequence_nr
+from .parity import register_py_tensor_class_for_device as _register_py_tensor_class_for_device
 from .reverse import backward, grad
 from .reverse import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
 from .run import is_checkpoint_valid as _is_checkpoint_valid
@@ -61,7 +62,7 @@ __all__ = [
     "variable",
 ]
 
-if not _init():
+if not init():
     raise AutogradError(
         "oplib.autograd: autograd could not be initialised. Its engine did not start. Reinstall oplib."
     )

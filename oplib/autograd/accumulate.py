@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
+from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import TracingError, describe
@@ -18,7 +18,6 @@ from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
 if TYPE_CHECKING:
     from .run import Run
 
-_Tracer = jax.core.Tracer
 _making = threading.Lock()
 
 
@@ -115,7 +114,7 @@ def _make_accumulator(tensor: Tensor) -> AccumulateGrad:
 
 def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
-    if isinstance(array, _Tracer) and tensor._trace != get_opaque_trace_state():
+    if isinstance(array, Tracer) and tensor._trace != get_opaque_trace_state():
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import jax
+from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.tensor import Tensor, box, upcalls
-
-_Tracer = jax.core.Tracer
 
 
 class Currency(Protocol):
@@ -57,7 +55,7 @@ class _Arrays:
 
     def box(self, grad: Any) -> Tensor:
         tensor = box(grad)
-        if isinstance(grad, _Tracer):
+        if isinstance(grad, Tracer):
             tensor._trace = get_opaque_trace_state()
         return tensor
 

@@ -194,7 +194,7 @@ class _Call:
 
 def _finish(ctx: BackwardCFunction, result: Any, inputs: list[Tensor], call: _Call) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result."""
-    taken = _NODE_NAMES.intersection(ctx.__dict__)
+    taken = _NODE_NAMES.intersection(vars(ctx))
     if taken:
         name = min(taken)
         raise AutogradError(
@@ -213,12 +213,12 @@ def _finish(ctx: BackwardCFunction, result: Any, inputs: list[Tensor], call: _Ca
             call.flags,
         )
         ctx._output_count, ctx._output_specs = len(values), specs
-        check_saved(ctx.to_save)
+        check_saved(ctx.to_save, "save_for_backward")
     outputs = attach_outputs(ctx, leaves, inputs, recording=call.recording)
     if call.recording:
         ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)
         ctx._saved = tuple(None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save)
-    ctx.__dict__.pop("to_save", None)
+    vars(ctx).pop("to_save", None)
     packed = unflatten_values(outputs, len(values), specs)
     if not several:
         return packed[0]

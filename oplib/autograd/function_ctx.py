@@ -37,12 +37,7 @@ class FunctionCtx:
         Raises:
             GradientTypeError: something that is neither a Tensor nor None.
         """
-        for position, tensor in enumerate(tensors):
-            if not (tensor is None or isinstance(tensor, Tensor)):
-                raise GradientTypeError(
-                    f"save_for_forward: argument {position} is not a Tensor. Got {type(tensor).__name__}. "
-                    "Set other values as attributes of ctx."
-                )
+        check_saved(tensors, "save_for_forward")
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
@@ -70,11 +65,12 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
-def check_saved(tensors: tuple[Any, ...]) -> None:
-    """Raises if something else than tensors was given to ``save_for_backward``."""
+def check_saved(tensors: tuple[Any, ...], method: str) -> None:
+    """Raises if something else than tensors was given to ``save_for_backward`` or ``save_for_forward``."""
     for position, tensor in enumerate(tensors):
         if not (tensor is None or isinstance(tensor, Tensor)):
             raise GradientTypeError(
-                f"save_for_backward: it can only save Tensors, but argument {position} is of type "
-                f"{type(tensor).__name__}. Set other values as attributes: ctx.name = value."
+                f"{method}: it can only save Tensors, but argument {position} is of type "
+                f"{type(tensor).__name__}. Nothing else is checked for changes. Set it as an attribute: "
+                "ctx.name = value."
             )

@@ -117,7 +117,7 @@ class no_grad(_GradMode):  # noqa: N801  a function to its users
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
         return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: None = None) -> None:  # noqa: ARG002  a function has gone to __new__
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  for __new__
         super().__init__()
 
 
@@ -138,7 +138,7 @@ class enable_grad(_GradMode):  # noqa: N801
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
         return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: None = None) -> None:  # noqa: ARG002  a function has gone to __new__
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  for __new__
         super().__init__()
 
 
@@ -198,9 +198,9 @@ class inference_mode(_Mode):  # noqa: N801
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:  # noqa: D102
         return object.__new__(cls) if isinstance(mode, bool) else cls()(mode)
 
-    def __init__(self, mode: bool = True) -> None:
+    def __init__(self, mode: bool | Callable[..., Any] = True) -> None:
         super().__init__()
-        self.mode = mode
+        self.mode = bool(mode)
 
     def clone(self) -> inference_mode:
         """Returns a new manager with the same settings."""

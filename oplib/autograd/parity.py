@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -65,7 +65,7 @@ def is_view_replay_enabled() -> bool:
 
 
 @contextmanager
-def _force_original_view_tracking(mode: bool) -> Iterator[None]:
+def force_original_view_tracking(mode: bool) -> Generator[None]:
     """Sets the flag of :func:`is_view_replay_enabled` for a block."""
     before, _view_replay.enabled = _view_replay.enabled, mode
     try:
@@ -77,7 +77,7 @@ def _force_original_view_tracking(mode: bool) -> Iterator[None]:
 _tensor_classes: dict[Any, type[Any]] = {}
 
 
-def _register_py_tensor_class_for_device(device: Any, cls: Any) -> None:
+def register_py_tensor_class_for_device(device: Any, cls: Any) -> None:
     """Notes a tensor class for a device; nothing reads it.
 
     Raises:
@@ -91,12 +91,12 @@ def _register_py_tensor_class_for_device(device: Any, cls: Any) -> None:
     _tensor_classes[device] = cls
 
 
-def _get_sequence_nr() -> int:
+def next_sequence_nr() -> int:
     """Returns the number that the next recorded node of this thread gets."""
     return modes.sequence_nr
 
 
-def _init() -> bool:
+def init() -> bool:
     """Returns True: the engine needs no initialisation."""
     return True
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor
@@ -56,7 +56,7 @@ def _metadata(output: Tensor | GradientEdge) -> Any:
     """Returns something with the shape and dtype of an output."""
     if isinstance(output, Tensor):
         return output._storage.array
-    if not isinstance(output, GradientEdge):
+    if not isinstance(output, GradientEdge):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
         raise GradientTypeError(
             f"backward: an output is not a Tensor or GradientEdge. Got {type(output).__name__}. Give the "
             "outputs to differentiate."
@@ -129,6 +129,6 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     one = _ones.get(key)
     if one is None:
         one = jnp.ones(due.shape, due.dtype)
-        if not isinstance(one, jax.core.Tracer):
+        if not isinstance(one, Tracer):
             _ones[key] = one
     return ARRAYS.box(one)
