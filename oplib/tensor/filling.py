@@ -70,4 +70,5 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         check_range(np.asarray(value), dtype)
     if math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         return jnp.full(shape, value, dtype, device=placement)
-    return jnp.asarray(np.full(shape, value).astype(dtype), device=placement)
+    own = np.full(shape, value).astype(dtype)
+    return jnp.asarray(own) if placement is None else jax.device_put(own, placement)

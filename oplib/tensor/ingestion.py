@@ -13,7 +13,15 @@ from oplib.errors import DataError, DtypeError, describe
 
 from . import dtypes
 from .device import Placement
-from .dtype_rules import COMPLEX, INTEGRAL, check_range, default_int_dtype, dtype_of_numpy, scalar_dtype
+from .dtype_rules import (
+    COMPLEX,
+    INTEGRAL,
+    check_range,
+    default_int_dtype,
+    dtype_of_numpy,
+    normalize_dtype,
+    scalar_dtype,
+)
 from .metadata import TensorMetadata
 from .promotion import promote_types
 
@@ -70,18 +78,27 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
             f"dtype: {dtype.name} cannot hold complex numbers. Got {describe(array)}. "
             f"Take the real part first, or choose a complex dtype."
         )
-    return jnp.asarray(array.astype(dtype, order="C", copy=True), device=placement)
+    own = array.astype(dtype, order="C", copy=True)
+    return jnp.asarray(own) if placement is None else jax.device_put(own, placement)
 
 
 def _from_dlpack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
-    if data.__dlpack_device__()[0] == _DLPACK_CPU:
-        try:
-            return _from_numpy(np.from_dlpack(data), dtype, placement)
-        except (BufferError, RuntimeError, TypeError):  # numpy has no bfloat16
-            pass
+    shared = _view_by_numpy(data)
+    if shared is not None:
+        return _from_numpy(shared, dtype, placement)
     copied = jnp.array(jax.dlpack.from_dlpack(data), copy=True)
     copied.block_until_ready()  # before its owner can write into it again
-    return _from_jax(copied, dtype, placement)
+    return _from_jax(copied, normalize_dtype(copied.dtype if dtype is None else dtype), placement)
+
+
+def _view_by_numpy(data: Any) -> np.ndarray[Any, Any] | None:
+    """Returns None for what numpy cannot see: other devices, and bfloat16."""
+    if data.__dlpack_device__()[0] != _DLPACK_CPU:
+        return None
+    try:
+        return np.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError):
+        return None
 
 
 def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
