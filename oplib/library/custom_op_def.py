@@ -9,6 +9,7 @@ from typing import Any
 
 from oplib.errors import RegistrationError
 
+from .contribution import find_newest
 from .overload import OpOverload, find_overload, is_misfit
 from .platforms import DeviceTypes, find_slot
 from .record import Function, Tag
@@ -163,7 +164,8 @@ def find_custom_op(name: str) -> CustomOpDef:
     """
     overload = find_overload(name, subject="find_custom_op")
     found = _defined.get(overload.name())
-    if found is None:
+    definition = find_newest(registry.read(overload._qualname), "definition")
+    if found is None or definition is None or definition.value.function is None:
         raise RegistrationError(
             f"find_custom_op: {name} was not made by custom_op. It was registered at {overload.record.where}. "
             f"Use ops.{overload}."

@@ -1,0 +1,158 @@
+"""register_autograd: the ways to say how an op differentiates, and which ops have no derivative."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from oplib.errors import (
+    RegistrationError,
+    RegistrationTypeError,
+    RegistrationValueError,
+    UnknownOperatorError,
+    UnsupportedRegistrationError,
+)
+from oplib.library import Derivative, Library, Tag, custom_op, define, ops, register_autograd
+
+
+def double(x: jax.Array) -> jax.Array:
+    return 2 * x
+
+
+def backward(ctx, g):
+    return 2 * g
+
+
+def save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+@pytest.fixture
+def op():
+    return custom_op("aut::f", double)
+
+
+def derivative_of(op):
+    return op._opoverload.record.derivative
+
+
+class TestForms:
+    def test_before_any_registration_nothing_is_said(self, op):
+        assert derivative_of(op) == Derivative()
+
+    def test_a_call_registers_formula_and_setup(self, op):
+        op.register_autograd(backward, setup_context=save)
+        assert derivative_of(op) == Derivative(backward=backward, setup_context=save)
+
+    def test_as_a_decorator_it_leaves_the_formula_its_name(self, op):
+        assert op.register_autograd(backward) is backward
+        assert op.register_autograd(setup_context=save)(backward) is backward
+        assert derivative_of(op).setup_context is save
+
+    def test_nonlinear_is_kept(self, op):
+        op.register_autograd(nonlinear=True)(backward)
+        assert derivative_of(op).nonlinear
+
+    def test_derive_asks_for_the_derivative_of_the_kernel(self, op):
+        op.register_autograd("derive")
+        assert derivative_of(op) == Derivative(derive=True)
+
+    def test_constant_and_missing_are_said_with_a_reason(self, op):
+        op.register_autograd(constant="because it counts")
+        assert derivative_of(op) == Derivative(constant="because it counts")
+        op.register_autograd(missing="because nobody needed it")
+        assert derivative_of(op) == Derivative(missing="because nobody needed it")
+
+    def test_the_last_registration_counts(self, op):
+        op.register_autograd("derive")
+        op.register_autograd(backward)
+        assert derivative_of(op) == Derivative(backward=backward)
+
+    @pytest.mark.parametrize("find", [lambda: "aut::f", lambda: ops.aut.f.default])
+    def test_the_op_may_be_named(self, op, find):
+        register_autograd(find(), backward, setup_context=save)
+        assert derivative_of(op).backward is backward
+
+    def test_the_registration_ends_with_lib(self, op):
+        library = Library("aut", "IMPL")
+        register_autograd(op, backward, lib=library)
+        library._destroy()
+        assert derivative_of(op) == Derivative()
+
+    def test_setup_context_is_keyword_only(self, op):
+        with pytest.raises(TypeError):
+            op.register_autograd(backward, save)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("formula", [3, "auto"])
+    def test_a_formula_can_be_called(self, op, formula):
+        with pytest.raises(RegistrationTypeError, match=r"register_autograd\(aut::f\): the formula is required to be a callable"):
+            op.register_autograd(formula)
+
+    def test_so_can_setup_context(self, op):
+        with pytest.raises(RegistrationTypeError, match="setup_context is required to be a callable"):
+            op.register_autograd(backward, setup_context=3)
+
+    @pytest.mark.parametrize(
+        "said",
+        [{"constant": "because", "missing": "because"}, {"backward": backward, "constant": "because"}],
+    )
+    def test_two_things_at_once_are_refused(self, op, said):
+        formula = [said["backward"]] if "backward" in said else []
+        rest = {name: value for name, value in said.items() if name != "backward"}
+        with pytest.raises(RegistrationValueError, match="expected one of a formula, constant= and missing=.* and "):
+            op.register_autograd(*formula, **rest)
+
+    @pytest.mark.parametrize("reason", ["", "  ", True])
+    def test_a_reason_is_in_words(self, op, reason):
+        with pytest.raises(RegistrationValueError, match="'constant' is the reason, in words"):
+            op.register_autograd(constant=reason)
+
+    @pytest.mark.parametrize("options", [{"setup_context": save}, {"nonlinear": True}])
+    def test_options_of_a_formula_need_one(self, op, options):
+        with pytest.raises(RegistrationValueError, match="setup_context and nonlinear belong to a formula"):
+            op.register_autograd("derive", **options)
+
+    def test_an_op_that_writes_has_no_formula(self):
+        op = custom_op("aut::g", lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args=("x",))
+        for formula in (backward, "derive"):
+            with pytest.raises(RuntimeError, match="aut::g: Cannot register autograd formula for non-functional operator"):
+                op.register_autograd(formula)
+        op.register_autograd(constant="because it only counts")
+
+    def test_neither_has_an_op_tagged_inplace(self):
+        op = custom_op(
+            "aut::g", lambda x: x, schema="(Tensor(a!) x) -> Tensor(a!)", mutates_args=("x",), tags=Tag.inplace
+        )
+        with pytest.raises(RuntimeError, match="non-functional"):
+            op.register_autograd(backward)
+
+    def test_an_op_tagged_out_supports_none(self):
+        op = custom_op(
+            "aut::g",
+            lambda x, *, out: out,
+            schema="(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+            mutates_args=("out",),
+            tags=Tag.out,
+        )
+        with pytest.raises(RuntimeError, match="Out variants do not support autograd"):
+            op.register_autograd(backward)
+
+    def test_an_op_with_a_tensor_only_by_keyword_has_no_formula(self):
+        define("aut::g", "(*, Tensor x) -> Tensor")
+        with pytest.raises(UnsupportedRegistrationError, match="aut::g: register_autograd with kwarg-only Tensor args"):
+            register_autograd("aut::g", backward)
+        with pytest.raises(NotImplementedError):
+            register_autograd("aut::g", backward)
+
+    def test_an_op_that_does_not_exist_is_an_attribute_error(self):
+        with pytest.raises(AttributeError, match="register_autograd: the operator aut::nothing does not exist"):
+            register_autograd("aut::nothing", backward)
+        assert issubclass(UnknownOperatorError, AttributeError)
+
+    def test_a_refused_registration_leaves_the_old_one(self, op):
+        op.register_autograd(backward)
+        with pytest.raises(RegistrationError):
+            op.register_autograd(3)
+        assert derivative_of(op).backward is backward

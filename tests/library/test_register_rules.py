@@ -1,0 +1,103 @@
+"""register_jvp, register_vmap and register_sharding; and the names that only say that they are absent."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from oplib.errors import RegistrationValueError, UnsupportedRegistrationError
+from oplib.library import (
+    Library,
+    custom_op,
+    define,
+    fallthrough_kernel,
+    load_library,
+    ops,
+    register_jvp,
+    register_sharding,
+    register_torch_dispatch,
+    register_vmap,
+)
+
+REGISTER = {"jvp": register_jvp, "vmap": register_vmap, "sharding": register_sharding}
+RULES = list(REGISTER)
+
+
+def double(x: jax.Array) -> jax.Array:
+    return 2 * x
+
+
+def rule(*args, **kwargs):
+    return args
+
+
+@pytest.fixture
+def op():
+    return custom_op("rul::f", double)
+
+
+@pytest.mark.parametrize("kind", RULES)
+class TestEveryRule:
+    def test_it_stands_in_the_record_and_the_function_is_given_back(self, op, kind):
+        assert getattr(op, f"register_{kind}")(rule) is rule
+        assert getattr(op._opoverload.record, kind) is rule
+
+    def test_as_a_decorator_it_gives_the_function(self, op, kind):
+        assert getattr(op, f"register_{kind}")()(rule) is rule
+        assert REGISTER[kind]("rul::f")(rule) is rule
+
+    @pytest.mark.parametrize("find", [lambda: "rul::f", lambda: ops.rul.f.default])
+    def test_the_op_may_be_named(self, op, kind, find):
+        REGISTER[kind](find(), rule)
+        assert getattr(op._opoverload.record, kind) is rule
+
+    def test_the_last_one_counts(self, op, kind):
+        REGISTER[kind](op, lambda: None)
+        REGISTER[kind](op, rule)
+        assert getattr(op._opoverload.record, kind) is rule
+
+    def test_it_ends_with_lib(self, op, kind):
+        library = Library("rul", "IMPL")
+        REGISTER[kind](op, rule, lib=library)
+        library._destroy()
+        assert getattr(op._opoverload.record, kind) is None
+
+    def test_an_op_that_does_not_exist_is_an_attribute_error(self, kind):
+        with pytest.raises(AttributeError, match=f"register_{kind}: the operator rul::nothing does not exist"):
+            REGISTER[kind]("rul::nothing", rule)
+
+    def test_a_packet_is_refused(self, op, kind):
+        with pytest.raises(RegistrationValueError, match="got unexpected type for op"):
+            REGISTER[kind](ops.rul.f, rule)
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vmap"])
+def test_a_rule_can_be_called(op, kind):
+    with pytest.raises(TypeError, match=rf"register_{kind}\(rul::f\): the rule is required to be a callable"):
+        REGISTER[kind](op, 3)
+
+
+def test_an_op_with_a_tensor_only_by_keyword_has_no_batching_rule():
+    define("rul::g", "(*, Tensor x) -> Tensor")
+    with pytest.raises(NotImplementedError, match="rul::g: register_vmap with kwarg-only Tensor args"):
+        register_vmap("rul::g", rule)
+
+
+def test_an_op_that_writes_has_no_forward_derivative():
+    op = custom_op("rul::g", lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args=("x",))
+    with pytest.raises(RuntimeError, match="rul::g: Cannot register a jvp rule for a non-functional operator"):
+        op.register_jvp(rule)
+
+
+class TestAbsentNames:
+    def test_fallthrough_kernel_is_never_called(self):
+        with pytest.raises(NotImplementedError, match="fallthrough_kernel: it should never be called"):
+            fallthrough_kernel()
+
+    def test_load_library_says_what_to_use(self):
+        with pytest.raises(OSError, match=r"Could not load this library: lib\.so.*jax\.ffi"):
+            load_library("lib.so")
+
+    def test_dispatch_modes_do_not_exist(self):
+        with pytest.raises(UnsupportedRegistrationError, match=r"register_torch_dispatch\(rul::f\): there are no dispatch modes"):
+            register_torch_dispatch("rul::f", object, rule)
