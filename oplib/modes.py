@@ -1,6 +1,7 @@
 """Modes of the running thread: what a call does depends on them, and each thread has its own.
 
-They live near the ground because the tensor, the tape and the dispatcher all ask for them, on every call.
+They live near the ground because the tensor, the tape and the dispatcher all ask for them, on every call. Hot
+code reads ``modes.state`` once and then its plain attributes: one look-up in thread-local storage, not four.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import threading
 
 
-class ThreadModes(threading.local):
-    """The modes of one thread; class attributes are what a new thread starts with.
+class ModeState:
+    """The modes of one thread.
 
     Attributes:
         grad_enabled: operations on tensors that require grad are recorded.
@@ -18,16 +19,45 @@ class ThreadModes(threading.local):
         tracing: name of the op whose compiled kernel or rule is being traced by oplib, or None.
         tracing_scope: counts such traces; a tensor made inside one carries its number.
         sequence_nr: number of the next node recorded in this thread.
-        vmap_levels: how many of oplib's own maps over a batch dimension are being applied.
     """
 
-    grad_enabled: bool = True
-    inference: bool = False
-    multithreading: bool = True
-    tracing: str | None = None
-    tracing_scope: int = 0
-    sequence_nr: int = 0
-    vmap_levels: int = 0
+    __slots__ = ("grad_enabled", "inference", "multithreading", "sequence_nr", "tracing", "tracing_scope")
+
+    def __init__(self) -> None:
+        self.grad_enabled = True
+        self.inference = False
+        self.multithreading = True
+        self.tracing: str | None = None
+        self.tracing_scope = 0
+        self.sequence_nr = 0
+
+
+def _delegate(name: str) -> property:
+    def read(self: ThreadModes) -> object:
+        return getattr(self.state, name)
+
+    def write(self: ThreadModes, value: object) -> None:
+        setattr(self.state, name, value)
+
+    return property(read, write, doc=f"``state.{name}``.")
+
+
+class ThreadModes(threading.local):
+    """The modes of whichever thread asks; a new thread starts with the defaults.
+
+    Attributes:
+        state: all of them, for code that reads several.
+    """
+
+    def __init__(self) -> None:
+        self.state = ModeState()
+
+    grad_enabled: bool = _delegate("grad_enabled")  # type: ignore[assignment]
+    inference: bool = _delegate("inference")  # type: ignore[assignment]
+    multithreading: bool = _delegate("multithreading")  # type: ignore[assignment]
+    tracing: str | None = _delegate("tracing")  # type: ignore[assignment]
+    tracing_scope: int = _delegate("tracing_scope")  # type: ignore[assignment]
+    sequence_nr: int = _delegate("sequence_nr")  # type: ignore[assignment]
 
 
 modes = ThreadModes()

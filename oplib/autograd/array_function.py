@@ -39,7 +39,7 @@ class ArrayFunction:
         self.compiled = compiled
         self.jit: Callable[..., Arrays] = jax.jit(function, inline=True)
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
-        self._recorders: dict[Mask, Callable[..., tuple[Plan, Arrays, Arrays]]] = {}
+        self._recorders: dict[Mask, Callable[..., Arrays]] = {}
 
     def __call__(self, *arrays: Any) -> Arrays:
         """Runs it: as one compiled call, or as plain Python where ``config.compile_kernels`` is off."""
@@ -59,14 +59,14 @@ class ArrayFunction:
             )
         return found
 
-    def recorder(self, wanted: Mask) -> Callable[..., tuple[Plan, Arrays, Arrays]]:
-        """Returns ``(*inputs) -> (plan, outputs, ())``: the function together with the plan of its backward."""
+    def recorder(self, wanted: Mask) -> Callable[..., Arrays]:
+        """Returns ``(*inputs) -> (plan, *outputs)``: the function together with the plan of its backward."""
         found = self._recorders.get(wanted)
         if found is None:
 
-            def record(*arrays: Any) -> tuple[Plan, Arrays, Arrays]:
+            def record(*arrays: Any) -> Arrays:
                 outputs = self.function(*arrays)
-                return DerivedPlan(self, wanted, arrays, outputs), outputs, ()
+                return DerivedPlan(self, wanted, arrays, outputs), *outputs
 
             found = self._recorders[wanted] = jax.jit(record, inline=True)
         return found if self.compiled and config.compile_kernels else found.__wrapped__  # type: ignore[attr-defined]
@@ -107,7 +107,7 @@ class Plan:
 
     Attributes:
         outputs: shape and dtype of each output.
-        wanted: for each input, whether its gradient is computed.
+        wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
         differentiable: for each output, whether it can carry a gradient.
         extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
@@ -127,10 +127,12 @@ class Plan:
         "sources",
         "structure",
         "wanted",
+        "wants_all",
     )
 
     def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
         self.wanted = wanted
+        self.wants_all = all(wanted)
         self.input_count = len(wanted)
         self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
         self.differentiable: Mask = tuple(value is not None and has_gradient(value.dtype) for value in outputs)

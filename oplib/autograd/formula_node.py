@@ -16,7 +16,8 @@ from .saved import check_version
 
 _new: Any = object.__new__
 # Extras belong to no tensor: nobody can write them, so one storage that never changes stands for theirs.
-_NOBODY = Storage(None)
+NOBODY = Storage(None)
+_ALL_GIVEN = (True,)
 
 
 class FormulaNode(TapeNode):
@@ -32,9 +33,9 @@ class FormulaNode(TapeNode):
     """
 
     plan: Plan
-    saved: tuple[Any, ...] | None
-    storages: tuple[Storage, ...]
-    versions: tuple[int, ...]
+    saved: tuple[Any, ...] | None = ()
+    storages: tuple[Storage, ...] = ()
+    versions: tuple[int, ...] = ()
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
     results_are_checked = True
 
@@ -47,12 +48,13 @@ class FormulaNode(TapeNode):
             if storage.version != version:
                 check_version(self.name(), storage, version)
         plan = self.plan
-        given = tuple([grad is not None for grad in grads])
-        if run.currency.tensor_mode:
+        given = _ALL_GIVEN if len(grads) == 1 and grads[0] is not None else tuple([grad is not None for grad in grads])
+        if run.create_graph:
             return self._apply_recorded(grads, given)
-        function = plan.backward(given)
-        results = function(*saved, *(grads if all(given) else [grad for grad in grads if grad is not None]))
-        return results if all(plan.wanted) else spread(results, plan.wanted)
+        if given is not _ALL_GIVEN:
+            grads = [grad for grad in grads if grad is not None]
+        results = plan.backward(given)(*saved, *grads)
+        return results if plan.wants_all else spread(results, plan.wanted)
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
         plan = self.plan
@@ -120,72 +122,37 @@ def spread(results: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
 
 
 def record(
-    node_class: type[FormulaNode], result: tuple[Plan, Any, Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
+    node_class: type[FormulaNode], result: Sequence[Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
 ) -> list[Any]:
     """Puts one call on the tape and boxes its outputs.
 
     Args:
         node_class: the class of the node, which carries its name.
-        result: what the recorder of the call gave: plan, outputs, extras.
+        result: what the recorder of the call gave, flat: plan, outputs, extras.
         tensors: the tensor behind each input array, or None for a constant.
         arrays: the input arrays.
 
     Returns:
         One Tensor per output, or None where the function gave None.
     """
-    plan, outputs, extras = result
+    plan: Plan = result[0]
+    first_extra = 1 + len(plan.outputs)
+    outputs, extras = result[1:first_extra], result[first_extra:]
     node = _new(node_class)
     node.plan = plan
     node.input_metadata = plan.outputs
     node.edges = tuple(
         [gradient_edge(tensor) if want else None for tensor, want in zip(tensors, plan.wanted, strict=True)]  # type: ignore[arg-type]
     )
-    sequence_nr = modes.sequence_nr
-    node.sequence_nr = sequence_nr
-    modes.sequence_nr = sequence_nr + 1
+    state = modes.state
+    node.sequence_nr = state.sequence_nr
+    state.sequence_nr += 1
     boxed = [
         None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)
     ]
-    storages = [_NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
-    save(node, plan, (*arrays, *outputs, *extras), (*storages, *([_NOBODY] * len(extras))))
+    storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
+    save(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
     return boxed
-
-
-def record_one(
-    node_class: type[FormulaNode], result: tuple[Plan, Any, Any], tensors: tuple[Any, ...], arrays: tuple[Any, ...]
-) -> Tensor:
-    """The same as :func:`record` for an op with one result, with everything spelled out: this is the hot path."""
-    plan, outputs, extras = result
-    output = outputs[0]
-    storage = _new(Storage)
-    storage.array = output
-    tensor = _new(Tensor)
-    tensor._storage = storage
-    if not plan.differentiable[0]:
-        return tensor
-    node = _new(node_class)
-    node.plan = plan
-    node.input_metadata = plan.outputs
-    node.edges = tuple(
-        [
-            None
-            if not want
-            else gradient_edge(source)
-            if source._grad_fn is None
-            else (source._grad_fn, source._output_nr)
-            for source, want in zip(tensors, plan.wanted)  # noqa: B905  lengths agree by construction
-        ]
-    )
-    node.sequence_nr = sequence_nr = modes.sequence_nr
-    modes.sequence_nr = sequence_nr + 1
-    tensor._requires_grad = True
-    tensor._grad_fn = node
-    if plan.sources:
-        storages = [_NOBODY if source is None else source._storage for source in tensors]
-        save(node, plan, (*arrays, output, *extras), (*storages, storage, *([_NOBODY] * len(extras))))
-    else:
-        node.saved = node.storages = node.versions = ()
-    return tensor
 
 
 def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
@@ -202,8 +169,8 @@ def save(node: FormulaNode, plan: Plan, values: Sequence[Any], storages: Sequenc
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
     gather = plan.gather
     node.saved = gather(values)
-    node.storages = saved = gather(storages)
-    node.versions = tuple([storage.version for storage in saved])
+    node.storages = gather(storages)
+    node.versions = tuple([storage.version for storage in node.storages])
     if plan.extras is not None:
         read = plan.gather_reads(storages)
         node.kept = (plan.gather_reads(values), read, tuple([storage.version for storage in read]))

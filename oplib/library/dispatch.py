@@ -139,7 +139,8 @@ class Dispatcher:
             recorded = None
         else:
             recorded = self._record(layout, arrays, wanted)
-            structure, outputs = recorded[0].structure, recorded[1]
+            structure = recorded[0].structure
+            outputs = recorded[1 : 1 + len(recorded[0].outputs)]
         count = write_back(structure, outputs, written)
         if recorded is None:
             boxed = box_results(outputs[count:])

@@ -2,7 +2,8 @@
 
 It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and whose
 specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the caches that
-this code reads. Python itself binds the arguments: parameters and defaults are those of the schema.
+this code reads. Python itself binds the arguments: parameters and defaults are those of the schema, and every
+other name in the generated text begins with two underscores.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import keyword
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oplib.autograd.formula_node import record, record_one
+from oplib.autograd.accumulate import gradient_edge
+from oplib.autograd.formula_node import NOBODY, record, save
 from oplib.config import config
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Storage, Tensor, box
 
 from .layout import freeze
 from .record import Record
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from .dispatch import Dispatcher
 
 MISSING = object()
-_EXACT = {"float": float, "int": int, "bool": bool, "str": str}
 
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
@@ -34,28 +35,32 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return dispatcher.call(args, kwargs)
 
-    if not is_eligible(dispatcher.record):
+    if not dispatcher.is_fast:
         return lambda *args, **kwargs: slow(args, kwargs)
-    source = _Source(dispatcher)
+    source = FastSource(dispatcher.record)
     namespace: dict[str, Any] = {
-        "MISSING": MISSING,
-        "Tensor": Tensor,
-        "box": box,
-        "config": config,
-        "freeze": freeze_softly,
-        "modes": modes,
-        "node_class": dispatcher.node_class,
-        "record": record,
-        "record_one": record_one,
-        "slow": slow,
-        "to_operand": to_operand,
-        "array_types": dispatcher.array_types,
-        "find": dispatcher.fast_keys.get,
-        "recording": dispatcher.record.derivative.constant is None,
+        "__MISSING": MISSING,
+        "__Storage": Storage,
+        "__Tensor": Tensor,
+        "__array_types": dispatcher.array_types,
+        "__box": box,
+        "__config": config,
+        "__edge": gradient_edge,
+        "__find": dispatcher.fast_keys.get,
+        "__freeze": freeze_softly,
+        "__modes": modes,
+        "__new": object.__new__,
+        "__nobody": NOBODY,
+        "__node_class": dispatcher.node_class,
+        "__record": record,
+        "__recording": dispatcher.record.derivative.constant is None,
+        "__save": save,
+        "__slow": slow,
+        "__to_operand": to_operand,
         **source.defaults,
     }
     exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)  # noqa: S102  our own text
-    return namespace["call"]
+    return namespace["__call"]
 
 
 def is_eligible(record: Record) -> bool:
@@ -73,154 +78,192 @@ def is_eligible(record: Record) -> bool:
     )
 
 
-class _Source:
+class FastSource:
     """The text of the generated function.
+
+    Args:
+        record: of the op.
 
     Attributes:
         defaults: values that the text refers to.
     """
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        record = dispatcher.record
-        self.arguments = record.schema.arguments
-        self.operand = record.operand
-        self.is_single = len(record.schema.returns) == 1
-        self.names = [
-            argument.name if _is_plain_name(argument.name) else f"_p{place}"
-            for place, argument in enumerate(self.arguments)
+    def __init__(self, record: Record) -> None:
+        arguments = record.schema.arguments
+        names = [
+            argument.name if _is_plain_name(argument.name) else f"__p{place}"
+            for place, argument in enumerate(arguments)
         ]
+        self.is_single = len(record.schema.returns) == 1
+        self.pairs: list[tuple[str, Argument]] = list(zip(names, arguments, strict=True))
         self.defaults: dict[str, Any] = {
-            f"_d{place}": argument.default_value
-            for place, argument in enumerate(self.arguments)
+            f"__d{place}": argument.default_value
+            for place, argument in enumerate(arguments)
             if argument.has_default_value()
         }
-        self.tensors = [name for name, argument in self._pairs() if argument.is_tensor]
+        self.tensors = [name for name, argument in self.pairs if argument.is_tensor]
+        self.operands = [(name, argument) for name, argument in self.pairs if argument.name in record.operand]
         self.fixed = [
             (name, argument)
-            for name, argument in self._pairs()
-            if not argument.is_tensor and argument.name not in self.operand
+            for name, argument in self.pairs
+            if not argument.is_tensor and argument.name not in record.operand
         ]
-
-    def _pairs(self) -> list[tuple[str, Argument]]:
-        return list(zip(self.names, self.arguments, strict=True))
+        # What is an array in the call: its expression among Tensors, and the tensor behind it or None.
+        self.flat: list[tuple[str, str | None]] = [
+            (f"{name}._storage.array", name) if argument.is_tensor else (f"__o_{name}", None)
+            for name, argument in self.pairs
+            if argument.is_tensor or argument.name in record.operand
+        ]
 
     def text(self) -> str:
         """Returns the whole function."""
-        one = self.is_single
-        ran = "box({run})" if one else "tuple([box(o) for o in {run}[1]])"
-        run = "s.run_one(*a)" if one else "s.run(*a)"
-        recorded = "record_one" if one else "record"
-        result = f"{recorded}(node_class, r(*a), ({self._boxes()},), a)"
-        lines = [
-            f"def call({self._parameters()}):",
-            f"    if {self._odd()}: return slow({self._given()})",
-            *self._operand_lines(),
-            f"    s = find({self._key()})",
-            "    if s is not None and config.compile_kernels:",
-            f"        if {self._all('{}.__class__ is Tensor')}:",
-            "            if modes.tracing is None:",
-            f"                a = ({self._read()},)",
-            f"                w = ({self._wanted()},)",
-            "                if True in w and recording and modes.grad_enabled:",
-            "                    r = s.recorders.get(w) or s.recorder(w)",
-            f"                    return {result if one else f'tuple({result})'}",
-            f"                return {ran.format(run=run)}",
-            f"        elif {self._all('{}.__class__ in array_types')}:",
-            f"            return {self._run_arrays()}",
-            f"    return slow({self._given()})",
-        ]
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"def __call({self._parameters()}):",
+                f"    if {self._is_odd()}: return __slow({self._given()})",
+                *[f"    __o_{name} = {_operand(name, argument)}" for name, argument in self.operands],
+                f"    __s = __find({self._key()})",
+                "    if __s is not None and __config.compile_kernels:",
+                f"        if {self._all('{}.__class__ is __Tensor')}:",
+                "            __m = __modes.state",
+                "            if __m.tracing is None:",
+                f"                if __recording and ({self._any_requires_grad()}) and __m.grad_enabled:",
+                *[f"                    {line}" for line in self._record_lines()],
+                f"                {self._run_line()}",
+                f"        elif {self._all('{}.__class__ in __array_types')}:",
+                f"            return {self._run_arrays()}",
+                f"    return __slow({self._given()})",
+            ]
+        )
 
     def _parameters(self) -> str:
-        positional = [self._parameter(place) for place, argument in enumerate(self.arguments) if not argument.kwarg_only]
-        keyword_only = [self._parameter(place) for place, argument in enumerate(self.arguments) if argument.kwarg_only]
-        return ", ".join([*positional, "*_rest", *keyword_only, "**_kw"])
+        keyword_only = [place for place, (_, argument) in enumerate(self.pairs) if argument.kwarg_only]
+        positional = [self._parameter(place) for place in range(len(self.pairs)) if place not in keyword_only]
+        return ", ".join([*positional, "*__rest", *map(self._parameter, keyword_only), "**__kw"])
 
     def _parameter(self, place: int) -> str:
-        default = f"_d{place}" if f"_d{place}" in self.defaults else "MISSING"
-        return f"{self.names[place]}={default}"
+        default = f"__d{place}" if f"__d{place}" in self.defaults else "__MISSING"
+        return f"{self.pairs[place][0]}={default}"
 
-    def _odd(self) -> str:
-        required = [f"{name} is MISSING" for name, argument in self._pairs() if not argument.has_default_value()]
-        return " or ".join(["_rest", "_kw", *required])
+    def _is_odd(self) -> str:
+        required = [f"{name} is __MISSING" for name, argument in self.pairs if not argument.has_default_value()]
+        return " or ".join(["__rest", "__kw", *required])
 
     def _given(self) -> str:
         """The arguments as they came, for the complete path."""
-        positional = [name for name, argument in self._pairs() if not argument.kwarg_only]
-        pairs = ", ".join(f"({argument.name!r}, {name})" for name, argument in self._pairs())
-        everything = f"{{k: v for k, v in ({pairs},) if v is not MISSING}}"
-        keywords = ", ".join(f"({argument.name!r}, {name})" for name, argument in self._pairs() if argument.kwarg_only)
-        only = f"{{k: v for k, v in ({keywords}{',' if keywords else ''}) if v is not MISSING}}"
+        positional = ", ".join(name for name, argument in self.pairs if not argument.kwarg_only)
+        keyword_only = [(name, argument) for name, argument in self.pairs if argument.kwarg_only]
         return (
-            f"*((({', '.join(positional)}, *_rest), {{**{only}, **_kw}}) if _rest else ((), {{**{everything}, **_kw}}))"
+            f"*((({positional}, *__rest), {{**{_present(keyword_only)}, **__kw}}) if __rest "
+            f"else ((), {{**{_present(self.pairs)}, **__kw}}))"
         )
 
     def _key(self) -> str:
         parts = [_key_part(name, argument) for name, argument in self.fixed]
         return f"({', '.join(parts)},)" if parts else "()"
 
-    def _operand_lines(self) -> list[str]:
-        return [
-            f"    {name}_o = to_operand({name}) if {_operand_test(name, argument)} else None"
-            for name, argument in self._pairs()
-            if argument.name in self.operand
-        ]
-
     def _all(self, test: str) -> str:
-        operands = [f"{name}_o is not None" for name, argument in self._pairs() if argument.name in self.operand]
+        operands = [f"__o_{name} is not None" for name, _ in self.operands]
         return " and ".join([*(test.format(name) for name in self.tensors), *operands])
 
-    def _read(self) -> str:
-        return ", ".join(
-            f"{name}._storage.array" if argument.is_tensor else f"{name}_o"
-            for name, argument in self._pairs()
-            if argument.is_tensor or argument.name in self.operand
-        )
+    def _any_requires_grad(self) -> str:
+        return " or ".join(f"{name}._requires_grad" for name in self.tensors)
 
-    def _wanted(self) -> str:
-        return ", ".join(
-            f"{name}._requires_grad" if argument.is_tensor else "False"
-            for name, argument in self._pairs()
-            if argument.is_tensor or argument.name in self.operand
-        )
-
-    def _boxes(self) -> str:
-        """The Tensor behind each array, None for an operand."""
-        return ", ".join(
-            name if argument.is_tensor else "None"
-            for name, argument in self._pairs()
-            if argument.is_tensor or argument.name in self.operand
-        )
+    def _run_line(self) -> str:
+        read = ", ".join(expression for expression, _ in self.flat)
+        if self.is_single:
+            return f"return __box(__s.run_one({read}))"
+        return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
 
     def _run_arrays(self) -> str:
-        arrays = ", ".join(
-            name if argument.is_tensor else f"{name}_o"
-            for name, argument in self._pairs()
-            if argument.is_tensor or argument.name in self.operand
-        )
-        return f"s.run_one({arrays})" if self.is_single else f"s.run({arrays})[1]"
+        arrays = ", ".join(expression if name is None else name for expression, name in self.flat)
+        return f"__s.run_one({arrays})" if self.is_single else f"__s.run({arrays})[1]"
+
+    def _record_lines(self) -> list[str]:
+        """The hot path of training: everything that ``record`` does, spelled out for this schema."""
+        wanted = ", ".join("False" if name is None else f"{name}._requires_grad" for _, name in self.flat)
+        boxes = ", ".join(name or "None" for _, name in self.flat)
+        recorder = [f"__w = ({wanted},)", "__r = __s.recorders.get(__w) or __s.recorder(__w)"]
+        if not self.is_single:
+            read = ", ".join(expression for expression, _ in self.flat)
+            return [
+                *recorder,
+                f"__a = ({read},)",
+                f"return tuple(__record(__node_class, __r(*__a), ({boxes},), __a))",
+            ]
+        return [*recorder, *self._record_one_lines()]
+
+    def _record_one_lines(self) -> list[str]:
+        places = range(len(self.flat))
+        names = [name for _, name in self.flat]
+        arrays = ", ".join(f"__a{place}" for place in places)
+        storages = ", ".join("__nobody" if names[place] is None else f"__s{place}" for place in places)
+        versions = ", ".join("0" if names[place] is None else f"__s{place}.version" for place in places)
+        reads = [
+            f"__a{place} = {expression}"
+            if name is None
+            else f"__s{place} = {name}._storage; __a{place} = __s{place}.array"
+            for place, (expression, name) in enumerate(self.flat)
+        ]
+        return [
+            *reads,
+            f"__r = __r({arrays})",
+            "__p = __r[0]",
+            "__o = __new(__Storage); __o.array = __r[1]",
+            "__t = __new(__Tensor); __t._storage = __o",
+            "if not __p.differentiable[0]: return __t",
+            "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
+            f"__n.edges = ({', '.join(map(_edge, names))},)",
+            "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
+            "__t._requires_grad = True; __t._grad_fn = __n",
+            "if __p.sources:",
+            "    __g = __p.gather",
+            "    if len(__r) == 2:",
+            f"        __n.saved = __g(({arrays}, __r[1])); __n.storages = __g(({storages}, __o))",
+            f"        __n.versions = __g(({versions}, 0))",
+            f"    else: __save(__n, __p, ({arrays}, *__r[1:]), ({storages}, __o, *([__nobody] * (len(__r) - 2))))",
+            "return __t",
+        ]
 
 
 def _is_plain_name(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _TAKEN
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
-_TAKEN = frozenset({"a", "w", "r", "s", "o", "k", "v", "slow", "box", "find", "record", "modes", "config", "freeze",
-                    "recording", "node_class", "to_operand", "array_types", "record_one", "Tensor", "MISSING"})  # fmt: skip
+def _present(pairs: list[tuple[str, Argument]]) -> str:
+    """A dictionary of the arguments that were given."""
+    if not pairs:
+        return "{}"
+    items = ", ".join(f"({argument.name!r}, {name})" for name, argument in pairs)
+    return f"{{__k: __v for __k, __v in ({items},) if __v is not __MISSING}}"
 
 
-def _operand_test(name: str, argument: Argument) -> str:
-    return f"{name}.__class__ is float" if str(argument.type) == "float" else f"{name}.__class__ in (float, int)"
+def _edge(name: str | None) -> str:
+    if name is None:
+        return "None"
+    return (
+        f"(None if not {name}._requires_grad else __edge({name}) if {name}._grad_fn is None "
+        f"else ({name}._grad_fn, {name}._output_nr))"
+    )
+
+
+def _operand(name: str, argument: Argument) -> str:
+    """The array of a number; None where the complete path has to look at it."""
+    classes = "is float" if str(argument.type) == "float" else "in (float, int)"
+    return f"__to_operand({name}) if {name}.__class__ {classes} else None"
 
 
 def _key_part(name: str, argument: Argument) -> str:
     """Class and value; floats that equal another one, and containers, go the long way."""
     kind = str(argument.type).rstrip("?")
-    if kind in ("int", "bool", "str"):
+    if kind in _SIMPLE:
         return f"{name}.__class__, {name}"
     if kind == "float":
-        return f"{name}.__class__, {name} if {name} else freeze({name})"
-    return f"freeze({name})"
+        return f"{name}.__class__, {name} or __freeze({name})"
+    return f"__freeze({name})"
+
+
+_SIMPLE = ("int", "bool", "str")
 
 
 def freeze_softly(value: Any) -> object:
@@ -238,11 +281,10 @@ def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
         if argument.is_tensor or argument.name in record.operand:
             continue
         kind = str(argument.type).rstrip("?")
-        if kind in ("int", "bool", "str"):
+        if kind in _SIMPLE:
             parts += [value.__class__, value]
         elif kind == "float":
-            parts += [value.__class__, value if value else freeze_softly(value)]
+            parts += [value.__class__, value or freeze_softly(value)]
         else:
             parts.append(freeze_softly(value))
     return tuple(parts)
-

@@ -13,7 +13,7 @@ from oplib.autograd.array_function import Mask, has_gradient
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor, box
 
-from .tracing import grad_off, tracing
+from .tracing import running_rule
 
 if TYPE_CHECKING:
     from .setup import FormulaPlan
@@ -53,7 +53,7 @@ def make_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Ca
         cotangents = _complete(plan, iter(arrays[residual_count:]), given)
         grads = plan.structure.rebuild_grads([None if grad is None else wrap(grad) for grad in cotangents])
         try:
-            with tracing(op), grad_off():
+            with running_rule(op, eager=boxed):
                 result = rule(_restore_context(plan, residuals), *grads)
         except Exception as error:
             error.add_note(f"raised in the backward formula of {op}")

@@ -17,7 +17,7 @@ from .layout import Layout
 from .record import Record
 from .results import check_results
 from .structure import Structure, make_structure
-from .tracing import grad_off, tracing
+from .tracing import grad_off, running_rule, tracing
 
 Flat = tuple[Structure, list[Any]]
 
@@ -192,9 +192,9 @@ def run_fake_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> tu
     places = written_places(record, layout)
     returned: tuple[Any, ...] = ()
     if record.fake is not None:
-        values = layout.rebuild([box(value) for value in arrays] if record.kind == "tensor" else arrays)
-        args, kwargs = layout.split(values)
-        with tracing(record.name), grad_off():
+        boxed = record.kind == "tensor"
+        args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
+        with running_rule(record.name, eager=boxed):
             returned = tuple(check_results(layout.schema)(record.fake(*args, **kwargs)))
     values = layout.rebuild(arrays)
     results = [*(values[place] for place in places), *map(_materialize, returned)]

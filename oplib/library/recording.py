@@ -40,7 +40,7 @@ def box_results(outputs: Sequence[Any]) -> list[Tensor]:
 
 
 def record_results(
-    node_class: type[FormulaNode], result: tuple[Any, Any, Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
+    node_class: type[FormulaNode], result: Sequence[Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
 ) -> list[Any]:
     """Boxes results with a node on the tape."""
     return record(node_class, result, tensors, arrays)

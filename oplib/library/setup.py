@@ -18,7 +18,7 @@ from oplib.tensor import Tensor, box
 from .formula import make_formula
 from .layout import Layout
 from .structure import Structure
-from .tracing import grad_off, tracing
+from .tracing import running_rule
 
 if TYPE_CHECKING:
     from .overload import OpOverload
@@ -223,7 +223,7 @@ def _make_setup(plan: FormulaPlan) -> Callable[[Sequence[Any]], tuple[list[Any],
         if setup is not None:
             inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))
             extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
-            with tracing(record.name), grad_off():
+            with running_rule(record.name, eager=boxed):
                 setup(ctx=ctx, inputs=inputs, output=plan_output(plan.structure, outputs), **extra)
         return _collect(ctx, values[plan.input_count :])
 

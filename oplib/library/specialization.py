@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan
+from oplib.autograd.array_function import ArrayFunction, Mask
 from oplib.config import config
 
 from .bound_call import BoundCall
@@ -19,7 +19,7 @@ from .structure import Structure
 if TYPE_CHECKING:
     from .overload import OpOverload
 
-Recorded = tuple[Plan, tuple[Any, ...], tuple[Any, ...]]
+Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
 CAPACITY = 256
 
 
@@ -58,7 +58,7 @@ class Specialization:
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
 
     def recorder(self, wanted: Mask) -> Callable[..., Recorded]:
-        """Returns ``(*arrays) -> (plan, outputs, extras)`` for a pattern of needed gradients."""
+        """Returns ``(*arrays) -> (plan, *outputs, *extras)`` for a pattern of needed gradients."""
         found = self.recorders.get(wanted)
         if found is None:
             derived = self._is_derived()
@@ -79,26 +79,26 @@ class Specialization:
         record = self.overload.record
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
-    def _plan(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> tuple[Plan, Any, Any]:
+    def _plan(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         plan, extras = plan_formula(
             self.overload, self.layout, structure, wanted=wanted, inputs=arrays, outputs=outputs
         )
-        return plan, tuple(outputs), tuple(extras)
+        return plan, *outputs, *extras
 
-    def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> tuple[Plan, Any, Any]:
+    def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has just run as plain Python."""
         if not config.compile_kernels or not self.overload.record.is_compiled:
             return self._plan(structure, wanted, arrays, outputs)
         setup = self._setups.get(wanted)
         if setup is None:
 
-            def run_setup(structure: Structure, arrays: Any, outputs: Any) -> tuple[Plan, Any]:
-                plan, _, extras = self._plan(structure, wanted, arrays, outputs)
-                return plan, extras
+            def run_setup(structure: Structure, arrays: Any, outputs: Any) -> Recorded:
+                recorded = self._plan(structure, wanted, arrays, outputs)
+                return recorded[0], *recorded[1 + len(outputs) :]
 
             setup = self._setups[wanted] = jax.jit(run_setup)
-        plan, extras = setup(structure, tuple(arrays), tuple(outputs))
-        return plan, outputs, extras
+        plan, *extras = setup(structure, tuple(arrays), tuple(outputs))
+        return plan, *outputs, *extras
 
 
 class SpecializationCache:

@@ -30,3 +30,14 @@ def grad_off() -> Generator[None]:
         yield
     finally:
         modes.grad_enabled = before
+
+
+@contextmanager
+def running_rule(op: str, *, eager: bool) -> Generator[None]:
+    """Around a rule of ``op``: recording is off, and a compiled rule may not read tensors from outside."""
+    with grad_off():
+        if eager:
+            yield
+        else:
+            with tracing(op):
+                yield

@@ -17,7 +17,7 @@ from .levels import Level
 from .record import Record
 from .results import check_results
 from .structure import Structure, make_structure
-from .tracing import grad_off, tracing
+from .tracing import running_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     boxed = record.kind in ("tensor", "composite")
     args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
     dims, _ = layout.split(layout.rebuild_tangents(level.axes))
-    with tracing(record.name), grad_off():
+    with running_rule(record.name, eager=boxed):
         answer = record.vmap(VmapInfo(level.size), dims, *args, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:  # type: ignore[arg-type]
         raise ResultError(
