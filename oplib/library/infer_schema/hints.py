@@ -14,12 +14,14 @@ import numpy as np
 from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType, has_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.device import Device
+from oplib.tensor.generator import Generator
 
 Kind = Literal["array", "host", "tensor"]
 
 SUPPORTED = (
     "Supported are Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, str, "
-    "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype and oplib.device; X | None; "
+    "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype, oplib.device and "
+    "oplib.Generator; X | None; "
     "list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]"
 )
 SUPPORTED_RETURNS = (
@@ -34,6 +36,7 @@ _PLAIN: dict[Any, str] = {
     str: "str",
     np.dtype: "ScalarType",
     Device: "Device",
+    Generator: "Generator",
 }
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")

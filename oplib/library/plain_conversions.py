@@ -1,0 +1,180 @@
+"""From what somebody passes to what a kernel gets, for the types without parts.
+
+A converter returns the value of its type, or raises :class:`UnfitError`; who called it knows the op and the
+argument and says so.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from oplib.tensor import Tensor
+from oplib.tensor.device import Device
+from oplib.tensor.dtype_rules import normalize_dtype
+from oplib.tensor.generator import Generator
+
+Converter = Callable[[Any], Any]
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+PYTHON_NUMBERS = (int, float, complex)
+TRACED = "Its value is traced, so it is not known"
+
+
+class UnfitError(Exception):
+    """A value that is none of the type it is to be; the text, where there is one, is advice."""
+
+
+# Numbers ----------------------------------------------------------------------------------------------------
+
+
+def is_array(value: object) -> bool:
+    """Tells whether a value is a Tensor, an array, a tracer, or looks like one (``jax.ShapeDtypeStruct``)."""
+    return isinstance(value, (jax.Array, Tensor, np.ndarray, np.generic)) or (
+        hasattr(value, "shape") and hasattr(value, "dtype")
+    )
+
+
+def _read_element(value: Any, *kinds: Any) -> Any:
+    """Returns the number in an array of one element whose dtype is of one of these kinds."""
+    if not is_array(value) or not any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
+        raise UnfitError
+    if np.prod(value.shape, dtype=int) != 1:
+        raise UnfitError
+    array = value._storage.array if isinstance(value, Tensor) else value
+    if isinstance(array, Tracer):
+        raise UnfitError(TRACED)
+    if not hasattr(value, "item"):
+        raise UnfitError
+    return value.item()
+
+
+def to_int(value: Any) -> int:
+    """An int, a bool or an integer array of one element, if it fits 64 bits."""
+    number = int(value) if isinstance(value, int) else int(_read_element(value, jnp.integer, jnp.bool_))
+    if not _INT64_MIN <= number <= _INT64_MAX:
+        raise UnfitError("It does not fit 64 bits")
+    return number
+
+
+def to_float(value: Any) -> float:
+    """Any real number, or a real array of one element."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(_read_element(value, jnp.integer, jnp.bool_, jnp.floating))
+
+
+def to_bool(value: Any) -> bool:
+    """A bool, another real number, or a real array of one element."""
+    if isinstance(value, (int, float)):
+        return bool(value)
+    return bool(_read_element(value, jnp.integer, jnp.bool_, jnp.floating))
+
+
+def to_complex(value: Any) -> complex:
+    """Any number, or an array of one element."""
+    if isinstance(value, PYTHON_NUMBERS):
+        return complex(value)
+    return complex(_read_element(value, jnp.number, jnp.bool_))
+
+
+def to_scalar(value: Any) -> Any:
+    """A Python number, as it is."""
+    if isinstance(value, PYTHON_NUMBERS) and not isinstance(value, np.generic):
+        return value
+    raise UnfitError("Take its value out with .item()" if is_array(value) else "")
+
+
+# The other types without parts ------------------------------------------------------------------------------
+
+
+def to_str(value: Any) -> str:
+    """A str, or bytes of UTF-8."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise UnfitError(f"It is not UTF-8: {error}") from error
+    raise UnfitError
+
+
+def to_dtype(value: Any) -> Any:
+    """A dtype object, or a scalar type of ``jax.numpy``, which stands for one there."""
+    if isinstance(value, type):
+        value = getattr(value, "dtype", None)  # a descriptor for numpy's own scalar types
+    if isinstance(value, np.dtype):
+        return normalize_dtype(value)
+    raise UnfitError
+
+
+def to_device(value: Any) -> Device:
+    """A device, its spelling, or a ``jax.Device``."""
+    if isinstance(value, Device):
+        return value
+    if isinstance(value, (str, jax.Device)):
+        return Device(value)
+    raise UnfitError
+
+
+def to_generator(value: Any) -> Generator:
+    """A Generator, as it is."""
+    if isinstance(value, Generator):
+        return value
+    raise UnfitError
+
+
+def to_enum(value: Any) -> enum.Enum:
+    """A member of any enum."""
+    if isinstance(value, enum.Enum):
+        return value
+    raise UnfitError
+
+
+def to_tensor(value: Any) -> Any:
+    """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
+    if is_array(value) or isinstance(value, PYTHON_NUMBERS) or hasattr(value, "__jax_array__"):
+        return value
+    raise UnfitError
+
+
+def to_anything(value: Any) -> Any:
+    """Returns the value."""
+    return value
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Tensor": to_tensor,
+    "int": to_int,
+    "float": to_float,
+    "bool": to_bool,
+    "str": to_str,
+    "complex": to_complex,
+    "Scalar": to_scalar,
+    "ScalarType": to_dtype,
+    "Device": to_device,
+    "Generator": to_generator,
+    "Enum": to_enum,
+    "Any": to_anything,
+}
+EXPECTED = {
+    "Tensor": "a Tensor or an array",
+    "int": "an int, a bool, or an integer array of one element",
+    "float": "a real number, or a real array of one element",
+    "bool": "a bool",
+    "str": "a str",
+    "complex": "a number",
+    "Scalar": "a Python number",
+    "ScalarType": "a dtype such as oplib.float32",
+    "Device": "a device such as 'cpu'",
+    "Generator": "a Generator",
+    "Enum": "a member of an enum",
+    "Any": "anything",
+}
