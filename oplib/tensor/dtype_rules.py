@@ -117,7 +117,7 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
     found = find_dtype(dtype)
     if found not in _NARROWED or _jax_config.jax_enable_x64:
         return found
-    if dtype in _PYTHON_TYPES:
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:  # numpy holds dtype("float64") == float
         return _NARROWED[found]
     raise DtypeError(
         f"dtype: {found.name} was asked for while JAX's x64 is off. It would become "
