@@ -6,20 +6,13 @@ from .custom_op_def import CustomOpDef
 from .definition import define, impl
 from .infer_schema import infer_schema
 from .kernel_handle import KernelHandle, get_kernel
+from .kernel_registration import impl_abstract, register_fake, register_kernel
 from .library import Library, _scoped_library
 from .namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
 from .overload import OpOverload
 from .record import Derivative, Record, Tag
-from .registration import (
-    impl_abstract,
-    register_autograd,
-    register_fake,
-    register_jvp,
-    register_kernel,
-    register_sharding,
-    register_vmap,
-)
 from .registry import refresh
+from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
 from .schema import FunctionSchema, parse_schema
 from .shape_evaluation import eval_shape
 

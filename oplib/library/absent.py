@@ -59,9 +59,9 @@ class FakeContext:
             UnsupportedRegistrationError: always.
         """
         raise UnsupportedRegistrationError(
-            f"new_dynamic_size(min={min}, max={max}): the shape of a result cannot depend on data, because XLA's "
-            f"shapes are static. Pad the result to a size known from the arguments, or annotate the op's tensors "
-            f"numpy.ndarray and call it outside of jax.jit."
+            f"new_dynamic_size(min={min}, max={max}): the shape of a result cannot depend on data, because "
+            "XLA's shapes are static. Pad the result to a size known from the arguments, or annotate the "
+            "op's tensors numpy.ndarray and call it outside of jax.jit."
         )
 
     create_unbacked_symint = new_dynamic_size

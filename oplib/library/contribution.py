@@ -1,7 +1,7 @@
 """Contributions: what libraries say about an op, piece by piece, and the record they add up to.
 
-Each piece dies with the library that made it. Pieces of one slot form a stack: the newest one is in force, and
-when it dies the one below it is again.
+Each piece dies with the library that made it. Pieces of one slot form a stack: the newest one is in force,
+and when it dies the one below it is again.
 """
 
 from __future__ import annotations
@@ -93,11 +93,12 @@ def find_newest(contributions: Sequence[Contribution], slot: Slot) -> Contributi
 
 
 def find_kind(contributions: Sequence[Contribution]) -> KernelKind | None:
-    """Returns how an op's kernels run: as it was defined to, else as its first kernel says; None if nobody did."""
+    """Returns how an op's kernels run: as it was defined to, or as its first kernel says; None if unsaid."""
     definition = find_newest(contributions, "definition")
     if definition is not None and definition.value.kind is not None:
         return definition.value.kind
-    kernels = [piece.value for piece in contributions if piece.slot in KERNEL_SLOTS and piece.slot != "composite"]
+    explicit = [slot for slot in KERNEL_SLOTS if slot != "composite"]
+    kernels = [piece.value for piece in contributions if piece.slot in explicit]
     if not kernels:
         return "composite" if find_newest(contributions, "composite") else None
     return next((kernel.kind for kernel in kernels if kernel.kind is not None), "tensor")
@@ -120,7 +121,7 @@ def compose_record(
     if defined is None:
         return None
     definition: Definition = defined.value
-    newest = {piece.slot: piece.value for piece in contributions}  # the last one stays
+    newest: dict[Slot, Any] = {piece.slot: piece.value for piece in contributions}  # the last one stays
     kind = find_kind(contributions) or "tensor"
     return Record(
         schema=definition.schema,

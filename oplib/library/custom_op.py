@@ -53,7 +53,7 @@ def custom_op(
         name: ``namespace::name`` or ``namespace::name.overload``.
         fn: the function; None to use the call as a decorator.
         mutates_args: names of the arguments that it writes, or ``"unknown"`` for all tensors.
-        device_types: the devices it runs on (``cpu``, ``gpu``, ``tpu``); None for all, empty for no kernel yet.
+        device_types: the devices it runs on (``cpu``, ``gpu``, ``tpu``); None for all, empty for none yet.
         schema: instead of annotations, ``(Tensor x, float limit=1.) -> Tensor``, without the name.
         tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``.
         compile: False runs a function on arrays as plain Python on every call; True makes a function without
@@ -115,7 +115,7 @@ def custom_op(
 
 
 def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
-    """Returns how the function runs: as its annotations say, else as plain Python unless it is to be compiled."""
+    """Returns how the function runs; one without annotations is eager code, unless it is to be compiled."""
     return infer_kind(fn) or ("array" if compiled else "tensor")
 
 
@@ -129,16 +129,17 @@ def _make_schema(
         )
     if not schema.lstrip().startswith("("):
         raise UnknownOperatorError(
-            f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the parenthesis."
+            f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the "
+            "parenthesis."
         )
     parsed = parse_schema(f"{name}{schema}")
     written = {argument.name for argument in parsed.arguments if argument.is_written}
     said = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if written != said:
         raise RegistrationValueError(
-            f"custom_op({name}): 'schema' and 'mutates_args' disagree. The schema suggests that the op mutates "
-            f"{sorted(written) or 'nothing'}, mutates_args says {sorted(said) or 'nothing'}. Got {schema!r}. "
-            f"Make them consistent."
+            f"custom_op({name}): 'schema' and 'mutates_args' disagree. The schema suggests that the op "
+            f"mutates {sorted(written) or 'nothing'}, mutates_args says {sorted(said) or 'nothing'}. Got "
+            f"{schema!r}. Make them consistent."
         )
     return parsed
 
@@ -154,7 +155,7 @@ def _check(definition: Definition, device_types: DeviceTypes) -> None:
 def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
     if autograd != "derive":
         raise RegistrationValueError(
-            f'custom_op({schema.qualified_name}): \'autograd\' is "derive" or left out. Got {autograd!r}. '
+            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or left out. Got {autograd!r}. "
             f"Register a formula by register_autograd."
         )
     refuse_mutation(schema)

@@ -10,18 +10,12 @@ from typing import Any
 from oplib.errors import RegistrationError
 
 from .contribution import find_newest
+from .kernel_registration import register_fake, register_kernel
 from .overload import OpOverload, find_overload, is_misfit
 from .platforms import DeviceTypes, find_slot
 from .record import Function, Tag
-from .registration import (
-    register_autograd,
-    register_fake,
-    register_jvp,
-    register_kernel,
-    register_sharding,
-    register_vmap,
-)
 from .registry import registry
+from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
 from .schema import FunctionSchema
 
 log = logging.getLogger(__name__)
@@ -30,7 +24,7 @@ log = logging.getLogger(__name__)
 class CustomOpDef:
     """An op made by ``custom_op``; call it like the function it was made from.
 
-    It is pickled and copied by its name. When ``custom_op`` defines the name anew, this object calls the new op.
+    It is pickled and copied by its name. When ``custom_op`` defines the name anew, this calls the new op.
 
     Attributes:
         __name__: of the decorated function, as are the docstring, the module and ``__wrapped__``.
@@ -48,6 +42,7 @@ class CustomOpDef:
         self.__wrapped__ = fn
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
         overload = self._opoverload  # what its own __call__ does, without a further frame
         try:
             return overload.call(*args, **kwargs)
@@ -85,7 +80,7 @@ class CustomOpDef:
     def __reduce__(self) -> tuple[Any, ...]:
         return find_custom_op, (self._qualname,)
 
-    # Attaching rules -----------------------------------------------------------------------------------------
+    # Attaching rules --------------------------------------------------------------------------------------
 
     def register_kernel(self, device_types: DeviceTypes, fn: Any = None, /) -> Any:
         """Registers a kernel for device types; see :func:`oplib.library.register_kernel`."""
@@ -107,7 +102,12 @@ class CustomOpDef:
     ) -> Any:
         """Registers the backward derivative; see :func:`oplib.library.register_autograd`."""
         return register_autograd(
-            self, backward, setup_context=setup_context, nonlinear=nonlinear, constant=constant, missing=missing
+            self,
+            backward,
+            setup_context=setup_context,
+            nonlinear=nonlinear,
+            constant=constant,
+            missing=missing,
         )
 
     def register_jvp(self, fn: Any = None, /) -> Any:
@@ -123,7 +123,7 @@ class CustomOpDef:
         return register_sharding(self, rule)
 
     @contextmanager
-    def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:  # noqa: FBT001, FBT002  torch's signature
+    def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:
         """Switches a kernel off or on within a block, in the whole process.
 
         While it is off, the decorated function runs instead. A kernel that is registered meanwhile stays off.
@@ -134,9 +134,15 @@ class CustomOpDef:
             enabled: whether to switch it on.
         """
         qualname = self._opoverload._qualname
-        slot = "default" if device_type is None else find_slot(device_type, subject=f"set_kernel_enabled({qualname})")
+        slot = (
+            "default"
+            if device_type is None
+            else find_slot(device_type, subject=f"set_kernel_enabled({qualname})")
+        )
         if slot not in self._opoverload.record.kernels:
-            log.warning("%s: no kernel was registered for device type %s, which is switched.", qualname, device_type)
+            log.warning(
+                "%s: no kernel was registered for device type %s, which is switched.", qualname, device_type
+            )
         was_off = registry.set_disabled(qualname, slot, disabled=not enabled)
         if was_off == (not enabled):
             state = "enabled" if enabled else "disabled"
@@ -167,7 +173,7 @@ def find_custom_op(name: str) -> CustomOpDef:
     definition = find_newest(registry.read(overload._qualname), "definition")
     if found is None or definition is None or definition.value.function is None:
         raise RegistrationError(
-            f"find_custom_op: {name} was not made by custom_op. It was registered at {overload.record.where}. "
-            f"Use ops.{overload}."
+            f"find_custom_op: {name} was not made by custom_op. It was registered at "
+            f"{overload.record.where}. Use ops.{overload}."
         )
     return found

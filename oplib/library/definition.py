@@ -104,7 +104,9 @@ def _define_old_style(lib: Library, schema: str, alias_analysis: str) -> Callabl
     return define_and_impl
 
 
-def impl(qualname: str | Library, types: str | Iterable[str], func: Any = None, *, lib: Library | None = None) -> Any:
+def impl(
+    qualname: str | Library, types: str | Iterable[str], func: Any = None, *, lib: Library | None = None
+) -> Any:
     """Registers a kernel, for an op that is defined or for one that will be.
 
     Args:
@@ -141,7 +143,8 @@ def impl(qualname: str | Library, types: str | Iterable[str], func: Any = None, 
 def _impl_old_style(lib: Library, name: object, dispatch_key: object) -> Callable[[Function], Function]:
     if not isinstance(name, str) or not isinstance(dispatch_key, str):
         raise RegistrationTypeError(
-            f"impl(library, name, device): both are str. Got {name!r} and {dispatch_key!r}. Decorate the kernel with it."
+            f"impl(library, name, device): both are str. Got {name!r} and {dispatch_key!r}. Decorate the "
+            "kernel with it."
         )
 
     def register(fn: Function) -> Function:

@@ -30,20 +30,27 @@ def enter_op(definition: Definition, owner: Owner) -> Qualname:
 
 
 def enter_kernel(
-    qualname: Qualname, slot: KernelSlot, fn: object, owner: Owner, *, allow_override: bool = True, warn: bool = True
+    qualname: Qualname,
+    slot: KernelSlot,
+    fn: object,
+    owner: Owner,
+    *,
+    allow_override: bool = True,
+    warn: bool = True,
 ) -> None:
     """Registers a kernel, whether or not its op is defined yet.
 
     Raises:
         RegistrationTypeError: ``fn`` cannot be called.
-        RegistrationError: a kernel is there and may not be overridden; a kernel of another kind than the op's.
+        RegistrationError: a kernel is there and may not be overridden; a kernel of another kind than the
+            op's.
     """
     kernel = make_kernel(fn, qualname)
     first = find_newest(registry.read(qualname), slot)
     if first is not None and not allow_override:
         raise RegistrationError(
-            f"{qualname}: there's already a kernel registered from python for device type {slot}, at {first.site}. "
-            f"Leave allow_override out, or destroy the library of the first."
+            f"{qualname}: there's already a kernel registered from python for device type {slot}, at "
+            f"{first.site}. Leave allow_override out, or destroy the library of the first."
         )
     if first is not None and warn:
         _warn_of_override(qualname, first)
@@ -57,8 +64,8 @@ def _warn_of_override(qualname: Qualname, first: Contribution) -> None:
         return
     _has_warned = True
     warnings.warn(
-        f"{qualname}: Overriding a previously registered kernel for the same operator and device type {first.slot}. "
-        f"The first was registered at {first.site}. Pass allow_override=False to make this an error; this is told "
-        f"only once.",
+        f"{qualname}: Overriding a previously registered kernel for the same operator and device type "
+        f"{first.slot}. The first was registered at {first.site}. Pass allow_override=False to make this an "
+        "error; this is told only once.",
         stacklevel=find_site().stacklevel,
     )

@@ -6,11 +6,11 @@ from typing import Any
 
 from oplib.errors import MissingRuleError, RegistrationError
 
-from .contribution import Contribution, KernelSlot, find_newest
+from .contribution import KERNEL_SLOTS, Contribution, KernelSlot, find_newest
 from .platforms import find_device_slot
 from .qualname import Qualname
-from .registration import Op, resolve_existing_op
 from .registry import registry
+from .resolution import Op, resolve_existing_op
 
 
 class KernelHandle:
@@ -24,10 +24,16 @@ class KernelHandle:
         self._piece = piece
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the kernel.
+
+        Raises:
+            RegistrationError: the library that registered it is gone.
+        """
         if not self.is_valid:
             raise RegistrationError(
-                f"{self._qualname}: this handle on its kernel has been invalidated. The kernel was registered at "
-                f"{self._piece.site}, and its library has been destroyed since. Call get_kernel again."
+                f"{self._qualname}: this handle on its kernel has been invalidated. The kernel was "
+                f"registered at {self._piece.site}, and its library has been destroyed since. Call "
+                "get_kernel again."
             )
         return self._piece.value.function(*args, **kwargs)
 
@@ -45,7 +51,7 @@ def get_kernel(op: Op, device_type: str) -> KernelHandle:
     """Returns the kernel that would run for an op on a device.
 
     Its use is to register another one for this device that calls it in certain cases. It is the function as
-    it was registered, so it takes what kernels of its op take: arrays, numpy arrays or Tensors, for all arguments.
+    it was registered, so it takes what kernels of its op take: arrays, numpy arrays or Tensors.
 
     Args:
         op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
@@ -80,8 +86,8 @@ def get_kernel(op: Op, device_type: str) -> KernelHandle:
         piece = find_newest(pieces, candidate)
         if piece is not None:
             return KernelHandle(qualname, piece)
+    known = sorted({piece.slot for piece in pieces if piece.slot in KERNEL_SLOTS})
     raise MissingRuleError(
         f"get_kernel: {qualname} has no kernel for {device_type}. Its kernels are for "
-        f"{', '.join(sorted({piece.slot for piece in pieces if hasattr(piece.value, 'function')})) or 'no device'}. "
-        f"Register one by register_kernel."
+        f"{', '.join(known) or 'no device'}. Register one by register_kernel."
     )

@@ -39,7 +39,7 @@ class Library:
 
     Args:
         ns: the namespace.
-        kind: ``DEF`` (one per namespace) or ``FRAGMENT`` (many) to define ops; ``IMPL`` for kernels and rules only.
+        kind: ``DEF`` (one per namespace) or ``FRAGMENT`` (many) to define ops; ``IMPL`` for the rest only.
         dispatch_key: the device for which :meth:`impl` registers if it is told none.
 
     Raises:
@@ -59,7 +59,9 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in KINDS:
-            raise RegistrationValueError(f"Library: Unsupported kind: {kind!r}. Expected one of {', '.join(KINDS)}.")
+            raise RegistrationValueError(
+                f"Library: Unsupported kind: {kind!r}. Expected one of {', '.join(KINDS)}."
+            )
         site = find_site()
         if kind != "IMPL":
             check_namespace(ns, site)
@@ -106,7 +108,9 @@ class Library:
         subject = f"Library({self.ns}).define"
         self._require_alive(subject)
         if alias_analysis not in ALIAS_ANALYSES:
-            raise RegistrationError(f"{subject}: Invalid alias_analysis type {alias_analysis!r}. Leave it out.")
+            raise RegistrationError(
+                f"{subject}: Invalid alias_analysis type {alias_analysis!r}. Leave it out."
+            )
         if self.kind == "IMPL":
             raise RegistrationError(
                 f"{subject}: Cannot define an operator inside of a library of kind IMPL. Got {schema!r}. "
@@ -176,8 +180,8 @@ class Library:
             op_name = op_name.name()
         if not isinstance(op_name, str):
             raise RegistrationError(
-                f"{subject}: it should be passed either a name or an OpOverload object as the first argument. "
-                f"Got {type(op_name).__name__}."
+                f"{subject}: it should be passed either a name or an OpOverload object as the first "
+                f"argument. Got {type(op_name).__name__}."
             )
         qualname = parse_qualname(op_name if "::" in op_name else f"{self.ns}::{op_name}", subject=subject)
         require_same_namespace(qualname.namespace, self.ns, subject=f"{subject}({op_name!r})")
@@ -186,7 +190,8 @@ class Library:
     def _require_alive(self, subject: str) -> None:
         if not self._finalizer.alive:
             raise LibraryDestroyedError(
-                f"{subject}: the Library object has been destroyed. It was made at {self._owner.site}. Make a new one."
+                f"{subject}: the Library object has been destroyed. It was made at {self._owner.site}. Make "
+                "a new one."
             )
 
     def _destroy(self) -> None:

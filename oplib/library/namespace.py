@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from oplib.errors import ArgumentError, UnknownOperatorError
+from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 
+from .binding import Binder
 from .nearest import name_nearest
 from .overload import OpOverload, explain_unknown
 from .qualname import Qualname
@@ -16,8 +17,8 @@ from .qualname import Qualname
 class OpOverloadPacket:
     """All overloads of one op; calling it calls the first overload that the arguments fit.
 
-    Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name in
-    a process; it is pickled and copied by name.
+    Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name
+    in a process; it is pickled and copied by name.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
@@ -27,6 +28,11 @@ class OpOverloadPacket:
         self.__name__ = name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the first overload that the arguments fit.
+
+        Raises:
+            ArgumentError: they fit none; the text tells why, for each.
+        """
         return self._target(*args, **kwargs)
 
     def overloads(self) -> list[str]:
@@ -47,8 +53,8 @@ class OpOverloadPacket:
         if name.startswith("__"):  # Python asks for these; they are no overloads
             raise AttributeError(name)
         raise UnknownOperatorError(
-            f"{self}: it has no overload name {name!r}. Its overloads are {', '.join(self.overloads()) or 'none'}. "
-            f"{name_nearest(name, self.overloads())}"
+            f"{self}: it has no overload name {name!r}. Its overloads are "
+            f"{', '.join(self.overloads()) or 'none'}. {name_nearest(name, self.overloads())}"
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -79,14 +85,17 @@ class _FirstThatFits:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         reasons: list[str] = []
         for overload in self._packet._overloads:
+            record = overload.record
             try:
+                Binder(record.schema, operand=record.operand).bind(args, kwargs)
+            except (ArgumentError, DtypeError, DeviceError) as error:
+                reasons.append(f"{record.schema}: {error}")
+            else:
                 return overload(*args, **kwargs)
-            except ArgumentError as error:
-                reasons.append(f"{overload._schema}: {error}")
         told = "\n".join(reasons)
         raise ArgumentError(
-            f"{self._packet}: the arguments failed to match any schema of its overloads. Tried in order:\n{told}\n"
-            f"Change the arguments, or call one overload by its name."
+            f"{self._packet}: the arguments failed to match any schema of its overloads. Tried in "
+            f"order:\n{told}\nChange the arguments, or call one overload by its name."
         )
 
 

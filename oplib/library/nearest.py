@@ -23,4 +23,6 @@ def name_nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=3)
     if not near:
         return "No registered name is near it."
-    return f"The nearest name is {near[0]}." if len(near) == 1 else f"The nearest names are {', '.join(near)}."
+    return (
+        f"The nearest name is {near[0]}." if len(near) == 1 else f"The nearest names are {', '.join(near)}."
+    )

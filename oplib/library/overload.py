@@ -48,6 +48,7 @@ class OpOverload:
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
         try:
             return self.call(*args, **kwargs)
         except TypeError as error:
@@ -55,7 +56,7 @@ class OpOverload:
                 raise
         return self.explain(args, kwargs)
 
-    # What it is called ---------------------------------------------------------------------------------------
+    # What it is called ------------------------------------------------------------------------------------
 
     def name(self) -> str:
         """Returns the qualified name: ``ns::op``, or ``ns::op.overload``."""
@@ -95,7 +96,7 @@ class OpOverload:
     def __reduce__(self) -> tuple[Any, ...]:
         return find_overload, (self._name,)
 
-    # What it does --------------------------------------------------------------------------------------------
+    # What it does -----------------------------------------------------------------------------------------
 
     def replace(self, record: Record, build: Callable[[OpOverload], None]) -> None:
         """Gives it another record; ``build`` runs at the next call, and assigns what a call runs.
@@ -123,15 +124,15 @@ class OpOverload:
 
     def _refuse(self, /, *_args: Any, **_kwargs: Any) -> Any:
         raise RegistrationError(
-            f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and its "
-            f"library has been destroyed since. Keep the library alive, or define the op again."
+            f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and "
+            "its library has been destroyed since. Keep the library alive, or define the op again."
         )
 
 
 def is_misfit(error: TypeError) -> bool:
     """Tells whether an error that was just caught says that arguments do not fit a function's parameters.
 
-    There is no further frame then: Python could not bind them. ``explain`` goes through the schema and says why.
+    There is no further frame then: Python could not bind them. ``explain`` asks the schema why.
     """
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
@@ -172,6 +173,7 @@ def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
 def explain_unknown(name: str, *, subject: str) -> str:
     """Returns the text of the error about a name that is not registered."""
     return (
-        f"{subject}: the operator {name} does not exist. {name_nearest(name, [op.name() for op in list_overloads()])} "
-        f"Correct the name, or import the module that registers it."
+        f"{subject}: the operator {name} does not exist. "
+        f"{name_nearest(name, [op.name() for op in list_overloads()])} Correct the name, or import the "
+        "module that registers it."
     )

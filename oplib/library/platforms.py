@@ -49,11 +49,13 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     """
     slot = _DEVICES.get(device) or _KEYS.get(device)
     if slot is None:
-        cure = _OTHER_KEYS.get(device)
+        rule = _OTHER_KEYS.get(device)
+        cure = (
+            f"Use {rule} for such a rule." if rule else "Name a platform of JAX, or default for all of them."
+        )
         raise RegistrationError(
-            f"{subject}: there is no device type or dispatch key {device!r}. Expected one of cpu, gpu, cuda, tpu, "
-            f'"default". '
-            + (f"Use {cure} for such a rule." if cure else "Name a platform of JAX, or default for all of them.")
+            f"{subject}: there is no device type or dispatch key {device!r}. Expected one of cpu, gpu, cuda, "
+            f'tpu, "default". {cure}'
         )
     return slot
 

@@ -41,7 +41,7 @@ def parse_qualname(text: object, *, subject: str) -> Qualname:
     """Splits a qualified name; what its parts may look like is left to the schema parser.
 
     Args:
-        text: ``namespace::name`` or ``namespace::name.overload``; the overload ``default`` is the unnamed one.
+        text: ``namespace::name`` or ``namespace::name.overload``; ``default`` is the unnamed overload.
         subject: the function that asks, for the error.
 
     Raises:
@@ -87,6 +87,7 @@ def require_same_namespace(given: str, own: str, *, subject: str) -> None:
     """
     if given != own:
         raise RegistrationError(
-            f"{subject}: the explicitly provided namespace ({given}) does not match namespace of the library. "
-            f"Got a library of namespace {own}. Leave the namespace out, or use a library of {given}."
+            f"{subject}: the explicitly provided namespace ({given}) does not match namespace of the "
+            f"library. Got a library of namespace {own}. Leave the namespace out, or use a library of "
+            f"{given}."
         )

@@ -40,13 +40,13 @@ class Registry:
         self._is_writing = False
         self._dropped: deque[Owner] = deque()
 
-    # Reading -------------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------
 
     def read(self, qualname: Qualname) -> Contributions:
         """Returns what has been said about an op, oldest first."""
         return self._contributions.get(qualname, ())
 
-    # Writing -------------------------------------------------------------------------------------------------
+    # Writing ----------------------------------------------------------------------------------------------
 
     def claim_namespace(self, owner: Owner) -> None:
         """Makes a library the only one of kind ``DEF`` in its namespace.
@@ -125,7 +125,7 @@ class Registry:
             for qualname, pieces in list(self._contributions.items()):
                 self._publish(qualname, pieces)
 
-    # For tests -----------------------------------------------------------------------------------------------
+    # For tests --------------------------------------------------------------------------------------------
 
     def save(self) -> Snapshot:
         """Returns all that is registered now, for :meth:`restore`."""
@@ -137,12 +137,15 @@ class Registry:
         with self._writing():
             self._sole_owners = dict(saved.sole_owners)
             for qualname in [*saved.contributions, *self._contributions]:
-                pieces, disabled = saved.contributions.get(qualname, ()), saved.disabled.get(qualname, frozenset())
+                pieces, disabled = (
+                    saved.contributions.get(qualname, ()),
+                    saved.disabled.get(qualname, frozenset()),
+                )
                 if pieces != self.read(qualname) or disabled != self._disabled.get(qualname, frozenset()):
                     self._disabled[qualname] = disabled
                     self._publish(qualname, pieces)
 
-    # How it is done ------------------------------------------------------------------------------------------
+    # How it is done ---------------------------------------------------------------------------------------
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -196,9 +199,9 @@ class Registry:
 def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribution) -> str:
     definition: Definition = second.value
     return (
-        f"{qualname}: an operator with the same name and overload name is registered multiple times. "
-        f"First registered at {first.site} as {first.value.schema}, again at {second.site} as {definition.schema}. "
-        f"Destroy the first library, or choose another name."
+        f"{qualname}: an operator with the same name and overload name is registered multiple times. First "
+        f"registered at {first.site} as {first.value.schema}, again at {second.site} as {definition.schema}. "
+        "Destroy the first library, or choose another name."
     )
 
 
@@ -208,8 +211,8 @@ registry = Registry()
 def refresh() -> None:
     """Makes every op forget what was compiled for it, so that the next call and trace start anew.
 
-    A kernel or rule that is registered later is seen at once by eager calls and by new traces. What this is for
-    is a kernel that reads something that has changed. Functions that a user has compiled keep what they have.
+    A kernel or rule that is registered later is seen at once by eager calls and by new traces; this is for a
+    kernel that reads something that has changed. Functions that a user has compiled keep what they have.
 
     Example:
         >>> from oplib.library import refresh

@@ -43,13 +43,14 @@ def check_definition(definition: Definition) -> None:
         _refuse_option(schema, "donates", name, "a written argument", types.get(name))
     if definition.donates and definition.kind not in ("array", None):
         raise RegistrationValueError(
-            f"{schema.qualified_name}: 'donates' is for kernels annotated jax.Array. Got a {definition.kind} kernel, "
-            f"which writes in place by itself. Leave donates out."
+            f"{schema.qualified_name}: 'donates' is for kernels annotated jax.Array. Got a {definition.kind} "
+            "kernel, which writes in place by itself. Leave donates out."
         )
     if definition.compiled and definition.kind != "array":
         raise RegistrationValueError(
-            f"{schema.qualified_name}: compile=True is for kernels annotated jax.Array. Got a {definition.kind} kernel, "
-            f"which is plain Python. Annotate its tensors jax.Array, or leave compile out."
+            f"{schema.qualified_name}: compile=True is for kernels annotated jax.Array. Got a "
+            f"{definition.kind} kernel, which is plain Python. Annotate its tensors jax.Array, or leave "
+            "compile out."
         )
 
 
@@ -92,9 +93,9 @@ def check_kind(qualname: Qualname, kernel: Kernel) -> Callable[[Contributions], 
         if kernel.kind is None or kind in known or not _is_said(pieces):
             return
         raise RegistrationError(
-            f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels are "
-            f"annotated {_KIND_ANNOTATIONS.get(str(kind), kind)}, this one {_KIND_ANNOTATIONS[kernel.kind]}. "
-            f"Annotate it like the others, or not at all."
+            f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels "
+            f"are annotated {_KIND_ANNOTATIONS.get(str(kind), kind)}, this one "
+            f"{_KIND_ANNOTATIONS[kernel.kind]}. Annotate it like the others, or not at all."
         )
 
     return check
@@ -115,11 +116,15 @@ def require_device_argument(schema: FunctionSchema) -> None:
     """
     if any(argument.has_tensor for argument in schema.arguments):
         return
-    if any(argument.name == "device" and str(argument.type).rstrip("?") == "Device" for argument in schema.arguments):
+    if any(
+        argument.name == "device" and str(argument.type).rstrip("?") == "Device"
+        for argument in schema.arguments
+    ):
         return
     raise RegistrationValueError(
-        f"{schema.qualified_name}: functions without tensor inputs are required to have a `device: Device` argument "
-        f"if their kernels are for certain devices. Got {schema}. Add the argument, or leave device_types out."
+        f"{schema.qualified_name}: functions without tensor inputs are required to have a `device: Device` "
+        f"argument if their kernels are for certain devices. Got {schema}. Add the argument, or leave "
+        "device_types out."
     )
 
 
@@ -162,8 +167,9 @@ def refuse_mutation(schema: FunctionSchema) -> None:
     """
     if schema.is_mutable:
         raise RegistrationError(
-            f"{schema.qualified_name}: Cannot register autograd formula for non-functional operator. Got {schema}, "
-            f"which writes an argument. Create a functional operator, and register a formula for that."
+            f"{schema.qualified_name}: Cannot register autograd formula for non-functional operator. Got "
+            f"{schema}, which writes an argument. Create a functional operator, and register a formula for "
+            "that."
         )
 
 
@@ -177,8 +183,8 @@ def check_fake(record: Record, fake: Function) -> None:
     schema = record.schema
     if record.kind == "composite":
         raise RegistrationError(
-            f"{record.name}: a fake kernel would never run, because the op is composite: its kernel decomposes into "
-            f"other ops, which have theirs. Register the kernel with device type \"default\" to make it opaque."
+            f"{record.name}: a fake kernel would never run, because the op is composite: its kernel is made "
+            'of other ops, which have theirs. Register the kernel for "default" to make the op opaque.'
         )
     keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
     signature = _read_signature(fake)
@@ -188,14 +194,15 @@ def check_fake(record: Record, fake: Function) -> None:
         signature.bind(*[None] * schema.num_positional, **keywords)
     except TypeError as error:
         raise RegistrationError(
-            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, due by the "
-            f"schema {schema}: {error}. Give it the parameters of the kernel."
+            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, due by "
+            f"the schema {schema}: {error}. Give it the parameters of the kernel."
         ) from error
     count = _count_returns(signature.return_annotation)
     if count is not None and count != len(schema.returns):
         raise RegistrationError(
-            f"{record.name}: the fake kernel does not return what the op returns. Got {count} by its annotation, "
-            f"due are {len(schema.returns)} by the schema {schema}. Return one shape for each result."
+            f"{record.name}: the fake kernel does not return what the op returns. Got {count} by its "
+            f"annotation, due are {len(schema.returns)} by the schema {schema}. Return one shape for each "
+            "result."
         )
 
 

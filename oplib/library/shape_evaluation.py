@@ -8,14 +8,14 @@ from oplib.errors import RegistrationValueError
 
 from .dispatch import shapes_of
 from .namespace import OpOverloadPacket
-from .registration import Op, resolve_op
+from .resolution import Op, resolve_op
 
 
 def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     """Returns the shapes and dtypes of an op's results, by its fake kernel or by tracing its kernel.
 
     Args:
-        op: the op, as its qualified name, its overload, what ``custom_op`` gave, or a packet with one overload.
+        op: the op, as its qualified name, its overload, its packet, or what ``custom_op`` gave.
         *args: its arguments; a tensor may stand as anything with shape and dtype.
         **kwargs: its keyword arguments, likewise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oplib.errors import ExclusiveTagsError, RegistrationTypeError, RegistrationValueError
 
@@ -18,13 +19,13 @@ def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
     Raises:
         RegistrationTypeError: something else than a Tag.
     """
-    given: tuple[object, ...] = (tags,) if isinstance(tags, (Tag, str)) else tuple(tags or ())
+    given: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
     for tag in given:
         if not isinstance(tag, Tag):
             raise RegistrationTypeError(
-                f"{subject}: 'tags' is one oplib.Tag or several. Got {tag!r}. Write Tag.{Tag.inplace.name} or the like."
+                f"{subject}: 'tags' is one oplib.Tag or several. Got {tag!r}. Write Tag.inplace or the like."
             )
-    return tuple(dict.fromkeys(tag for tag in given if isinstance(tag, Tag)))
+    return tuple(dict.fromkeys(given))
 
 
 def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
@@ -36,7 +37,8 @@ def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
     """
     if Tag.inplace in tags and Tag.out in tags:
         raise ExclusiveTagsError(
-            f"{schema.qualified_name}: Tag.inplace and Tag.out are mutually exclusive. Got both. Keep one of them."
+            f"{schema.qualified_name}: Tag.inplace and Tag.out are mutually exclusive. Got both. Keep one of "
+            "them."
         )
     broken = None
     if Tag.inplace in tags:
@@ -46,7 +48,9 @@ def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
     if broken is not None:
         rule, cure = broken
         tag = "inplace" if Tag.inplace in tags else "out"
-        raise RegistrationValueError(f"{schema.qualified_name}: a schema tagged with Tag.{tag} {rule}. Got: {schema}. {cure}")
+        raise RegistrationValueError(
+            f"{schema.qualified_name}: a schema tagged with Tag.{tag} {rule}. Got: {schema}. {cure}"
+        )
 
 
 def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
@@ -62,9 +66,15 @@ def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     if not first.is_tensor:
         return "requires the first positional argument to be a Tensor", "Let it take one Tensor there."
     if len(schema.returns) != 1 or not _aliases(schema, first, 0):
-        return "must return the first mutable argument, and nothing else", "Return one Tensor(a!), that very object."
+        return (
+            "must return the first mutable argument, and nothing else",
+            "Return one Tensor(a!), that very object.",
+        )
     if any(argument.is_written for argument in others):
-        return "must only mutate the first positional argument", "Leave the tag out, or the other written arguments."
+        return (
+            "must only mutate the first positional argument",
+            "Leave the tag out, or the other written arguments.",
+        )
     return None
 
 
@@ -92,4 +102,10 @@ def _aliases(schema: FunctionSchema, argument: Argument, place: int) -> bool:
         return False
     returned = schema.returns[place]
     mark, own = returned.alias_info, argument.alias_info
-    return returned.is_tensor and mark is not None and own is not None and mark.is_write and mark.before_set == own.before_set
+    return (
+        returned.is_tensor
+        and mark is not None
+        and own is not None
+        and mark.is_write
+        and mark.before_set == own.before_set
+    )

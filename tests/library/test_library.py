@@ -18,6 +18,7 @@ from oplib.errors import (
     UnsupportedRegistrationError,
 )
 from oplib.library import Library, Tag, _scoped_library, custom_op, define, fallthrough_kernel, impl, ops
+from oplib.tensor import Tensor
 
 X = jnp.zeros(2)
 
@@ -49,7 +50,9 @@ class TestKinds:
 
     def test_a_second_def_of_a_namespace_names_the_line_of_the_first(self):
         first = Library("lab", "DEF")
-        with pytest.raises(RuntimeError, match=r"Only a single DEF library .* lab\. The first was .*test_library\.py:\d+"):
+        with pytest.raises(
+            RuntimeError, match=r"Only a single DEF library .* lab\. The first was .*test_library\.py:\d+"
+        ):
             Library("lab", "DEF")
         del first
 
@@ -96,7 +99,8 @@ class TestLibraryDefine:
     def test_the_same_name_again_names_both_lines_and_schemas(self, lib):
         lib.define("f(Tensor x) -> Tensor")
         site = r"\S*test_library\.py:\d+"
-        text = rf"lab::f: .* multiple times\. First registered at {site} as lab::f\(Tensor x\) -> Tensor, again at {site} as lab::f\(int x\) -> int"
+        first, second = r"lab::f\(Tensor x\) -> Tensor", r"lab::f\(int x\) -> int"
+        text = rf"lab::f: .* multiple times\. First .* at {site} as {first}, again at {site} as {second}"
         with pytest.raises(RuntimeError, match=text):
             Library("lab", "FRAGMENT").define("f(int x) -> int")
 
@@ -110,14 +114,18 @@ class TestLibraryDefine:
         assert ops.lab.f.default.name() == "lab::f"
 
     def test_a_foreign_namespace_in_the_schema_is_refused(self, lib):
-        with pytest.raises(RuntimeError, match=r"provided namespace \(other\) does not match namespace of the library"):
+        with pytest.raises(
+            RuntimeError, match=r"provided namespace \(other\) does not match namespace of the library"
+        ):
             lib.define("other::f(Tensor x) -> Tensor")
 
     def test_two_colons_in_a_default_are_no_namespace(self, lib):
         lib.define('f(Tensor x, str mode="a::b") -> Tensor')
         assert ops.lab.f.default._schema.arguments[1].default_value == "a::b"
 
-    @pytest.mark.parametrize("schema", ["f(Tensor x -> Tensor", "f(Tensorr x) -> Tensor", "a-b(Tensor x) -> Tensor"])
+    @pytest.mark.parametrize(
+        "schema", ["f(Tensor x -> Tensor", "f(Tensorr x) -> Tensor", "a-b(Tensor x) -> Tensor"]
+    )
     def test_a_definition_that_fails_leaves_nothing(self, lib, schema):
         with pytest.raises(SchemaError):
             lib.define(schema)
@@ -165,7 +173,9 @@ class TestLibraryImpl:
         assert ops.lab.f(X)[0] == 1
 
     def test_another_object_is_no_name(self, lib):
-        with pytest.raises(RuntimeError, match="either a name or an OpOverload object as the first argument. Got int"):
+        with pytest.raises(
+            RuntimeError, match=r"either a name or an OpOverload object as the first argument\. Got int"
+        ):
             lib.impl(3, adding(1), "CPU")
 
     def test_a_foreign_namespace_is_refused(self, lib):
@@ -173,10 +183,22 @@ class TestLibraryImpl:
             lib.impl("other::f", adding(1), "CPU")
 
     def test_what_cannot_be_called_is_refused(self, lib):
-        with pytest.raises(TypeError, match="required to be a callable. Got int"):
+        with pytest.raises(TypeError, match=r"required to be a callable\. Got int"):
             lib.impl("f", 3)
 
-    @pytest.mark.parametrize(("key", "platform"), [("CPU", "cpu"), ("cpu", "cpu"), ("CUDA", "gpu"), ("cuda", "gpu"), ("gpu", "gpu"), ("tpu", "tpu"), ("default", "default"), ("CompositeExplicitAutograd", "default")])
+    @pytest.mark.parametrize(
+        ("key", "platform"),
+        [
+            ("CPU", "cpu"),
+            ("cpu", "cpu"),
+            ("CUDA", "gpu"),
+            ("cuda", "gpu"),
+            ("gpu", "gpu"),
+            ("tpu", "tpu"),
+            ("default", "default"),
+            ("CompositeExplicitAutograd", "default"),
+        ],
+    )
     def test_a_key_names_a_platform(self, lib, key, platform):
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), key)
@@ -184,7 +206,9 @@ class TestLibraryImpl:
 
     @pytest.mark.parametrize("key", ["Blah", "xla", "cpu:0"])
     def test_an_unknown_key_is_refused(self, lib, key):
-        with pytest.raises(RuntimeError, match=f"no device type or dispatch key {key!r}. Expected one of cpu, gpu"):
+        with pytest.raises(
+            RuntimeError, match=f"no device type or dispatch key {key!r}. Expected one of cpu, gpu"
+        ):
             lib.impl("f", adding(1), key)
 
     @pytest.mark.parametrize(("key", "cure"), [("Meta", "register_fake"), ("Autograd", "register_autograd")])
@@ -215,7 +239,10 @@ class TestLibraryImpl:
     def test_allow_override_refuses_and_names_the_line_of_the_first(self, lib):
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
-        with pytest.raises(RuntimeError, match=r"already a kernel registered from python for device type cpu, at .*test_library\.py:\d+"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"already a kernel registered from python for device type cpu, at .*test_library\.py:\d+",
+        ):
             Library("lab", "IMPL").impl("f", adding(2), "CPU", allow_override=False)
         assert ops.lab.f(X)[0] == 1
 
@@ -227,10 +254,11 @@ class TestLibraryImpl:
     def test_kernels_that_run_in_different_ways_are_refused(self, lib):
         def eager(x: Tensor) -> Tensor: ...
 
-        eager.__annotations__ = {"x": _import_tensor(), "return": _import_tensor()}
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
-        with pytest.raises(RuntimeError, match=r"lab::f: all kernels .* annotated jax\.Array, this one Tensor"):
+        with pytest.raises(
+            RuntimeError, match=r"lab::f: all kernels .* annotated jax\.Array, this one Tensor"
+        ):
             lib.impl("f", eager, "CUDA")
 
     def test_a_kernel_without_annotations_runs_as_the_others_do(self, lib):
@@ -250,18 +278,14 @@ class TestLibraryImpl:
             lib.fallback(adding(1), "CPU")
 
 
-def _import_tensor():
-    from oplib.tensor import Tensor
-
-    return Tensor
-
-
 class TestOverrideWarning:
     def test_the_first_override_of_a_process_is_told_and_no_other(self, lib, monkeypatch):
         monkeypatch.setattr("oplib.library.enrolment._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
-        with pytest.warns(UserWarning, match=r"lab::f: Overriding a previously registered kernel .*test_library\.py:\d+") as told:
+        with pytest.warns(
+            UserWarning, match=r"lab::f: Overriding a previously registered kernel .*test_library\.py:\d+"
+        ) as told:
             lib.impl("f", adding(2), "CPU")
         assert told[0].filename == __file__
         lib.impl("f", adding(3), "CPU")
@@ -281,9 +305,12 @@ class TestDestruction:
         assert not hasattr(ops.lab, "f")
 
     def test_a_scoped_library_ends_with_an_exception_too(self):
-        with pytest.raises(KeyError), _scoped_library("lab", "FRAGMENT") as library:
-            library.define("f(Tensor x) -> Tensor")
-            raise KeyError
+        def define_and_fail():
+            with _scoped_library("lab", "FRAGMENT") as library:
+                library.define("f(Tensor x) -> Tensor")
+                raise KeyError
+
+        pytest.raises(KeyError, define_and_fail)
         assert not hasattr(ops.lab, "f")
 
     def test_destroying_twice_is_harmless(self, lib):
@@ -326,7 +353,9 @@ class TestDefine:
         with pytest.raises(RegistrationError, match=r"provided namespace \(other\) does not match"):
             define("other::f", "(Tensor x) -> Tensor", lib=lib)
 
-    @pytest.mark.parametrize("schema", ["(Tensor x)->Tensor", "f(Tensor x) -> Tensor", "Tensor -> Tensor", ""])
+    @pytest.mark.parametrize(
+        "schema", ["(Tensor x)->Tensor", "f(Tensor x) -> Tensor", "Tensor -> Tensor", ""]
+    )
     def test_a_schema_of_another_form_is_refused(self, schema):
         with pytest.raises(ValueError, match="expected schema to look like"):
             define("lab::f", schema)
@@ -337,10 +366,12 @@ class TestDefine:
             define(name, "(Tensor x) -> Tensor")
 
     def test_a_name_that_is_no_text_is_refused(self):
-        with pytest.raises(ValueError, match="expected to be a str. Got int"):
+        with pytest.raises(ValueError, match=r"expected to be a str\. Got int"):
             define(3, "(Tensor x) -> Tensor")
 
-    @pytest.mark.parametrize("name", ["lab::", "lab::a-b", "lab::1x", "lab::x.y.z", "lab::f.default", "lab::f.__x__"])
+    @pytest.mark.parametrize(
+        "name", ["lab::", "lab::a-b", "lab::1x", "lab::x.y.z", "lab::f.default", "lab::f.__x__"]
+    )
     def test_a_name_that_the_schema_parser_does_not_know_is_refused(self, name):
         with pytest.raises(SchemaError):
             define(name, "(Tensor x) -> Tensor")

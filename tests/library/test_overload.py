@@ -68,7 +68,9 @@ class TestOverload:
     def test_it_can_be_a_key(self, lib, overload):
         assert {overload: 1, ops.look.f.number: 2}[ops.look.f.default] == 1
 
-    @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
+    @pytest.mark.parametrize(
+        "duplicate", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))]
+    )
     def test_its_copies_are_itself(self, overload, duplicate):
         assert duplicate(overload) is overload
 
@@ -100,22 +102,25 @@ class TestPacket:
         assert isinstance(ops.look.f.number, OpOverload)
 
     def test_an_unknown_overload_names_those_there_are(self, lib):
-        with pytest.raises(AttributeError, match=r"look\.f: it has no overload name 'numbr'.* default, number\. .*nearest name is number"):
+        with pytest.raises(
+            AttributeError,
+            match=r"look\.f: it has no overload name 'numbr'.* default, number\. .*nearest name is number",
+        ):
             _ = ops.look.f.numbr
 
     def test_a_call_takes_the_first_overload_that_fits(self, lib):
         assert ops.look.f(X)[0] == 1
-        assert ops.look.f("no" and 4) == 5
+        assert ops.look.f(4) == 5
 
     def test_a_call_that_fits_none_tells_why_for_each(self, lib):
-        with pytest.raises(ArgumentError, match=r"(?s)look\.f: the arguments failed to match any schema.*look::f\(Tensor x\).*look::f\.number\(int x\)"):
+        text = r"(?s)look\.f: .* failed to match any schema.*look::f\(Tensor x\).*look::f\.number\(int x\)"
+        with pytest.raises(ArgumentError, match=text):
             ops.look.f("text")
 
     def test_an_error_inside_a_kernel_does_not_try_the_next_overload(self, lib):
         def broken(x: jax.Array) -> jax.Array:
             raise ArgumentError("from inside")
 
-        lib.impl("h", broken, "default")
         lib.define("h.a(Tensor x) -> Tensor")
         lib.define("h.b(Tensor x) -> Tensor")
         lib.impl("h.a", broken, "default")
@@ -140,7 +145,9 @@ class TestPacket:
         assert ops.look.f.overloads() == ["default", "number"]
         assert not hasattr(ops.look.f, "third")
 
-    @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
+    @pytest.mark.parametrize(
+        "duplicate", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))]
+    )
     def test_its_copies_are_itself(self, lib, duplicate):
         assert duplicate(ops.look.f) is ops.look.f
 
@@ -160,7 +167,10 @@ class TestNamespace:
         assert "look" in repr(ops)
 
     def test_an_unknown_op_suggests_the_nearest(self, lib):
-        with pytest.raises(AttributeError, match=r"ops\.look: the operator look::singel does not exist\. The nearest name.* look::single"):
+        with pytest.raises(
+            AttributeError,
+            match=r"ops\.look: the operator look::singel does not exist\. The nearest name.* look::single",
+        ):
             _ = ops.look.singel
 
     def test_an_unknown_namespace_suggests_the_nearest_too(self, lib):
@@ -172,7 +182,9 @@ class TestNamespace:
         assert not hasattr(ops.look, "__wrapped__")
         assert inspect.unwrap(ops) is ops
 
-    @pytest.mark.parametrize("name", ["name", "namespace", "overloads", "call", "_private", "__and__", "register"])
+    @pytest.mark.parametrize(
+        "name", ["name", "namespace", "overloads", "call", "_private", "__and__", "register"]
+    )
     def test_an_op_may_have_any_name(self, lib, name):
         lib.define(f"{name}(Tensor x) -> Tensor")
         lib.impl(name, add_one, "default")

@@ -87,7 +87,10 @@ class TestForms:
 class TestRefusals:
     @pytest.mark.parametrize("formula", [3, "auto"])
     def test_a_formula_can_be_called(self, op, formula):
-        with pytest.raises(RegistrationTypeError, match=r"register_autograd\(aut::f\): the formula is required to be a callable"):
+        with pytest.raises(
+            RegistrationTypeError,
+            match=r"register_autograd\(aut::f\): the formula is required to be a callable",
+        ):
             op.register_autograd(formula)
 
     def test_so_can_setup_context(self, op):
@@ -101,7 +104,9 @@ class TestRefusals:
     def test_two_things_at_once_are_refused(self, op, said):
         formula = [said["backward"]] if "backward" in said else []
         rest = {name: value for name, value in said.items() if name != "backward"}
-        with pytest.raises(RegistrationValueError, match="expected one of a formula, constant= and missing=.* and "):
+        with pytest.raises(
+            RegistrationValueError, match=r"expected one of a formula, constant= and missing=.* and "
+        ):
             op.register_autograd(*formula, **rest)
 
     @pytest.mark.parametrize("reason", ["", "  ", True])
@@ -117,13 +122,19 @@ class TestRefusals:
     def test_an_op_that_writes_has_no_formula(self):
         op = custom_op("aut::g", lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args=("x",))
         for formula in (backward, "derive"):
-            with pytest.raises(RuntimeError, match="aut::g: Cannot register autograd formula for non-functional operator"):
+            with pytest.raises(
+                RuntimeError, match="aut::g: Cannot register autograd formula for non-functional operator"
+            ):
                 op.register_autograd(formula)
         op.register_autograd(constant="because it only counts")
 
     def test_neither_has_an_op_tagged_inplace(self):
         op = custom_op(
-            "aut::g", lambda x: x, schema="(Tensor(a!) x) -> Tensor(a!)", mutates_args=("x",), tags=Tag.inplace
+            "aut::g",
+            lambda x: x,
+            schema="(Tensor(a!) x) -> Tensor(a!)",
+            mutates_args=("x",),
+            tags=Tag.inplace,
         )
         with pytest.raises(RuntimeError, match="non-functional"):
             op.register_autograd(backward)
@@ -141,13 +152,17 @@ class TestRefusals:
 
     def test_an_op_with_a_tensor_only_by_keyword_has_no_formula(self):
         define("aut::g", "(*, Tensor x) -> Tensor")
-        with pytest.raises(UnsupportedRegistrationError, match="aut::g: register_autograd with kwarg-only Tensor args"):
+        with pytest.raises(
+            UnsupportedRegistrationError, match="aut::g: register_autograd with kwarg-only Tensor args"
+        ):
             register_autograd("aut::g", backward)
         with pytest.raises(NotImplementedError):
             register_autograd("aut::g", backward)
 
     def test_an_op_that_does_not_exist_is_an_attribute_error(self):
-        with pytest.raises(AttributeError, match="register_autograd: the operator aut::nothing does not exist"):
+        with pytest.raises(
+            AttributeError, match="register_autograd: the operator aut::nothing does not exist"
+        ):
             register_autograd("aut::nothing", backward)
         assert issubclass(UnknownOperatorError, AttributeError)
 

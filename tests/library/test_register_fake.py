@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.errors import RegistrationError, RegistrationValueError, UnknownOperatorError, UnsupportedRegistrationError
+from oplib.errors import (
+    RegistrationError,
+    RegistrationValueError,
+    UnknownOperatorError,
+    UnsupportedRegistrationError,
+)
 from oplib.library import (
     Library,
     Tag,
@@ -52,14 +57,18 @@ class TestRegisterFake:
 
     def test_allow_override_names_the_line_of_the_first(self, op):
         op.register_fake(outer_shape)
-        with pytest.raises(RuntimeError, match=r"fak::f already has a fake impl registered at \S*test_register_fake\.py:\d+"):
+        with pytest.raises(
+            RuntimeError, match=r"fak::f already has a fake impl registered at \S*test_register_fake\.py:\d+"
+        ):
             register_fake(op, outer_shape, allow_override=False)
 
     def test_a_composite_op_needs_none_and_takes_none(self):
         library = Library("fak", "FRAGMENT")
         library.define("g(Tensor x) -> Tensor")
         library.impl("g", lambda x: x)
-        with pytest.raises(RuntimeError, match="fak::g: a fake kernel would never run, because the op is composite"):
+        with pytest.raises(
+            RuntimeError, match="fak::g: a fake kernel would never run, because the op is composite"
+        ):
             register_fake("fak::g", lambda x: x)
         assert ops.fak.g.default.record.fake is None
 
@@ -73,7 +82,9 @@ class TestRegisterFake:
         ],
     )
     def test_one_that_takes_other_arguments_is_refused_at_registration(self, op, fake, told):
-        with pytest.raises(RegistrationError, match=rf"fak::f: the fake kernel does not take the arguments of the op.*{told}"):
+        with pytest.raises(
+            RegistrationError, match=rf"fak::f: the fake kernel does not take the arguments of the op.*{told}"
+        ):
             op.register_fake(fake)
         assert fake_of(op) is None
 
@@ -88,7 +99,10 @@ class TestRegisterFake:
     def test_one_that_returns_another_number_of_results_is_refused(self, op):
         def two(x, y, *, scale) -> tuple[Tensor, Tensor]: ...
 
-        with pytest.raises(RegistrationError, match="does not return what the op returns. Got 2 by its annotation, due are 1"):
+        with pytest.raises(
+            RegistrationError,
+            match=r"does not return what the op returns\. Got 2 by its annotation, due are 1",
+        ):
             op.register_fake(two)
 
     def test_returns_without_annotation_are_taken_on_trust(self, op):
@@ -108,9 +122,15 @@ class TestRegisterFake:
 
     def test_a_tagged_op_has_one_already_and_the_registered_one_is_used(self):
         op = custom_op(
-            "fak::g", lambda x: x, schema="(Tensor(a!) x) -> Tensor(a!)", mutates_args=("x",), tags=Tag.inplace
+            "fak::g",
+            lambda x: x,
+            schema="(Tensor(a!) x) -> Tensor(a!)",
+            mutates_args=("x",),
+            tags=Tag.inplace,
         )
-        with pytest.warns(UserWarning, match=r"fak::g: The fake registration is unnecessary.*Tag\.inplace") as told:
+        with pytest.warns(
+            UserWarning, match=r"fak::g: The fake registration is unnecessary.*Tag\.inplace"
+        ) as told:
             op.register_fake(lambda x: x)
         assert told[0].filename == __file__
         assert fake_of(op) is not None
@@ -158,9 +178,13 @@ class TestEvalShape:
     def test_a_packet_of_several_overloads_is_refused(self):
         define("fak::g.a", "(Tensor x) -> Tensor")
         define("fak::g.b", "(Tensor x) -> Tensor")
-        with pytest.raises(ValueError, match=r"eval_shape\(fak\.g\): the op has several overloads. They are a, b"):
+        with pytest.raises(
+            ValueError, match=r"eval_shape\(fak\.g\): the op has several overloads. They are a, b"
+        ):
             eval_shape(ops.fak.g, X)
 
     def test_an_op_that_does_not_exist_is_an_attribute_error(self):
-        with pytest.raises(UnknownOperatorError, match="eval_shape: the operator fak::nothing does not exist"):
+        with pytest.raises(
+            UnknownOperatorError, match="eval_shape: the operator fak::nothing does not exist"
+        ):
             eval_shape("fak::nothing", X)

@@ -68,7 +68,10 @@ class TestRegisterKernel:
             register_kernel("f", "cpu", add_two)
 
     def test_an_op_that_does_not_exist_is_an_error_with_the_nearest_name(self, op):
-        with pytest.raises(UnknownOperatorError, match=r"register_kernel: the operator ker::ff does not exist\. The nearest .*ker::f"):
+        with pytest.raises(
+            UnknownOperatorError,
+            match=r"register_kernel: the operator ker::ff does not exist\. The nearest .*ker::f",
+        ):
             register_kernel("ker::ff", "cpu", add_two)
 
     def test_the_function_is_positional_only(self, op):
@@ -76,7 +79,9 @@ class TestRegisterKernel:
             op.register_kernel("cpu", func=add_two)
 
     def test_what_cannot_be_called_is_refused(self, op):
-        with pytest.raises(TypeError, match=r"register_kernel\(ker::f\): the kernel is required to be a callable"):
+        with pytest.raises(
+            TypeError, match=r"register_kernel\(ker::f\): the kernel is required to be a callable"
+        ):
             op.register_kernel("cpu", 3)
 
     def test_an_unknown_device_is_refused(self, op):
@@ -135,7 +140,10 @@ class TestGetKernel:
         handle = get_kernel(op, "cpu")
         assert "registered at" in repr(handle)
         library._destroy()
-        with pytest.raises(RuntimeError, match=r"ker::f: this handle on its kernel has been invalidated.*test_register_kernel\.py:\d+"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"ker::f: this handle on its kernel has been invalidated.*test_register_kernel\.py:\d+",
+        ):
             handle(1)
         assert "invalidated" in repr(handle)
 
@@ -159,5 +167,5 @@ class TestGetKernel:
 
     def test_a_device_without_kernel_names_those_there_are(self):
         op = custom_op("ker::g", add_one, device_types="cpu")
-        with pytest.raises(MissingRuleError, match="ker::g has no kernel for tpu. Its kernels are for cpu"):
+        with pytest.raises(MissingRuleError, match=r"ker::g has no kernel for tpu\. Its kernels are for cpu"):
             get_kernel(op, "tpu")

@@ -63,7 +63,9 @@ class TestEveryRule:
         assert getattr(op._opoverload.record, kind) is None
 
     def test_an_op_that_does_not_exist_is_an_attribute_error(self, kind):
-        with pytest.raises(AttributeError, match=f"register_{kind}: the operator rul::nothing does not exist"):
+        with pytest.raises(
+            AttributeError, match=f"register_{kind}: the operator rul::nothing does not exist"
+        ):
             REGISTER[kind]("rul::nothing", rule)
 
     def test_a_packet_is_refused(self, op, kind):
@@ -85,7 +87,9 @@ def test_an_op_with_a_tensor_only_by_keyword_has_no_batching_rule():
 
 def test_an_op_that_writes_has_no_forward_derivative():
     op = custom_op("rul::g", lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args=("x",))
-    with pytest.raises(RuntimeError, match="rul::g: Cannot register a jvp rule for a non-functional operator"):
+    with pytest.raises(
+        RuntimeError, match="rul::g: Cannot register a jvp rule for a non-functional operator"
+    ):
         op.register_jvp(rule)
 
 
@@ -99,5 +103,8 @@ class TestAbsentNames:
             load_library("lib.so")
 
     def test_dispatch_modes_do_not_exist(self):
-        with pytest.raises(UnsupportedRegistrationError, match=r"register_torch_dispatch\(rul::f\): there are no dispatch modes"):
+        with pytest.raises(
+            UnsupportedRegistrationError,
+            match=r"register_torch_dispatch\(rul::f\): there are no dispatch modes",
+        ):
             register_torch_dispatch("rul::f", object, rule)

@@ -128,7 +128,9 @@ class TestLifetime:
         overload, packet = ops.reg.f.default, ops.reg.f
         library._destroy()
         for handle in (overload, packet, overload.arrays):
-            with pytest.raises(RegistrationError, match=r"reg::f: the op is not defined any more\. .*test_registry\.py:\d+"):
+            with pytest.raises(
+                RegistrationError, match=r"reg::f: the op is not defined any more\. .*test_registry\.py:\d+"
+            ):
                 handle(X)
 
     def test_a_handle_works_again_when_the_op_is_defined_again(self):
@@ -217,7 +219,7 @@ def run_together(count, act):
         barrier.wait()
         try:
             act(number)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever a thread raises is to be seen
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]

@@ -1,0 +1,143 @@
+"""Attaching kernels and fake kernels to an op that is defined."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from oplib.errors import RegistrationError
+
+from .contribution import Contribution, find_newest
+from .definition import find_owner
+from .enrolment import enter_kernel
+from .library import Library
+from .overload import OpOverload
+from .platforms import DeviceTypes, find_slots
+from .record import Function, Tag
+from .registry import registry
+from .resolution import Op, resolve_existing_op, resolve_op
+from .rules import check_fake, require_callable, require_device_argument
+from .sites import find_site
+
+
+def register_kernel(
+    op: Op, device_types: DeviceTypes, func: Any = None, /, *, lib: Library | None = None
+) -> Any:
+    """Registers a kernel for one or more device types.
+
+    Args:
+        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        device_types: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or several; None for all devices. A kernel for the
+            device of a call goes before one for all.
+        func: the kernel; None to use the call as a decorator.
+        lib: with which the registration ends; it never ends without.
+
+    Returns:
+        The kernel, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``func`` cannot be called.
+        RegistrationValueError: ``op`` is something else; or it takes no tensor, and no ``Device device``
+            that could tell the device.
+        UnknownOperatorError: nothing is registered under this name.
+        RegistrationError: an unknown device type; a kernel of another kind than the op's; a library of
+            another namespace.
+
+    Example:
+        >>> import jax
+        >>> from oplib.library import custom_op, register_kernel
+        >>> @custom_op("docs::quarter")
+        ... def quarter(x: jax.Array) -> jax.Array:
+        ...     return x / 4
+        >>> @register_kernel("docs::quarter", "cuda")
+        ... def quarter_on_gpu(x):
+        ...     return x * 0.25
+    """
+    overload = resolve_op(op, subject="register_kernel")
+    slots = find_slots(device_types, subject=f"register_kernel({overload.name()})")
+    owner = find_owner(overload._qualname, lib, subject="register_kernel")
+    if device_types is not None:
+        require_device_argument(overload._schema)
+
+    def register(fn: Function) -> Function:
+        require_callable(fn, f"register_kernel({overload.name()}): the kernel")
+        for slot in slots:
+            enter_kernel(overload._qualname, slot, fn, owner, warn=False)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def register_fake(
+    op: Op,
+    func: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = True,
+) -> Any:
+    """Registers the fake kernel: the shapes and dtypes of the results, from those of the arguments.
+
+    It is needed for host kernels, and where a kernel cannot be traced; otherwise tracing it tells them.
+
+    Args:
+        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        func: takes the arguments of the op, with a ``jax.ShapeDtypeStruct`` for each tensor, and returns one
+            for each result; None to use the call as a decorator.
+        lib: with which the registration ends; it never ends without.
+        allow_override: with False, a fake kernel that is there already is an error.
+
+    Returns:
+        The function, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``func`` cannot be called.
+        RegistrationValueError: ``op`` is something else.
+        RegistrationError: nothing is registered under this name; the op is composite; one is there and may
+            not be overridden; the function takes other arguments or gives another number of results.
+
+    Warns:
+        UserWarning: the op's tag gives it a fake kernel already.
+    """
+    overload = resolve_existing_op(op, subject="register_fake")
+    owner = find_owner(overload._qualname, lib, subject="register_fake")
+
+    def register(fn: Function) -> Function:
+        require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
+        check_fake(overload.record, fn)
+        first = find_newest(registry.read(overload._qualname), "fake")
+        if first is not None and not allow_override:
+            raise RegistrationError(
+                f"register_fake: the operator {overload.name()} already has a fake impl registered at "
+                f"{first.site}. Leave allow_override out to replace it."
+            )
+        _warn_of_needless_fake(overload)
+        registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()))
+        return fn
+
+    return register if func is None else register(func)
+
+
+def _warn_of_needless_fake(overload: OpOverload) -> None:
+    for tag in (Tag.inplace, Tag.out):
+        if tag in overload.record.tags:
+            warnings.warn(
+                f"{overload.name()}: The fake registration is unnecessary. An op tagged with Tag.{tag.name} "
+                "already gets a generated fake kernel. The registered one is used instead.",
+                stacklevel=find_site().stacklevel,
+            )
+
+
+def impl_abstract(op: Op, func: Any = None, *, lib: Library | None = None) -> Any:
+    """The old name of :func:`register_fake`.
+
+    Warns:
+        FutureWarning: always.
+    """
+    warnings.warn(
+        "impl_abstract was renamed to register_fake. Use that instead.",
+        category=FutureWarning,
+        stacklevel=find_site().stacklevel,
+    )
+    return register_fake(op, func, lib=lib)
