@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from oplib.autograd.formula_node import FormulaNode, make_node_class
+from oplib.autograd.formula_node import record as record_call
 from oplib.config import config
 from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
@@ -26,8 +27,8 @@ from .fast_path import fast_key, is_eligible, make_fast_call
 from .immediate import run_on_host, run_plainly
 from .kernel_choice import choose_kernel
 from .kernels import run_tensor_kernel_on_arrays
-from .layout import Layout, make_layout
-from .recording import box_results, check_written, read_arrays, record_results, write_back
+from .layout import Layout, Slot, count_arrays, make_layout
+from .recording import box_results, check_written, read_arrays, write_back
 from .specialization import Specialization, SpecializationCache
 from .staleness import StaticWatch
 from .structure import Structure
@@ -81,11 +82,9 @@ class Dispatcher:
         self._teach_fast_path(layout, flat, args, kwargs)
         if any(isinstance(value, Tensor) for value in flat):
             return self._call_on_tensors(layout, flat, values)
-        if flat or arrays_wanted:
-            if self._takes_numbers_only(layout):
-                return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
+        if self._tells_world(layout):
             self._refuse_writing(layout)
-            return self._return_arrays(*self._run_on_arrays(layout, flat))
+            return arrange(*self._run_on_arrays(layout, flat))
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
 
     def _teach_fast_path(self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -108,12 +107,11 @@ class Dispatcher:
         results = structure.rebuild(outputs)
         return results[0] if len(results) == 1 else tuple(results) if results else None
 
-    def _takes_numbers_only(self, layout: Layout) -> bool:
-        """Whether the arrays of a call are operands: then no argument tells the world."""
-        return not any(
-            entry and argument.name not in self.record.operand and not hasattr(entry, "key")
+    def _tells_world(self, layout: Layout) -> bool:
+        """Whether an array stands in a tensor's place, not only in those of operands."""
+        return any(
+            count_arrays(entry) and argument.name not in self.record.operand
             for entry, argument in zip(layout.entries, self.schema.arguments, strict=True)
-            if argument.has_tensor and getattr(entry, "name", "") != "absent"
         )
 
     def _call_without_tensors(
@@ -124,7 +122,7 @@ class Dispatcher:
             return run_on_tensors(self.overload, values, self._autograd_impl)
         structure, outputs = self._run_on_arrays(layout, flat, device=_device_of(self.schema, values))
         if arrays_wanted:
-            return self._return_arrays(structure, outputs)
+            return arrange(structure, outputs)
         return arrange(structure, [Tensor.from_array(output) for output in outputs])
 
     def _call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
@@ -141,17 +139,13 @@ class Dispatcher:
             recorded = self._record(layout, arrays, wanted)
             structure = recorded[0].structure
             outputs = recorded[1 : 1 + len(recorded[0].outputs)]
-        count = write_back(structure, outputs, written)
+        write_back(outputs, written)
+        count = structure.written_count
         if recorded is None:
             boxed = box_results(outputs[count:])
         else:
-            boxed = record_results(self.node_class, recorded, tensors, arrays)[count:]
-        return self._arrange_written(structure, boxed, values)
-
-    def _arrange_written(self, structure: Structure, boxed: list[Any], values: list[Any]) -> Any:
-        """Results in the schema's form; a return that is a written argument is that very object."""
-        results = Structure(structure.entries[structure.written :], 0).rebuild(boxed)
-        return results[0] if len(results) == 1 else tuple(results) if results else None
+            boxed = record_call(self.node_class, recorded, tensors, arrays)[count:]
+        return arrange(structure.without_written(), boxed)
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """For each array whether its gradient is needed; None where the call is not recorded."""
@@ -176,7 +170,7 @@ class Dispatcher:
         places: list[int] = []
         position = 0
         for entry, argument in zip(layout.entries, self.schema.arguments, strict=True):
-            count = sum(entry) if isinstance(entry, tuple) else int(getattr(entry, "name", "") == "array")
+            count = count_arrays(entry)
             if argument.name in self.record.donates:
                 places.extend(range(position, position + count))
             position += count
@@ -224,15 +218,12 @@ class Dispatcher:
         for place, argument in enumerate(self.schema.arguments):
             if argument.name in self.record.operand:
                 continue
-            entry = layout.entries[place]
-            if isinstance(entry, tuple) or getattr(entry, "name", "") == "array":
+            if count_arrays(layout.entries[place]):
                 self._refuse_number(argument.name, layout.rebuild(flat)[place], place)
 
     def _refuse_number(self, name: str, value: Any, place: int) -> None:
         for member in value if isinstance(value, list) else [value]:
-            if isinstance(member, (bool, int, float, complex)) or (
-                isinstance(member, np.generic)
-            ):
+            if isinstance(member, (bool, int, float, complex, np.generic)):
                 raise ArgumentError(
                     f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
                     f"'{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "
@@ -241,18 +232,15 @@ class Dispatcher:
 
     def _refuse_writing(self, layout: Layout) -> None:
         for place in self.written:
-            if getattr(layout.entries[place], "name", "") != "absent":
+            if layout.entries[place] is not Slot.absent:
                 raise ArgumentError(
                     f"{self.name}: argument '{self.schema.arguments[place].name}' is written, but arrays cannot be. "
                     f"The call has arrays and no Tensor. Call .functional, which returns the new values, "
                     f"or pass Tensors."
                 )
 
-    def _return_arrays(self, structure: Structure, outputs: Sequence[Any]) -> Any:
-        return arrange(structure, list(outputs))
 
-
-def arrange(structure: Structure, values: list[Any]) -> Any:
+def arrange(structure: Structure, values: Sequence[Any]) -> Any:
     """Results in the schema's form: one value, a tuple of several, or None."""
     results = structure.rebuild(values)
     return results[0] if len(results) == 1 else tuple(results) if results else None
@@ -301,8 +289,4 @@ def shapes_of(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     layout, flat = make_layout(dispatcher.schema, values, overload.record.operand, op=dispatcher.name)
     shapes = [_unbox(value) for value in flat]
     structure, outputs = dispatcher.specialize(layout).call.shapes(shapes)
-    return arrange(Structure(structure.entries[structure.written :], 0), list(outputs)[_written_count(structure) :])
-
-
-def _written_count(structure: Structure) -> int:
-    return sum(sum(entry) if isinstance(entry, tuple) else int(entry is True) for entry in structure.entries[: structure.written])
+    return arrange(structure.without_written(), outputs[structure.written_count :])

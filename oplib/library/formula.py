@@ -13,6 +13,7 @@ from oplib.autograd.array_function import Mask, has_gradient
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor, box
 
+from .layout import Slot
 from .tracing import running_rule
 
 if TYPE_CHECKING:
@@ -50,33 +51,33 @@ def make_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Ca
 
     def formula(*arrays: Any) -> tuple[Any, ...]:
         residuals = [wrap(value) for value in arrays[:residual_count]]
-        cotangents = _complete(plan, iter(arrays[residual_count:]), given)
+        cotangents = complete_cotangents(plan, iter(arrays[residual_count:]), given)
         grads = plan.structure.rebuild_grads([None if grad is None else wrap(grad) for grad in cotangents])
         try:
             with running_rule(op, eager=boxed):
-                result = rule(_restore_context(plan, residuals), *grads)
+                result = rule(restore_context(plan, residuals), *grads)
         except Exception as error:
             error.add_note(f"raised in the backward formula of {op}")
             raise
-        return _take_gradients(plan, result)
+        return take_gradients(plan, result)
 
     return formula
 
 
-def _complete(plan: FormulaPlan, cotangents: Iterator[Any], given: Mask) -> list[Any]:
-    """One cotangent per flat output: zeros, or None, where there is none."""
+def complete_cotangents(plan: FormulaPlan, cotangents: Iterator[Any], given: Mask, xp: Any = jnp) -> list[Any]:
+    """One cotangent per flat output: zeros of ``xp``, or None, where there is none."""
     assert plan.notes is not None
     return [
         next(cotangents)
         if has
-        else jnp.zeros(shape.shape, shape.dtype)
+        else xp.zeros(shape.shape, shape.dtype)
         if plan.notes.materialize and has_gradient(shape.dtype)
         else None
         for has, shape in zip(given, plan.outputs, strict=True)
     ]
 
 
-def _restore_context(plan: FormulaPlan, residuals: list[Any]) -> FormulaContext:
+def restore_context(plan: FormulaPlan, residuals: list[Any]) -> FormulaContext:
     from_notes = plan.notes
     assert from_notes is not None
     rest = iter(residuals)
@@ -85,13 +86,16 @@ def _restore_context(plan: FormulaPlan, residuals: list[Any]) -> FormulaContext:
         "needs_input_grad": from_notes.needs_input_grad,
     }
     for name, tree, leaves in from_notes.attributes:
-        filled = [next(rest) if type(leaf).__name__ == "_ArrayMark" else leaf for leaf in leaves]
+        filled = [next(rest) if leaf is Slot.array else leaf for leaf in leaves]
         values[name] = jax.tree_util.tree_unflatten(tree, filled)
     return FormulaContext(plan.overload.record.name, values)
 
 
-def _take_gradients(plan: FormulaPlan, result: Any) -> tuple[Any, ...]:
-    """Checks what a formula returned against the schema, and picks the gradients that are wanted."""
+def take_gradients(plan: FormulaPlan, result: Any, xp: Any = jnp) -> tuple[Any, ...]:
+    """Checks what a formula returned against the schema, and picks the gradients that are wanted.
+
+    A callback may not use JAX, so a host formula has this done with numpy as ``xp``.
+    """
     values = list(result) if isinstance(result, tuple) else [result]
     schema, layout = plan.overload.record.schema, plan.layout
     _check_count(plan, values)
@@ -101,7 +105,7 @@ def _take_gradients(plan: FormulaPlan, result: Any) -> tuple[Any, ...]:
         name = schema.arguments[place].name
         if isinstance(entry, tuple):
             flat.extend(_take_list(plan, value, entry, name))
-        elif layout_is_array(entry):
+        elif entry is Slot.array:
             flat.append(value)
         elif value is not None and not _is_none_tree(value):
             raise AutogradError(
@@ -109,15 +113,10 @@ def _take_gradients(plan: FormulaPlan, result: Any) -> tuple[Any, ...]:
                 f"for argument '{name}', which is not a tensor. Got {describe(value)}. Return None there."
             )
     return tuple(
-        _fit(plan, value, shape, place)
+        _fit(plan, value, shape, place, xp=xp)
         for place, (value, shape, want) in enumerate(zip(flat, plan.inputs, plan.wanted, strict=True))
         if want
     )
-
-
-def layout_is_array(entry: object) -> bool:
-    """Whether a layout entry stands for one array."""
-    return getattr(entry, "name", None) == "array"
 
 
 def _is_none_tree(value: Any) -> bool:
@@ -149,19 +148,19 @@ def _take_list(plan: FormulaPlan, value: Any, entry: tuple[bool, ...], name: str
     return [member for member, present in zip(value, entry, strict=True) if present]  # type: ignore[misc]
 
 
-def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
+def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int, *, xp: Any) -> Any:
     """Makes a gradient fit its input: broadcast axes summed, dtype converted."""
     if value is None:
         return None
     if isinstance(value, Tensor):
         value = value._storage.array
-    if not isinstance(value, (jax.Array, np.ndarray)):
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
         raise GradientTypeErrorAt(plan, place, value)
-    grad = jnp.asarray(value)
+    grad = xp.asarray(value)
     if grad.shape != shape.shape:
-        grad = sum_to_shape(grad, shape.shape, f"{plan.overload.record.name}: the formula", place)
+        grad = sum_to_shape(grad, shape.shape, f"{plan.overload.record.name}: the formula", place, xp=xp)
     if grad.dtype != shape.dtype:
-        if jnp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
+        if xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
             grad = grad.real
         grad = grad.astype(shape.dtype)
     return grad
@@ -177,7 +176,7 @@ class GradientTypeErrorAt(GradientTypeError, AutogradError):
         )
 
 
-def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int) -> Any:
+def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int, *, xp: Any = jnp) -> Any:
     """Sums a gradient over the axes along which its input was broadcast.
 
     Raises:
@@ -191,4 +190,4 @@ def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int) -> A
             f"compatible with {list(shape)}. Return a gradient of the input's shape."
         )
     axes = (*range(lead), *(lead + axis for axis, want in enumerate(shape) if want == 1 and grad.shape[lead + axis] != 1))
-    return jax.lax.reshape(jnp.sum(grad, axis=axes), tuple(shape))
+    return xp.reshape(xp.sum(grad, axis=axes), tuple(shape))

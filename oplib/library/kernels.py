@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,16 +72,18 @@ def _run_array_kernel(record: Record, kernel: Callable[..., Any], layout: Layout
         with tracing(record.name):
             result = kernel(*args, **kwargs)
     except _CONCRETIZATION as error:
-        raise _needs_value(record, error) from error
+        raise _needs_value(record, layout, error) from error
     return flatten_array_results(record, layout, result)
 
 
-def _needs_value(record: Record, error: Exception) -> TracingError:
+def _needs_value(record: Record, layout: Layout, error: Exception) -> TracingError:
     """The error for a compiled kernel that reads a value, with the cures."""
+    found = re.search(r"arrays\[(\d+)\]", str(error))
+    subject = f"argument '{layout.find_argument(int(found[1]))}'" if found else "a value computed from its arguments"
     return TracingError(
-        f"{record.name}: the kernel needs a concrete value while it is compiled. {str(error).splitlines()[0]} "
-        f"Make the argument it reads static (annotate int, float, bool or str), or write the kernel with jax.lax "
-        f"control flow, or define the op with compile=False to run it as plain Python."
+        f"{record.name}: the kernel needs the concrete value of {subject} while it is compiled. "
+        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or write the "
+        f"kernel with jax.lax control flow, or define the op with compile=False to run it as plain Python."
     )
 
 

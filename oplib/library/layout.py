@@ -91,7 +91,7 @@ class Layout:
         self.schema = schema
         self.entries = tuple(entries)
         self.positional_count = sum(not argument.kwarg_only for argument in schema.arguments)
-        self.array_count = sum(_count_arrays(entry) for entry in entries)
+        self.array_count = sum(map(count_arrays, entries))
         self._hash = hash(self.entries)
 
     def __eq__(self, other: object) -> bool:
@@ -110,6 +110,14 @@ class Layout:
         rest = iter(tangents)
         return [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
 
+    def find_argument(self, position: int) -> str:
+        """Returns the name of the argument to which the array at a flat position belongs."""
+        for argument, entry in zip(self.schema.arguments, self.entries, strict=True):
+            position -= count_arrays(entry)
+            if position < 0:
+                return argument.name
+        raise IndexError(position)
+
     def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Splits one value per schema argument into positional and keyword-only ones."""
         count = self.positional_count
@@ -122,7 +130,8 @@ class Layout:
         return [_spread_flags(entry, rest) for entry in self.entries]
 
 
-def _count_arrays(entry: Entry) -> int:
+def count_arrays(entry: Entry) -> int:
+    """How many arrays stand at an argument's place."""
     return sum(entry) if isinstance(entry, tuple) else int(entry is Slot.array)
 
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.formula_node import FormulaNode, record
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 from .schema import FunctionSchema
-from .structure import Structure
 
 
 def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
@@ -37,13 +35,6 @@ def box_results(outputs: Sequence[Any]) -> list[Tensor]:
         for tensor in boxed:
             tensor._scope = modes.tracing_scope
     return boxed
-
-
-def record_results(
-    node_class: type[FormulaNode], result: Sequence[Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
-) -> list[Any]:
-    """Boxes results with a node on the tape."""
-    return record(node_class, result, tensors, arrays)
 
 
 def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:
@@ -88,8 +79,8 @@ def refuse_read_only(tensor: Tensor, op: str) -> None:
         )
 
 
-def write_back(structure: Structure, outputs: Sequence[Any], written: Sequence[Tensor]) -> int:
-    """Writes new values into their boxes and returns how many outputs these were."""
+def write_back(outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
+    """Writes new values, which come first among the outputs, into their boxes."""
     for tensor, new in zip(written, outputs, strict=False):
         old = tensor._storage.array
         if new.shape != old.shape or new.dtype != old.dtype:
@@ -99,4 +90,3 @@ def write_back(structure: Structure, outputs: Sequence[Any], written: Sequence[T
             )
     for tensor, new in zip(written, outputs, strict=False):
         tensor._storage.write(jnp.asarray(new))
-    return len(written) if structure.written else 0

@@ -12,11 +12,13 @@ from jax.extend.core import jaxpr_as_fun
 from oplib.config import config
 from oplib.autograd.array_function import ArrayFunction, Mask, Plan, make_gather
 from oplib.autograd.liveness import find_live_inputs
-from oplib.errors import AutogradError, MissingRuleError, TracingError
+from oplib.errors import AutogradError, MissingRuleError
 from oplib.tensor import Tensor, box
 
 from .formula import make_formula
-from .layout import Layout
+from .host_formula import make_host_formula
+from .infer_schema import infer_kind
+from .layout import Layout, Slot
 from .structure import Structure
 from .tracing import running_rule
 
@@ -73,7 +75,7 @@ class Notes:
 
     Attributes:
         saved: for each value given to ``save_for_backward`` whether it is an array (or None).
-        attributes: names, tree structures and static leaves of the attributes; arrays are marked.
+        attributes: names, tree structures and static leaves of the attributes; ``Slot.array`` stands for an array.
         materialize: unused outputs reach the formula as zeros.
         non_differentiable: for each flat output, whether it was marked.
         needs_input_grad: as the formula sees it.
@@ -84,13 +86,6 @@ class Notes:
     materialize: bool
     non_differentiable: Mask
     needs_input_grad: tuple[Any, ...]
-
-
-class _ArrayMark:
-    """Stands for an array among the leaves of an attribute."""
-
-
-ARRAY_MARK = _ArrayMark()
 
 
 def _unbox(value: Any) -> Any:
@@ -105,7 +100,7 @@ def _collect(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], Note
         if name in _OWN:
             continue
         leaves, tree = jax.tree_util.tree_flatten(value, is_leaf=lambda leaf: isinstance(leaf, Tensor))
-        marked = tuple(ARRAY_MARK if isinstance(leaf, (jax.Array, Tensor)) else leaf for leaf in leaves)
+        marked = tuple(Slot.array if isinstance(leaf, (jax.Array, Tensor)) else leaf for leaf in leaves)
         arrays.extend(_unbox(leaf) for leaf in leaves if isinstance(leaf, (jax.Array, Tensor)))
         attributes.append((name, tree, marked))
     marked_outputs = [_unbox(value) for value in ctx._non_differentiable]
@@ -151,8 +146,11 @@ class FormulaPlan(Plan):
         if found is None:
             if rule is None:
                 raise missing_formula(self.overload)
-            formula = make_formula(self, rule, given)
-            found = self._backwards[rule, given] = ArrayFunction(formula, record.name, compiled=record.is_compiled)
+            if infer_kind(rule) == "host":
+                found = ArrayFunction(make_host_formula(self, rule, given), record.name, compiled=False)
+            else:
+                found = ArrayFunction(make_formula(self, rule, given), record.name, compiled=record.is_compiled)
+            self._backwards[rule, given] = found
         return found
 
 
@@ -279,5 +277,3 @@ def _extras_function(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -
 
     return compute_extras
 
-
-__all__ = ["ARRAY_MARK", "FormulaPlan", "Notes", "SetupContext", "TracingError", "missing_formula", "plan_formula"]

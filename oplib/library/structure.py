@@ -37,6 +37,15 @@ class Structure:
     def __hash__(self) -> int:
         return hash((self.entries, self.written))
 
+    @property
+    def written_count(self) -> int:
+        """How many flat arrays are new values of written arguments."""
+        return sum(_count_arrays(entry) for entry in self.entries[: self.written])
+
+    def without_written(self) -> Structure:
+        """The structure of the declared returns alone."""
+        return Structure(self.entries[self.written :], 0) if self.written else self
+
     def rebuild(self, flat: Sequence[Any]) -> list[Any]:
         """Arranges flat values, or their gradients, as one value per entry; a number stays itself."""
         rest = iter(flat)
@@ -47,6 +56,10 @@ class Structure:
         rest = iter(grads)
         arranged = [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
         return arranged[self.written :]
+
+
+def _count_arrays(entry: ResultEntry) -> int:
+    return sum(entry) if isinstance(entry, tuple) else int(entry is True)
 
 
 def _rebuild(entry: ResultEntry, flat: Iterator[Any]) -> Any:
