@@ -32,7 +32,7 @@ class Binder:
         [[3, 3], 2.0, 'up']
     """
 
-    __slots__ = ("_places", "converters", "schema")
+    __slots__ = ("_defaults", "_places", "converters", "schema")
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
@@ -43,6 +43,7 @@ class Binder:
             for argument, convert in zip(schema.arguments, converters, strict=True)
         )
         self._places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+        self._defaults: dict[int, Any] = {}  # converted at their first use: a device may not exist yet
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str | None = None) -> list[Any]:
         """Returns one value per schema argument: converted, defaults filled in, lists fresh.
@@ -63,20 +64,34 @@ class Binder:
         if kwargs:
             self._check_keywords(name, args, kwargs)
         values: list[Any] = []
-        for place, argument in enumerate(self.schema.arguments):
+        for keyword, place in self._places.items():
             if place < len(args):
                 value = args[place]
-            elif argument.name in kwargs:
-                value = kwargs[argument.name]
-            elif argument.has_default_value():
-                value = argument.default_value
+            elif keyword in kwargs:
+                value = kwargs[keyword]
+            elif self.schema.arguments[place].has_default_value():
+                values.append(self._make_default(name, place))
+                continue
             else:
                 raise self._missing(name, args, kwargs)
-            try:
-                values.append(self.converters[place](value))
-            except UnfitError as error:
-                raise self._unfit(name, place, value, str(error)) from error
+            values.append(self._convert(name, place, value))
         return values
+
+    def _convert(self, name: str, place: int, value: Any) -> Any:
+        try:
+            return self.converters[place](value)
+        except UnfitError as error:
+            raise self._unfit(name, place, value, str(error)) from error
+
+    def _make_default(self, name: str, place: int) -> Any:
+        """Returns a converted default; what can be changed is made anew for every call."""
+        if place not in self._defaults:
+            value = self._convert(name, place, self.schema.arguments[place].default_value)
+            if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value):
+                return value
+            self._defaults[place] = value
+        value = self._defaults[place]
+        return value.copy() if type(value) is list else value
 
     def _check_keywords(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         for keyword, value in kwargs.items():

@@ -49,6 +49,8 @@ def accept_operand(convert: Converter) -> Converter:
 
 def list_items(value: Any) -> list[Any]:
     """Returns what a sequence, set, range, generator or 1-d numpy array holds, as a fresh list."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return value.tolist()
     if is_array(value):
@@ -67,7 +69,7 @@ def _make_list_converter(type_: ListType, convert: Converter) -> Converter:
             return [convert(value)] * size
         if not is_number and isinstance(value, np.ndarray):
             raise UnfitError("Pass a list")
-        return [_convert_item(convert, item, place) for place, item in enumerate(list_items(value))]
+        return _convert_items(convert, list_items(value))
 
     return convert_list
 
@@ -87,6 +89,13 @@ def _make_tuple_converter(converters: list[Converter]) -> Converter:
         return tuple(_convert_item(convert, item, place) for place, (convert, item) in enumerate(pairs))
 
     return convert_tuple
+
+
+def _convert_items(convert: Converter, items: list[Any]) -> list[Any]:
+    try:
+        return [convert(item) for item in items]
+    except UnfitError:  # once more, to find out which
+        return [_convert_item(convert, item, place) for place, item in enumerate(items)]
 
 
 def _convert_item(convert: Converter, item: Any, place: int) -> Any:

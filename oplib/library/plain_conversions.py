@@ -140,7 +140,9 @@ def to_enum(value: Any) -> enum.Enum:
 
 def to_tensor(value: Any) -> Any:
     """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
-    if is_array(value) or isinstance(value, PYTHON_NUMBERS) or hasattr(value, "__jax_array__"):
+    if type(value) is Tensor or is_array(value):
+        return value
+    if isinstance(value, PYTHON_NUMBERS) or hasattr(value, "__jax_array__"):
         return value
     raise UnfitError
 
