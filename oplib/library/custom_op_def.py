@@ -11,7 +11,7 @@ from oplib.errors import RegistrationError
 
 from .contribution import find_newest
 from .kernel_registration import register_fake, register_kernel
-from .overload import OpOverload, find_overload, is_misfit
+from .overload import OpOverload, OverloadHandle, find_overload
 from .platforms import DeviceTypes, find_slot
 from .record import Function, Tag
 from .registry import registry
@@ -21,7 +21,7 @@ from .schema import FunctionSchema
 log = logging.getLogger(__name__)
 
 
-class CustomOpDef:
+class CustomOpDef(OverloadHandle):
     """An op made by ``custom_op``; call it like the function it was made from.
 
     It is pickled and copied by its name. When ``custom_op`` defines the name anew, this calls the new op.
@@ -30,10 +30,8 @@ class CustomOpDef:
         __name__: of the decorated function, as are the docstring, the module and ``__wrapped__``.
     """
 
-    _opoverload: OpOverload
-
     def __init__(self, overload: OpOverload, fn: Function) -> None:
-        self._opoverload = overload
+        self._target = overload
         self._init_fn = fn
         self.__name__ = getattr(fn, "__name__", overload.name())
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
@@ -41,15 +39,9 @@ class CustomOpDef:
         self.__doc__ = getattr(fn, "__doc__", None)
         self.__wrapped__ = fn
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
-        overload = self._opoverload  # what its own __call__ does, without a further frame
-        try:
-            return overload.call(*args, **kwargs)
-        except TypeError as error:
-            if not is_misfit(error):
-                raise
-        return overload.explain(args, kwargs)
+    @property
+    def _opoverload(self) -> OpOverload:
+        return self._target
 
     @property
     def _qualname(self) -> str:

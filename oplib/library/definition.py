@@ -34,15 +34,26 @@ def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owne
     return lib._owner
 
 
-def define(qualname: str | Library, schema: str, alias_analysis: str = "", **options: Any) -> Any:
+def define(
+    qualname: str | Library,
+    schema: str,
+    alias_analysis: str = "",
+    *,
+    lib: Library | None = None,
+    tags: Tags = (),
+    operand: Iterable[str] = (),
+    donates: Iterable[str] = (),
+) -> Any:
     """Defines an op, whose kernels and rules come after.
 
     Args:
         qualname: ``namespace::name`` or ``namespace::name.overload``.
         schema: without the name, ``(Tensor x) -> Tensor``.
-        alias_analysis: accepted for parity.
-        **options: ``lib``, a :class:`Library` of the same namespace with which the op ends (it never ends
-            without); ``tags``, ``operand`` and ``donates`` as in :meth:`Library.define`.
+        alias_analysis: accepted for parity; a schema always says what is aliased.
+        lib: of the same namespace, with which the op ends; it never ends without.
+        tags: promises beyond the schema.
+        operand: names of number arguments that are operands of compiled kernels instead of static.
+        donates: names of written arguments whose buffer the op may take over.
 
     Returns:
         None. In the old form ``define(library, "name(Tensor x) -> Tensor")`` a decorator that registers a
@@ -64,35 +75,25 @@ def define(qualname: str | Library, schema: str, alias_analysis: str = "", **opt
     """
     if isinstance(qualname, Library):
         return _define_old_style(qualname, schema, alias_analysis)
-    return _define(qualname, schema, **options)
-
-
-def _define(
-    qualname: str,
-    schema: str,
-    *,
-    lib: Library | None = None,
-    tags: Tags = (),
-    operand: Iterable[str] = (),
-    donates: Iterable[str] = (),
-) -> None:
-    subject = "define"
-    parsed = parse_qualname(qualname, subject=subject)
-    owner = find_owner(parsed, lib, subject=subject)
+    parsed = parse_qualname(qualname, subject="define")
+    owner = find_owner(parsed, lib, subject="define")
     if not _NAMELESS_SCHEMA.fullmatch(schema):
         raise RegistrationValueError(
             f'define({qualname}): expected schema to look like e.g. "(Tensor x) -> Tensor". Got {schema!r}. '
-            f"Leave the name out, and write blanks around the arrow."
+            "Leave the name out, and write blanks around the arrow."
         )
     check_namespace(parsed.namespace, find_site())
-    local = qualname.partition("::")[2]
+    local = qualname.partition("::")[
+        2
+    ]  # not the parsed one, in which `default` is gone and cannot be refused
     definition = Definition(
-        schema=parse_in_namespace(f"{local}{schema}", parsed.namespace, subject=subject),
-        tags=to_tags(tags, subject=subject),
+        schema=parse_in_namespace(f"{local}{schema}", parsed.namespace, subject="define"),
+        tags=to_tags(tags, subject="define"),
         operand=frozenset(operand),
         donates=frozenset(donates),
     )
     enter_op(definition, owner)
+    return None
 
 
 def _define_old_style(lib: Library, schema: str, alias_analysis: str) -> Callable[[Function], Function]:

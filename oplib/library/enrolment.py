@@ -6,7 +6,7 @@ import warnings
 
 from oplib.errors import RegistrationError
 
-from .contribution import Contribution, Definition, KernelSlot, Owner, find_newest
+from .contribution import Contribution, Contributions, Definition, KernelSlot, Owner, find_newest
 from .qualname import Qualname
 from .registry import registry
 from .rules import check_definition, check_kind, make_kernel
@@ -47,14 +47,19 @@ def enter_kernel(
     """
     kernel = make_kernel(fn, qualname)
     first = find_newest(registry.read(qualname), slot)
-    if first is not None and not allow_override:
-        raise RegistrationError(
-            f"{qualname}: there's already a kernel registered from python for device type {slot}, at "
-            f"{first.site}. Leave allow_override out, or destroy the library of the first."
-        )
-    if first is not None and warn:
+    if first is not None and allow_override and warn:
         _warn_of_override(qualname, first)
-    registry.add(qualname, Contribution(slot, kernel, owner, find_site()), check_kind(qualname, kernel))
+
+    def check(pieces: Contributions) -> None:
+        first = find_newest(pieces, slot)
+        if first is not None and not allow_override:
+            raise RegistrationError(
+                f"{qualname}: there's already a kernel registered from python for device type {slot}, at "
+                f"{first.site}. Leave allow_override out, or destroy the library of the first."
+            )
+        check_kind(qualname, kernel, pieces)
+
+    registry.add(qualname, Contribution(slot, kernel, owner, find_site()), check)
 
 
 def _warn_of_override(qualname: Qualname, first: Contribution) -> None:

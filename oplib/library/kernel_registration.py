@@ -7,7 +7,7 @@ from typing import Any
 
 from oplib.errors import RegistrationError
 
-from .contribution import Contribution, find_newest
+from .contribution import Contribution, Contributions, find_newest
 from .definition import find_owner
 from .enrolment import enter_kernel
 from .library import Library
@@ -103,17 +103,19 @@ def register_fake(
     overload = resolve_existing_op(op, subject="register_fake")
     owner = find_owner(overload._qualname, lib, subject="register_fake")
 
-    def register(fn: Function) -> Function:
-        require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
-        check_fake(overload.record, fn)
-        first = find_newest(registry.read(overload._qualname), "fake")
+    def refuse_override(pieces: Contributions) -> None:
+        first = find_newest(pieces, "fake")
         if first is not None and not allow_override:
             raise RegistrationError(
                 f"register_fake: the operator {overload.name()} already has a fake impl registered at "
                 f"{first.site}. Leave allow_override out to replace it."
             )
+
+    def register(fn: Function) -> Function:
+        require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
+        check_fake(overload.record, fn)
         _warn_of_needless_fake(overload)
-        registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()))
+        registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()), refuse_override)
         return fn
 
     return register if func is None else register(func)

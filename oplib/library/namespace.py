@@ -10,11 +10,11 @@ from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperator
 
 from .binding import Binder
 from .nearest import name_nearest
-from .overload import OpOverload, explain_unknown
+from .overload import OpOverload, OverloadHandle, explain_unknown
 from .qualname import Qualname
 
 
-class OpOverloadPacket:
+class OpOverloadPacket(OverloadHandle):
     """All overloads of one op; calling it calls the first overload that the arguments fit.
 
     Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name
@@ -24,30 +24,12 @@ class OpOverloadPacket:
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self._overloads: tuple[OpOverload, ...] = ()
-        self._target: OpOverload | _FirstThatFits = _FirstThatFits(self)
+        self._target = _FirstThatFits(self)
         self.__name__ = name
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the first overload that the arguments fit.
-
-        Raises:
-            ArgumentError: they fit none; the text tells why, for each.
-        """
-        return self._target(*args, **kwargs)
 
     def overloads(self) -> list[str]:
         """Returns the names of the overloads, the unnamed one as ``default``."""
         return [overload._overloadname for overload in self._overloads]
-
-    def show(self, overloads: Sequence[OpOverload]) -> None:
-        """Makes these its overloads; given none it keeps the last ones, which raise if called."""
-        if not overloads:
-            return
-        for name in self.overloads():
-            vars(self).pop(name, None)
-        self._overloads = tuple(overloads)
-        self._target = overloads[0] if len(overloads) == 1 else _FirstThatFits(self)
-        vars(self).update({overload._overloadname: overload for overload in overloads})
 
     def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("__"):  # Python asks for these; they are no overloads
@@ -58,7 +40,7 @@ class OpOverloadPacket:
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.overloads())
+        return (overload._overloadname for overload in self._overloads)
 
     def __str__(self) -> str:
         return self._qualified_op_name.replace("::", ".")
@@ -82,7 +64,8 @@ class _FirstThatFits:
     def __init__(self, packet: OpOverloadPacket) -> None:
         self._packet = packet
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the first overload whose schema the arguments can be bound to."""
         reasons: list[str] = []
         for overload in self._packet._overloads:
             record = overload.record
@@ -118,6 +101,9 @@ class OpNamespace:
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, value in list(vars(self).items()) if isinstance(value, OpOverloadPacket))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (ops, self.__namespace)
 
     def __repr__(self) -> str:
         return f"<ops.{self.__namespace}: {len(list(self))} ops>"
@@ -176,7 +162,8 @@ def show(overload: OpOverload) -> None:
     """Makes an overload one of those found under its op's name, as the last of them."""
     qualname = overload._qualname
     packet = intern_packet(qualname)
-    packet.show([other for other in packet._overloads if other.alive and other is not overload] + [overload])
+    others = [other for other in packet._overloads if other.alive and other is not overload]
+    _replace_overloads(packet, [*others, overload])
     vars(getattr(ops, qualname.namespace))[qualname.name] = packet
 
 
@@ -184,9 +171,19 @@ def hide(overload: OpOverload) -> None:
     """Takes an overload away from its op's name, and the op from its namespace with the last one."""
     qualname = overload._qualname
     packet = intern_packet(qualname)
-    packet.show([other for other in packet._overloads if other is not overload])
-    if not any(other.alive for other in packet._overloads):
+    others = [other for other in packet._overloads if other is not overload]
+    if others:
+        _replace_overloads(packet, others)
+    else:  # it keeps the last one, which raises if called
         vars(getattr(ops, qualname.namespace)).pop(qualname.name, None)
+
+
+def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]) -> None:
+    for name in packet:
+        vars(packet).pop(name, None)
+    packet._overloads = tuple(overloads)
+    packet._target = overloads[0] if len(overloads) == 1 else _FirstThatFits(packet)
+    vars(packet).update({overload._overloadname: overload for overload in overloads})
 
 
 def find_packet(name: str) -> OpOverloadPacket:

@@ -11,7 +11,7 @@ def name_nearest(name: str, known: Iterable[str]) -> str:
 
     Args:
         name: the name that was not found.
-        known: the names that there are.
+        known: the names that there are; those of the same namespace come first.
 
     Example:
         >>> name_nearest("demo::softclp", ["demo::softclip", "demo::scale"])
@@ -20,7 +20,11 @@ def name_nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     if not names:
         return "Nothing is registered."
-    near = difflib.get_close_matches(name, names, n=3)
+    namespace, colons, local = name.rpartition("::")
+    prefix = f"{namespace}{colons}"
+    siblings = [known.removeprefix(prefix) for known in names if known.startswith(prefix)]
+    near = [f"{prefix}{match}" for match in difflib.get_close_matches(local, siblings)]
+    near = near or difflib.get_close_matches(name, names, cutoff=0.75)
     if not near:
         return "No registered name is near it."
     return (

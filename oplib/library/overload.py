@@ -129,6 +129,22 @@ class OpOverload:
         )
 
 
+class OverloadHandle:
+    """What stands for an overload in other places, and is called at the same cost."""
+
+    _target: Any  # an OpOverload, or what has its `call` and `explain`
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
+        target = self._target
+        try:  # what the overload's own __call__ does, without a further frame
+            return target.call(*args, **kwargs)
+        except TypeError as error:
+            if not is_misfit(error):
+                raise
+        return target.explain(args, kwargs)
+
+
 def is_misfit(error: TypeError) -> bool:
     """Tells whether an error that was just caught says that arguments do not fit a function's parameters.
 

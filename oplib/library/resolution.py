@@ -13,7 +13,8 @@ from .overload import OpOverload, find_overload
 class HasOverload(Protocol):
     """Stands for one overload, as what ``custom_op`` gives does."""
 
-    _opoverload: OpOverload
+    @property
+    def _opoverload(self) -> OpOverload: ...
 
 
 Op = str | OpOverload | HasOverload

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 
 from oplib.errors import (
     RegistrationError,
@@ -15,7 +14,7 @@ from oplib.errors import (
 from .contribution import KERNEL_SLOTS, Contributions, Definition, Kernel, find_kind, find_newest
 from .infer_schema import infer_kind
 from .qualname import Qualname
-from .record import Derivative, Function, KernelKind, Record, Tag
+from .record import Derivative, Function, Record, Tag
 from .schema import BaseType, FunctionSchema, has_kwarg_only_tensors
 from .tags import check_tags
 
@@ -84,21 +83,20 @@ def require_callable(fn: object, subject: str) -> None:
         )
 
 
-def check_kind(qualname: Qualname, kernel: Kernel) -> Callable[[Contributions], None]:
-    """Returns a check that a kernel runs in the way in which the op's other kernels do."""
+def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> None:
+    """Raises where a kernel does not run in the way in which the op's other kernels do.
 
-    def check(pieces: Contributions) -> None:
-        kind = find_kind(pieces)
-        known: tuple[KernelKind | None, ...] = (None, "composite", kernel.kind)
-        if kernel.kind is None or kind in known or not _is_said(pieces):
-            return
-        raise RegistrationError(
-            f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels "
-            f"are annotated {_KIND_ANNOTATIONS.get(str(kind), kind)}, this one "
-            f"{_KIND_ANNOTATIONS[kernel.kind]}. Annotate it like the others, or not at all."
-        )
-
-    return check
+    Raises:
+        RegistrationError: it is of another kind.
+    """
+    kind = find_kind(pieces)
+    if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
+        return
+    raise RegistrationError(
+        f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels are "
+        f"annotated {_KIND_ANNOTATIONS[str(kind)]}, this one {_KIND_ANNOTATIONS[kernel.kind]}. "
+        "Annotate it like the others, or not at all."
+    )
 
 
 def _is_said(pieces: Contributions) -> bool:

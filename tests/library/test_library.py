@@ -310,7 +310,8 @@ class TestDestruction:
                 library.define("f(Tensor x) -> Tensor")
                 raise KeyError
 
-        pytest.raises(KeyError, define_and_fail)
+        with pytest.raises(KeyError):
+            define_and_fail()
         assert not hasattr(ops.lab, "f")
 
     def test_destroying_twice_is_harmless(self, lib):
