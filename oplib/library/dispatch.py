@@ -62,7 +62,7 @@ class Dispatcher:
         self.record = record
         self.name = overload.name()
         self.schema = record.schema
-        self.binder = Binder(record.schema)
+        self.binder = Binder(record.schema, operand=record.operand)
         self.carrier = carrier_of(self.name)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
