@@ -16,7 +16,8 @@ import hypothesis
 import jax
 import pytest
 
-from tests.leftovers import find_leftovers, restore, restore_ops, take_snapshot
+from oplib.library.registry import registry
+from tests.leftovers import World
 
 # A first call compiles, so time says nothing about an example.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
@@ -26,19 +27,19 @@ hypothesis.settings.load_profile("oplib")
 @pytest.fixture(autouse=True)
 def leave_nothing_behind() -> Iterator[None]:
     """Fails a test after which modes, settings, registered ops or global hooks are not as before."""
-    before = take_snapshot()
+    before = World()
     yield
-    if leftovers := find_leftovers(before, take_snapshot()):
-        restore(before)
-        pytest.fail("the test left state behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+    if changes := before.find_changes(World()):
+        before.restore()
+        pytest.fail("the test left state behind:\n  " + "\n  ".join(changes), pytrace=False)
 
 
 @pytest.fixture
 def forget_ops() -> Iterator[None]:
     """Lets a test register ops that live for ever, such as those of ``custom_op``: they go with the test."""
-    before = take_snapshot()
+    before = registry.save()
     yield
-    restore_ops(before)
+    registry.restore(before)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

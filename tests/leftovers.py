@@ -1,4 +1,4 @@
-"""What a test may not leave behind: changed modes or settings, registered ops, global hooks."""
+"""What a test may not leave behind: changed modes or settings, registered ops, a run of the engine."""
 
 from __future__ import annotations
 
@@ -7,30 +7,60 @@ from typing import Any
 
 import jax
 
+from oplib.autograd.run import running
 from oplib.config import Config, config
-from oplib.modes import ThreadModes, modes
+from oplib.library.registry import Snapshot, registry
+from oplib.modes import ModeState, modes
+from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
 
 
-def take_snapshot() -> dict[str, Any]:
-    """Returns every piece of global state that a test must leave as it found it, by a readable name."""
-    state: dict[str, Any] = {"recursion limit": sys.getrecursionlimit()}
-    for name in ThreadModes.__annotations__:
-        if name not in COUNTERS:
-            state[f"modes.{name}"] = getattr(modes, name)
-    for name in Config.__slots__:
-        state[f"oplib.config.{name}"] = getattr(config, name)
-    for name, value in jax.config.values.items():
-        # The attribute, where there is one, knows of contexts that this thread has entered.
-        state[f"jax.config.{name}"] = getattr(jax.config, name, value)
-    registry = find_registry()
-    for qualname, pieces in registry._contributions.items() if registry else ():
-        state[f"op {qualname}"] = Pieces(pieces)
-        if switched_off := registry._disabled.get(qualname):
-            state[f"disabled kernels of {qualname}"] = switched_off
-    return state
+class World:
+    """Every piece of global state that a test must leave as it found it.
+
+    Attributes:
+        state: values by a readable name.
+        ops: the registry.
+    """
+
+    def __init__(self) -> None:
+        self.ops: Snapshot = registry.save()
+        self.state: dict[str, Any] = {
+            "default dtype": get_default_dtype(),
+            "recursion limit": sys.getrecursionlimit(),
+            "run of the engine": running.run,
+            "vmap levels": running.vmap_levels,
+            **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
+            **{f"oplib.config.{name}": getattr(config, name) for name in Config.__slots__},
+            **{f"jax.config.{name}": value for name, value in read_jax_settings().items()},
+            **{f"op {name}": Pieces(pieces) for name, pieces in self.ops.contributions.items()},
+            **{f"disabled kernels of {name}": slots for name, slots in self.ops.disabled.items() if slots},
+        }
+
+    def find_changes(self, later: World) -> list[str]:
+        """Returns one line for each piece of state that is another one later."""
+        return [
+            f"{name}: {self.state.get(name)!r} became {later.state.get(name)!r}"
+            for name in sorted(self.state.keys() | later.state.keys())
+            if self.state.get(name) != later.state.get(name)
+        ]
+
+    def restore(self) -> None:
+        """Puts state back, so that the tests after the guilty one see a clean world."""
+        registry.restore(self.ops)
+        sys.setrecursionlimit(self.state["recursion limit"])
+        set_default_dtype(self.state["default dtype"])
+        running.run, running.vmap_levels = self.state["run of the engine"], self.state["vmap levels"]
+        for name, value in self.state.items():
+            owner, _, attribute = name.rpartition(".")
+            if owner == "modes":
+                setattr(modes, attribute, value)
+            elif owner == "oplib.config":
+                setattr(config, attribute, value)
+            elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
+                jax.config.update(attribute, value)
 
 
 class Pieces(tuple[Any, ...]):
@@ -42,39 +72,6 @@ class Pieces(tuple[Any, ...]):
         return f"{', '.join(piece.slot for piece in self)} (registered at {self[-1].site})"
 
 
-def find_registry() -> Any:
-    """Returns the registry once something has imported it."""
-    return getattr(sys.modules.get("oplib.library.registry"), "registry", None)
-
-
-def find_leftovers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Returns one line for each piece of state that differs."""
-    return [
-        f"{name}: {before.get(name)!r} became {after.get(name)!r}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    ]
-
-
-def restore(before: dict[str, Any]) -> None:
-    """Puts state back, so that the tests after the guilty one see a clean world."""
-    restore_ops(before)
-    sys.setrecursionlimit(before["recursion limit"])
-    for name, value in before.items():
-        owner, _, attribute = name.rpartition(".")
-        if owner == "modes":
-            setattr(modes, attribute, value)
-        elif owner == "oplib.config":
-            setattr(config, attribute, value)
-        elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
-            jax.config.update(attribute, value)
-
-
-def restore_ops(before: dict[str, Any]) -> None:
-    """Puts the registry back: ops that are new go, ops that have changed get back what they had."""
-    registry = find_registry()
-    for qualname, pieces in list(registry._contributions.items()) if registry else ():
-        kept = before.get(f"op {qualname}", ())
-        if pieces != kept:
-            with registry._writing():
-                registry._publish(qualname, tuple(kept))
+def read_jax_settings() -> dict[str, Any]:
+    """Returns JAX's settings as this thread sees them: an attribute knows of the contexts it is in."""
+    return {name: getattr(jax.config, name, value) for name, value in jax.config.values.items()}

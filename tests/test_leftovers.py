@@ -3,12 +3,14 @@
 import sys
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from oplib.config import config
 from oplib.library.library import Library
 from oplib.modes import modes
-from tests.leftovers import find_leftovers, restore, take_snapshot
+from oplib.tensor.dtype_rules import set_default_dtype
+from tests.leftovers import World
 
 KEPT: list[Library] = []
 
@@ -30,6 +32,10 @@ def leave_an_op():
     KEPT[-1].define("twice(Tensor x) -> Tensor")
 
 
+def leave_a_default_dtype():
+    set_default_dtype(jnp.bfloat16)
+
+
 def leave_the_stack_deep():
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
 
@@ -41,19 +47,20 @@ def leave_the_stack_deep():
         (leave_kernels_uncompiled, "oplib.config.compile_kernels"),
         (leave_x64_enabled, "jax.config.jax_enable_x64"),
         (leave_an_op, "op leftovers::twice"),
+        (leave_a_default_dtype, "default dtype"),
         (leave_the_stack_deep, "recursion limit"),
     ],
 )
 def test_state_that_is_left_behind_is_named_and_put_back(misbehave, name):
-    before = take_snapshot()
+    before = World()
     misbehave()
     try:
-        leftovers = find_leftovers(before, take_snapshot())
+        changes = before.find_changes(World())
     finally:
-        restore(before)
-    assert [line.split(":")[0] for line in leftovers if name in line] == [name]
-    assert find_leftovers(before, take_snapshot()) == []
+        before.restore()
+    assert [line.split(": ")[0] for line in changes] == [name]
+    assert before.find_changes(World()) == []
 
 
 def test_a_test_that_changes_nothing_leaves_nothing():
-    assert find_leftovers(take_snapshot(), take_snapshot()) == []
+    assert World().find_changes(World()) == []
