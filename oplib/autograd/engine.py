@@ -245,7 +245,7 @@ def check_edge(edge: GradientEdge) -> Edge:
 def _check_reached(plan: Plan, wanted: Sequence[Edge]) -> None:
     """Finds inputs that play no part before anything has run, so that the graph stays as it was."""
     for position, (node, _) in enumerate(wanted):
-        if node not in plan.waiting:
+        if plan.members is not None and node not in plan.members:
             raise _unused(position)
 
 

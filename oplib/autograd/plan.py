@@ -12,14 +12,15 @@ class Plan:
 
     Attributes:
         roots: the edges that the run starts from.
-        is_restricted: only nodes on a path to a requested input run.
-        waiting: for each node of the run, how many gradients are still to arrive; the run counts it down.
-        needed: the nodes that run, where the run is restricted.
+        waiting: how many gradients are to arrive, for nodes that get more than one; the run counts down.
+        members: the nodes that get gradients, where the run is restricted to paths to requested inputs; else
+            None, for all that the roots lead to.
+        needed: those of them that run.
         captures: for a node, its slots whose gradients are handed back, and as which input.
         captures_count: how many inputs ask for their gradient to be handed back.
     """
 
-    __slots__ = ("_members", "captures", "captures_count", "is_restricted", "needed", "roots", "waiting")
+    __slots__ = ("_reached", "captures", "captures_count", "members", "needed", "roots", "waiting")
 
     def __init__(self, roots: Sequence[Edge], inputs: Sequence[Edge] = (), *, capture: bool = False) -> None:
         """Plans the run.
@@ -30,13 +31,13 @@ class Plan:
             capture: gradients of ``inputs`` are handed back; else their own nodes run, which stores them.
         """
         self.roots = roots
-        self.is_restricted = capture or bool(inputs)
         self.captures: dict[TapeNode, list[tuple[int, int]]] = {}
         self.captures_count = len(inputs) if capture else 0
+        self.members: set[TapeNode] | None = None
         self.needed: set[TapeNode] = set()
-        self._members: set[TapeNode] | None = None
-        if not self.is_restricted:
-            self.waiting = _count_arrivals(roots)
+        self._reached: set[TapeNode] | None = None
+        if not capture and not inputs:
+            self.waiting = _count_arrivals(roots)[0]
             return
         targets = {node for node, _ in inputs}
         self.needed = _find_ancestors(roots, targets)
@@ -45,40 +46,45 @@ class Plan:
                 self.captures.setdefault(node, []).append((slot, index))
         else:
             self.needed |= targets
-        self.waiting = _count_arrivals(roots, self.needed, self.needed | targets)
+        self.waiting, self.members = _count_arrivals(roots, self.needed, self.needed | targets)
 
     def executes(self, node: TapeNode) -> bool:
         """Tells whether the run has executed ``node``, or will."""
-        if self.is_restricted:
+        if self.members is not None:
             return node in self.needed or node in self.captures
-        if self._members is None:
-            self._members = set(_count_arrivals(self.roots))
-        return node in self._members
+        if self._reached is None:
+            self._reached = _count_arrivals(self.roots)[1]
+        return node in self._reached
 
 
 def _count_arrivals(
     roots: Sequence[Edge],
     senders: Collection[TapeNode] | None = None,
     receivers: Collection[TapeNode] | None = None,
-) -> dict[TapeNode, int]:
-    """Counts the edges into each node reached from ``roots``; only from and to the given nodes, if given."""
-    waiting: dict[TapeNode, int] = {}
-    reached: list[TapeNode] = []
+) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Counts the edges into each node reached from ``roots``; only from and to the given nodes, if given.
+
+    Returns:
+        The counts over one, which in most graphs are few, and all nodes reached.
+    """
+    several: dict[TapeNode, int] = {}
+    reached: set[TapeNode] = set()
+    ahead: list[TapeNode] = []
     edges: Sequence[Edge | None] = roots
     while True:
         for edge in edges:
             if edge is None:
                 continue
             node = edge[0]
-            if node in waiting:
-                waiting[node] += 1
+            if node in reached:
+                several[node] = several.get(node, 1) + 1
             elif receivers is None or node in receivers:
-                waiting[node] = 1
+                reached.add(node)
                 if senders is None or node in senders:
-                    reached.append(node)
-        if not reached:
-            return waiting
-        edges = reached.pop().edges
+                    ahead.append(node)
+        if not ahead:
+            return several, reached
+        edges = ahead.pop().edges
 
 
 def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set[TapeNode]:

@@ -71,7 +71,7 @@ class Run:
         self.callbacks: list[Callable[[], object]] = []
         self.journal = journal
         self.outer = running.run
-        self.checkpoint_valid = not plan.is_restricted and is_checkpoint_valid()
+        self.checkpoint_valid = plan.members is None and is_checkpoint_valid()
         self._buffers: dict[TapeNode, list[Any]] = {}
         self._ready: list[tuple[int, int, TapeNode]] = []
         self._arrivals = itertools.count()
@@ -118,13 +118,12 @@ class Run:
 
     def _deliver(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Adds gradients to the slots they go to, and readies the nodes that wait for nothing more."""
-        waiting, buffers = self.plan.waiting, self._buffers
+        waiting, members, buffers = self.plan.waiting, self.plan.members, self._buffers
         for edge, grad in zip(edges, grads, strict=False):
             if edge is None:
                 continue
             node, slot = edge
-            missing = waiting.get(node)
-            if missing is None:  # not on a path to a requested input
+            if members is not None and node not in members:  # not on a path to a requested input
                 continue
             if grad is not None:
                 buffer = buffers.get(node)
@@ -132,8 +131,8 @@ class Run:
                     buffer = buffers[node] = [None] * len(node.input_metadata)
                 held = buffer[slot]
                 buffer[slot] = grad if held is None else self.currency.add(held, grad)
+            missing = waiting.get(node, 1)
             if missing == 1:
-                del waiting[node]
                 heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node))
             else:
                 waiting[node] = missing - 1
