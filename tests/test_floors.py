@@ -1,6 +1,7 @@
 """The floors, and the other rules of the house that a machine can check."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -50,6 +51,14 @@ def test_the_architecture_page_shows_the_floors_of_the_contract():
     page = (ROOT / "docs/inside/architecture.md").read_text()
     line = next(line for line in page.splitlines() if line.startswith("errors <"))
     assert [{room.strip() for room in floor.split("|")} for floor in line.split("<")] == read_contract()
+
+
+def test_every_file_that_the_architecture_page_names_exists():
+    page = (ROOT / "docs/inside/architecture.md").read_text()
+    named = re.findall(r"`((?:oplib/)?[a-z_/]+\.py)`", page)
+    missing = [name for name in named if not any(path.as_posix().endswith(f"/{name}") for path in FILES)]
+    assert named
+    assert not missing
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
