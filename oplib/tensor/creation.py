@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError
+from oplib.errors import ArgumentError, describe
 
 from .device import find_placement
 from .dtype_rules import (
@@ -162,7 +162,8 @@ def arange(
         >>> arange(1, 2, 0.25)
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
-    first, last, distance = map(_read_number, (start, end, step) if end is not None else (0, start, step))
+    given = (start, end, step) if end is not None else (0, start, step)
+    first, last, distance = (_read_number("arange", number, (int, float)) for number in given)
     if distance == 0 or (last - first) * distance < 0:
         raise ArgumentError(
             f"arange: argument 'step' leads from start to end. Got {first}, {last}, step={distance}. "
@@ -176,9 +177,14 @@ def arange(
     return _box_numbers(numbers, dtype, device, requires_grad)
 
 
-def _read_number(value: Any) -> int | float:
+def _read_number(op: str, value: Any, kinds: tuple[type, ...]) -> Any:
     """Reads bounds that are numpy's or tensors, which raise under a trace: a shape depends on them."""
-    return value if isinstance(value, (int, float)) else value.item()
+    number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, kinds):
+        raise ArgumentError(
+            f"{op}: bounds and steps are numbers. Got {describe(value)}. Give one value for each."
+        )
+    return number
 
 
 def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -211,6 +217,7 @@ def linspace(
         tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
     (count,) = read_size("linspace", (steps,))
-    numbers = np.linspace(_read_number(start), _read_number(end), count)
+    first, last = (_read_number("linspace", number, (int, float, complex)) for number in (start, end))
+    numbers = np.linspace(first, last, count)
     found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
     return _box_numbers(numbers, found, device, requires_grad)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jax.core import Tracer
@@ -76,46 +76,55 @@ def _show_values(values: np.ndarray[Any, Any], suffixes: list[str]) -> str:
     for axis, is_cut in enumerate(cut):
         if is_cut:
             values = np.take(values, [*range(_EDGE), *range(-_EDGE, 0)], axis)
-    return _show_nested(values, cut, _choose_format(values), len(_PREFIX))
+    return _show_nested(values, cut, _choose_layout(values), len(_PREFIX))
 
 
-def _show_nested(
-    values: np.ndarray[Any, Any], cut: list[bool], write: Callable[[Any], str], indent: int
-) -> str:
+class _Layout(NamedTuple):
+    """How items are written, and how wide they may be."""
+
+    write: Callable[[Any], str]
+    width: int
+
+
+def _show_nested(values: np.ndarray[Any, Any], cut: list[bool], layout: _Layout, indent: int) -> str:
     if values.ndim == 0:
-        return write(values.item())
+        return layout.write(values.item())
     if values.ndim == 1:
-        return _show_row([write(value) for value in values.tolist()], cut[0], indent)
-    parts = [_show_nested(part, cut[1:], write, indent + 1) for part in values]
+        return _show_row(values, cut[0], layout, indent)
+    parts = [_show_nested(part, cut[1:], layout, indent + 1) for part in values]
     if cut[0]:
         parts.insert(_EDGE, "...")
     return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _show_row(items: list[str], is_cut: bool, indent: int) -> str:
-    per_line = max(1, (_LINE - indent) // (len(items[0]) + 2)) if items else 1
+def _show_row(values: np.ndarray[Any, Any], is_cut: bool, layout: _Layout, indent: int) -> str:
+    items = [layout.write(value) for value in values.tolist()]
     if is_cut:
         items.insert(_EDGE, " ...")
+    per_line = max(1, (_LINE - indent) // (layout.width + 2))
     lines = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _choose_format(values: np.ndarray[Any, Any]) -> Callable[[Any], str]:
-    """Returns a function that writes one item, all items as wide as the widest."""
+def _choose_layout(values: np.ndarray[Any, Any]) -> _Layout:
+    """Makes all items as wide as the widest."""
     if values.dtype in COMPLEX:
-        real, imaginary = _choose_format(values.real), _choose_format(values.imag)
-        return lambda value: _write_complex(real(value.real), imaginary(value.imag).lstrip())
+        real, imaginary = _choose_layout(values.real), _choose_layout(values.imag)
+        return _Layout(
+            lambda value: _write_complex(real.write(value.real), imaginary.write(value.imag).lstrip()),
+            real.width + imaginary.width + 1,
+        )
     if values.dtype in INTEGRAL or values.dtype == dtypes.bool:
         width = max(len(str(value)) for value in values.ravel().tolist())
-        return lambda value: f"{value!s:>{width}}"
-    return _choose_float_format(values.astype(np.float64).ravel())
+        return _Layout(lambda value: f"{value!s:>{width}}", width)
+    return _choose_float_layout(values.astype(np.float64).ravel())
 
 
 def _write_complex(real: str, imaginary: str) -> str:
     return f"{real}{'' if imaginary.startswith('-') else '+'}{imaginary}j"
 
 
-def _choose_float_format(values: np.ndarray[Any, Any]) -> Callable[[float], str]:
+def _choose_float_layout(values: np.ndarray[Any, Any]) -> _Layout:
     plain = values[np.isfinite(values) & (values != 0)]
     digits, exponent, width = 0, False, 1
     if plain.size:
@@ -124,7 +133,7 @@ def _choose_float_format(values: np.ndarray[Any, Any]) -> Callable[[float], str]
         exponent = largest / smallest > 1000.0 or largest > 1.0e8 or (smallest < 1.0e-4 and not whole)
         digits = 0 if whole and not exponent else 4
         width = max(len(_write_float(value, digits, exponent)) for value in plain.tolist())
-    return lambda value: f"{_write_float(value, digits, exponent):>{width}}"
+    return _Layout(lambda value: f"{_write_float(value, digits, exponent):>{width}}", width)
 
 
 def _write_float(value: float, digits: int, exponent: bool) -> str:

@@ -74,8 +74,8 @@ class TensorValues:
     def __dlpack__(self, **options: Any) -> Any:
         if self._requires_grad:
             raise BufferError(
-                f"__dlpack__: Can't export tensors that require gradient. Got {describe(self._storage.array)}. "
-                f"Use tensor.detach()."
+                f"__dlpack__: Can't export tensors that require gradient. "
+                f"Got {describe(self._storage.array)}. Use tensor.detach()."
             )
         return self._read("__dlpack__").__dlpack__(**options)
 

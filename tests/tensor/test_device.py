@@ -35,9 +35,7 @@ def test_an_index_makes_another_device() -> None:
 
 @pytest.mark.parametrize("spelling", ["", "cuda:x", "cuda:-1", "cuda:", ":1", "cuda:01", 1.5, None])
 def test_what_spells_no_device_is_refused(spelling: Any) -> None:
-    with pytest.raises(
-        DeviceError, match=r"device: this spells no device\. Got .*\. Write \"cpu\", \"cuda\""
-    ):
+    with pytest.raises(DeviceError, match=r"device: this spells no device\. Got .*\. Write \"cpu\""):
         Device(spelling)
 
 
@@ -89,9 +87,7 @@ def test_a_sharded_tensor_has_a_sharding_and_no_device() -> None:
     sharding = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
     x = Tensor.from_array(jax.device_put(jnp.arange(4.0), sharding))
     assert x.sharding == sharding
-    with pytest.raises(
-        DeviceError, match=r"the tensor is on 2 devices\. Got f32\[4\] .*Use tensor\.sharding"
-    ):
+    with pytest.raises(DeviceError, match=r"the tensor is on 2 devices\. Got f32\[4\] .*tensor\.sharding"):
         _ = x.device
     assert tensor([1.0, 2.0], device=sharding).sharding == sharding
 

@@ -45,9 +45,7 @@ def test_a_dtype_has_many_spellings(spelling: Any) -> None:
     assert normalize_dtype(spelling) is dtypes.float32
 
 
-@pytest.mark.parametrize(
-    "spelling", ["float31", None, object(), "U3", np.dtype("O"), [("a", "f4")], "longdouble"]
-)
+@pytest.mark.parametrize("spelling", ["float31", None, object(), "U3", np.dtype("O"), [("a", "f4")], "g"])
 def test_what_names_no_dtype_is_refused(spelling: Any) -> None:
     with pytest.raises(DtypeError, match=r"no tensor has this dtype\. Got .* Use one of bfloat16, bool, "):
         normalize_dtype(spelling)
@@ -58,10 +56,10 @@ def test_what_names_no_dtype_is_refused(spelling: Any) -> None:
     [("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"), ("complex128", "complex64")],
 )
 def test_an_explicit_64_bit_dtype_needs_x64(wide: str, narrow: str) -> None:
-    with pytest.raises(
-        DtypeError, match=rf"{wide} was asked for while JAX's x64 is off.*oplib\.{narrow}.*jax_enable"
-    ):
+    with pytest.raises(DtypeError, match=rf"{wide} was asked for .* x64 is off.*oplib\.{narrow}.*jax_enable"):
         zeros(2, dtype=wide)
+    with pytest.raises(DtypeError, match="was asked for"):  # numpy holds this object equal to Python's float
+        zeros(2, dtype=getattr(dtypes, wide))
     with jax.enable_x64(True):
         assert zeros(2, dtype=wide).dtype == wide
 
@@ -89,7 +87,7 @@ def test_python_numbers_have_the_default_dtypes() -> None:
         "complex64",
         "float32",
     ]
-    with pytest.raises(DtypeError, match="only numbers have one. Got str"):
+    with pytest.raises(DtypeError, match=r"only numbers have one\. Got str"):
         scalar_dtype(str)
 
 
@@ -106,17 +104,13 @@ def test_the_default_dtype_rules_floats_and_complex_numbers() -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
 def test_the_default_dtype_must_be_floating(dtype: str) -> None:
-    with pytest.raises(
-        DtypeError, match=f"set_default_dtype: the default dtype is a floating one. Got {dtype}"
-    ):
+    with pytest.raises(DtypeError, match=rf"the default dtype is a floating one\. Got {dtype}"):
         set_default_dtype(dtype)
 
 
 def test_a_float64_array_without_dtype_needs_x64() -> None:
     values = np.array([1.5, 2.5])
-    with pytest.raises(
-        DtypeError, match=r"a float64 array while JAX's x64 is off.*f64\[2\].*dtype=oplib\.float32"
-    ):
+    with pytest.raises(DtypeError, match=r"a float64 array while .* is off.*f64\[2\].*dtype=oplib\.float32"):
         tensor(values)
     assert tensor(values, dtype=dtypes.float32).dtype == dtypes.float32
     with jax.enable_x64(True):
@@ -127,9 +121,7 @@ def test_a_float64_array_without_dtype_needs_x64() -> None:
 def test_integers_without_dtype_are_checked_and_narrowed(dtype: Any) -> None:
     narrow = np.iinfo({np.int64: np.int32, np.uint64: np.uint32}[dtype])
     assert tensor(np.array([0, narrow.max], dtype)).dtype == narrow.dtype
-    with pytest.raises(
-        DtypeError, match=rf"values do not fit {narrow.dtype}. Got 0 to {int(narrow.max) + 1}"
-    ):
+    with pytest.raises(DtypeError, match=rf"do not fit {narrow.dtype}\. Got 0 to {int(narrow.max) + 1}"):
         tensor(np.array([0, int(narrow.max) + 1], dtype))
     with jax.enable_x64(True):
         assert tensor(np.array([1], dtype)).dtype == dtype

@@ -82,9 +82,7 @@ def test_complex_data_does_not_become_real() -> None:
 def test_only_floating_and_complex_tensors_require_grad() -> None:
     assert tensor([1.0], requires_grad=True).requires_grad
     assert tensor([1j], requires_grad=True).is_leaf
-    with pytest.raises(
-        AutogradError, match=r"only floating and complex tensors have gradients\. Got i32\[1\]"
-    ):
+    with pytest.raises(AutogradError, match=r"only floating and complex .* gradients\. Got i32\[1\]"):
         tensor([1], requires_grad=True)
 
 

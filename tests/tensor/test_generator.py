@@ -1,0 +1,116 @@
+"""Generators: what they repeat, and that none is drawn from in a trace it does not belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oplib.errors import ArgumentError, TracingError
+from oplib.tensor import Generator, default_generator, manual_seed, rand, randn
+
+
+@pytest.fixture
+def global_state() -> Iterator[None]:
+    state = default_generator.get_state()
+    yield
+    default_generator.set_state(state)
+
+
+def draw(generator: Generator) -> list[float]:
+    return rand(4, generator=generator).tolist()
+
+
+def test_a_seed_repeats_its_numbers_and_another_gives_others() -> None:
+    assert draw(Generator().manual_seed(3)) == draw(Generator().manual_seed(3))
+    assert draw(Generator().manual_seed(3)) != draw(Generator().manual_seed(4))
+
+
+def test_no_two_draws_are_alike() -> None:
+    generator = Generator()
+    drawn = [tuple(draw(generator)) for _ in range(20)]
+    assert len(set(drawn)) == 20
+
+
+@pytest.mark.usefixtures("global_state")
+def test_manual_seed_starts_the_global_generator_over() -> None:
+    assert manual_seed(5) is default_generator
+    first = rand(3).tolist(), randn(3).tolist()
+    manual_seed(5)
+    assert (rand(3).tolist(), randn(3).tolist()) == first
+
+
+def test_all_64_bits_of_a_seed_count() -> None:
+    seeds = (0, 1, 2**31, 2**32, 2**32 + 1, 2**63, 2**64 - 2)
+    assert len({tuple(draw(Generator().manual_seed(seed))) for seed in seeds}) == len(seeds)
+    assert draw(Generator().manual_seed(-1)) == draw(Generator().manual_seed(2**64 - 1))
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_a_seed_beyond_64_bits_is_refused(seed: int) -> None:
+    with pytest.raises(ArgumentError, match=f"manual_seed: a seed has 64 bits. Got {seed}"):
+        Generator().manual_seed(seed)
+
+
+def test_seed_chooses_one_and_says_which() -> None:
+    generator = Generator()
+    seed = generator.seed()
+    assert generator.initial_seed() == seed
+    assert draw(generator) == draw(Generator().manual_seed(seed))
+
+
+def test_a_state_can_be_kept_and_gone_back_to() -> None:
+    generator = Generator()
+    draw(generator)
+    state, twin = generator.get_state(), generator.clone_state()
+    after = draw(generator)
+    assert draw(generator.set_state(state)) == after
+    assert draw(twin) == after
+
+
+TRANSFORMS: dict[str, Any] = {
+    "jit": lambda f: jax.jit(f)(1.0),
+    "grad": lambda f: jax.grad(f)(1.0),
+    "vmap": lambda f: jax.vmap(f)(jnp.ones(2)),
+    "scan": lambda f: jax.lax.scan(lambda c, x: (c, f(x)), 0.0, jnp.ones(2)),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("generator", [None, Generator()], ids=["global", "own"])
+def test_a_generator_from_outside_is_not_advanced_inside_a_trace(transform: str, generator: Any) -> None:
+    with pytest.raises(TracingError, match=r"Generator: a draw inside a trace .*oplib\.Generator\.from_key"):
+        TRANSFORMS[transform](lambda x: x * rand((), generator=generator).array)
+
+
+@pytest.mark.usefixtures("global_state")
+def test_nor_is_it_seeded_there() -> None:
+    with pytest.raises(TracingError, match="Generator: manual_seed inside a trace"):
+        jax.jit(lambda: manual_seed(0) and None)()
+
+
+def test_a_generator_from_a_traced_key_draws_anew_for_each_key() -> None:
+    @jax.jit
+    def sample(key: Any) -> Any:
+        generator = Generator.from_key(key)
+        return rand(3, generator=generator).array, rand(3, generator=generator).array
+
+    first, second = sample(jax.random.key(0))
+    other, _ = sample(jax.random.key(1))
+    assert not np.allclose(first, second)
+    assert not np.allclose(first, other)
+
+
+def test_a_generator_made_in_a_trace_is_drawn_from_there() -> None:
+    drawn = jax.jit(lambda: rand(3, generator=Generator().manual_seed(3)).array)()
+    np.testing.assert_array_equal(drawn, rand(3, generator=Generator().manual_seed(3)).numpy())
+
+
+def test_a_generator_in_vmap_draws_for_each_key() -> None:
+    keys = jax.random.split(jax.random.key(0), 5)
+    drawn = jax.vmap(lambda key: rand((), generator=Generator.from_key(key)).array)(keys)
+    assert len(set(drawn.tolist())) == 5
