@@ -1,0 +1,74 @@
+"""``python -m benchmarks``: prints the table; see the docstring of the package for how to read it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import benchmarks
+
+from . import against_torch, calls, compiled, imports, reported, scale
+from .results import describe_machine, save
+from .rounds import Effort
+from .table import Row, format_head, format_row, format_summary, format_title
+
+GROUPS = {
+    "calls": calls,
+    "torch": against_torch,
+    "compiled": compiled,
+    "scale": scale,
+    "imports": imports,
+    "reported": reported,
+}
+CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
+
+
+def main() -> int:
+    """Measures the groups asked for, and returns the exit code."""
+    options = read_options()
+    effort = Effort(
+        seconds=0.3 if options.quick else 2.0,
+        least_rounds=1 if options.quick else 5,
+        clock=CLOCKS[options.clock],
+    )
+    lines: list[str] = []
+    rows: list[Row] = []
+    show(lines, describe_machine(clock=options.clock))
+    show(lines, format_head())
+    for name in options.only or GROUPS:
+        show(lines, format_title(GROUPS[name].TITLE))
+        for row in GROUPS[name].measure(effort):
+            rows.append(row)
+            show(lines, format_row(row))
+    show(lines, format_summary(rows))
+    if options.save:
+        print(f"written: {save(options.save, rows, lines)}")
+    return int(options.check and any(row.verdict == "missed" for row in rows))
+
+
+def show(lines: list[str], line: str) -> None:
+    """Prints a line at once, and keeps it."""
+    print(line, flush=True)
+    lines.append(line)
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=benchmarks.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="less than a minute; for a first look")
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"some of {', '.join(GROUPS)}"
+    )
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="'process' counts processor time")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
+    parser.add_argument("--save", metavar="NAME", help="write the table into benchmarks/results/<date>-NAME")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""A registered op inside jit and jit(grad), against the same op written by hand with ``jax.custom_vjp``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import jax
+
+from .rounds import Case, Effort, compare
+from .sample_ops import make_arrays, soft_product_by_hand, soft_product_op
+from .table import Row
+
+TITLE = "inside jax.jit, against hand-written jax.custom_vjp"
+CONTROL = "jax.custom_vjp"
+SHAPE = (128, 128)
+_OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
+
+Function = Callable[..., Any]
+
+
+def measure(effort: Effort) -> Iterator[Row]:
+    """Yields run time and compile time, plain and differentiated."""
+    arrays = make_arrays(2, SHAPE)
+    for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
+        mine, its = wrap(soft_product_op), wrap(soft_product_by_hand)
+        note, exact = _compare_programs(jax.jit(mine), jax.jit(its), arrays)
+        times = compare(Case(jax.jit(mine), *arrays), Case(jax.jit(its), *arrays), effort)
+        yield Row(f"in {name}: running", CONTROL, 1.1, times, note=note, exact=exact)
+    for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
+        times = compare(_compiling(wrap(soft_product_op)), _compiling(wrap(soft_product_by_hand)), effort)
+        yield Row(f"in {name}: tracing and compiling a new shape", CONTROL, None, times)
+
+
+def _apply(op: Function) -> Function:
+    return lambda x, y: op(op(x, y), y).sum()
+
+
+def _differentiate(op: Function) -> Function:
+    return jax.grad(_apply(op), argnums=(0, 1))
+
+
+def _compiling(function: Function) -> Case:
+    """Compiles for a shape that nobody has compiled for, every time."""
+    widths = count(3)
+
+    def compile_anew() -> None:
+        shape = jax.ShapeDtypeStruct((2, next(widths)), "float32")
+        jax.jit(function).lower(shape, shape).compile()
+
+    return Case(compile_anew)
+
+
+def _compare_programs(mine: Any, its: Any, arrays: list[jax.Array]) -> tuple[str, bool]:
+    """Compares how often each operation occurs in the optimised programs."""
+    counts = [count_operations(f.lower(*arrays).compile().as_text()) for f in (mine, its)]
+    if counts[0] == counts[1]:
+        return f"the same optimised HLO: {counts[0].total()} operations", True
+    more, less = counts[0] - counts[1], counts[1] - counts[0]
+    return f"another optimised HLO: {dict(more)} more, {dict(less)} less than by hand", False
+
+
+def count_operations(hlo: str) -> Counter[str]:
+    """Counts the operations of a program in XLA's text form, by their name."""
+    return Counter(_OPCODE.findall(hlo))

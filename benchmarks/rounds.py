@@ -1,0 +1,123 @@
+"""Paired, interleaved rounds: the same operands, the same minute, and both sides equally disturbed."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+Clock = Callable[[], float]
+
+
+class Case:
+    """Something to time.
+
+    Args:
+        call: what is timed; its last result of a round is waited for, where it is an array.
+        operands: what it is called with.
+        units: how many operations one call does; times are given per unit.
+    """
+
+    def __init__(self, call: Callable[..., Any], *operands: Any, units: int = 1) -> None:
+        self.call = call
+        self.operands = operands
+        self.units = units
+
+    def time(self, count: int, clock: Clock) -> float:
+        """Returns the seconds that one unit took, over ``count`` calls."""
+        call, operands, result = self.call, self.operands, None
+        start = clock()
+        for _ in repeat(None, count):
+            result = call(*operands)
+        wait(result)
+        return (clock() - start) / (count * self.units)
+
+
+def wait(result: Any) -> None:
+    """Waits until an array, or the array of a Tensor, has been computed."""
+    array = getattr(result, "array", result)
+    if hasattr(array, "block_until_ready"):
+        array.block_until_ready()
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        seconds: for one row, warm-up aside.
+        round_seconds: for one side of a round; short enough that most rounds are not interrupted.
+        least_rounds: how many there are, however long they take.
+        clock: gives seconds.
+    """
+
+    seconds: float = 2.0
+    round_seconds: float = 0.002
+    least_rounds: int = 5
+    clock: Clock = time.perf_counter
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What paired rounds gave.
+
+    Attributes:
+        subject: seconds per unit of what is measured, one number for each round.
+        control: the same of what it is measured against.
+    """
+
+    subject: tuple[float, ...]
+    control: tuple[float, ...]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Subject over control, round by round."""
+        return [mine / its for mine, its in zip(self.subject, self.control, strict=True)]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of the ratios."""
+        if len(self.subject) == 1:
+            return self.ratio, self.ratio
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def ratio_of_minima(self) -> float:
+        """The fastest round of each side."""
+        return min(self.subject) / min(self.control)
+
+
+def compare(subject: Case, control: Case, effort: Effort) -> Comparison:
+    """Times two cases in turns until the effort is spent."""
+    counts = [find_count(case, effort) for case in (subject, control)]
+    gc.collect()
+    times: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + effort.seconds
+    while len(times[0]) < effort.least_rounds or time.perf_counter() < end:
+        sides = (
+            (0, 1) if len(times[0]) % 2 else (1, 0)
+        )  # who goes first pays for what the other left in caches
+        for side in sides:
+            times[side].append((subject, control)[side].time(counts[side], effort.clock))
+    return Comparison(tuple(times[0]), tuple(times[1]))
+
+
+def find_count(case: Case, effort: Effort) -> int:
+    """Warms a case up, and returns how many calls of it fill one round."""
+    case.time(1, time.perf_counter)  # compiles
+    count = 1
+    while True:
+        taken = case.time(count, time.perf_counter) * count * case.units
+        if taken >= effort.round_seconds / 2:
+            return max(1, round(count * effort.round_seconds / taken))
+        count *= 2

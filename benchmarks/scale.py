@@ -1,0 +1,69 @@
+"""Whether a node of a backward costs the same in a large graph as in a small one."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import oplib
+from oplib.autograd.node import TapeNode
+
+from .rounds import Case, Effort, compare
+from .sample_ops import make_arrays, make_constants, make_leaves
+from .table import Row
+
+TITLE = "a backward over many nodes, cost of each"
+LARGE, MIDDLE, SMALL = 1_000_000, 100_000, 10_000
+
+
+class _Pass(TapeNode):
+    """Hands its gradient on: what is left is the engine's own cost, which no arithmetic hides."""
+
+    results_are_checked = True
+
+    def apply(self, grads: Any, run: Any) -> Any:  # noqa: ARG002  the engine hands it to every node
+        return grads
+
+
+def measure(effort: Effort) -> Iterator[Row]:
+    """Yields the bounded row, on nodes that only pass a gradient on, and a reported one on real ops."""
+    once = replace(effort, round_seconds=0.0, least_rounds=3)
+    cases = [Case(_run_again, make_chain(count), units=count) for count in (LARGE, SMALL)]
+    what = f"{LARGE:,} nodes that pass a gradient on"
+    yield Row(what, f"{SMALL:,} of them", 1.5, compare(*cases, once))
+    del cases
+    gc.collect()
+    large, small = (_make_products(count) for count in (MIDDLE, SMALL))
+    cases = [Case(_run_again, large, units=MIDDLE), Case(_run_again, small, units=SMALL)]
+    what = f"{MIDDLE:,} multiplications"
+    yield Row(what, f"{SMALL:,} of them", None, compare(*cases, replace(once, least_rounds=1, seconds=0.0)))
+
+
+def _run_again(root: oplib.Tensor) -> None:
+    oplib.autograd.backward(root, retain_graph=True)
+
+
+def make_chain(count: int) -> oplib.Tensor:
+    """Makes a chain of nodes that compute nothing, from a leaf to a scalar that its backward starts from."""
+    (leaf,) = make_leaves(make_arrays(1, ()))
+    node, slot = oplib.autograd.graph.get_gradient_edge(leaf)[:2]
+    metadata: Sequence[Any] = (leaf.array,)
+    for number in range(count):
+        above = object.__new__(_Pass)
+        above.edges = ((node, slot),)
+        above.input_metadata = metadata
+        above.sequence_nr = number
+        node, slot = above, 0
+    root = leaf.detach()
+    root._requires_grad = True
+    root._grad_fn = node
+    return root
+
+
+def _make_products(count: int) -> oplib.Tensor:
+    (value,), (factor,) = make_leaves(make_arrays(1, ())), make_constants(make_arrays(1, ()))
+    for _ in range(count):
+        value = value * factor
+    return value
