@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from oplib.errors import SchemaInferenceError
-from oplib.library.infer_schema import infer_function_schema, infer_schema
+from oplib.library.infer_schema import infer_function_schema, infer_kind, infer_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
 from oplib.tensor.device import Device
@@ -461,6 +461,17 @@ def test_choices_of_literals_and_enums_are_kept():
 def test_an_inference_error_is_a_value_error():
     with pytest.raises(ValueError, match="infer_schema"):
         infer_schema(annotate(dict))
+
+
+def test_names_for_types_are_looked_through():
+    typing_extensions = pytest.importorskip("typing_extensions")
+    variable = typing.TypeVar("variable")
+    array = typing_extensions.TypeAliasType("array", jax.Array)
+    optional = typing_extensions.TypeAliasType("optional", Optional[variable], type_params=(variable,))
+    assert infer_type(array) == "Tensor"
+    assert infer_type(list[array]) == "Tensor[]"
+    assert infer_type(optional[int]) == "int?"
+    assert infer_kind(annotate(optional[array])) == "array"
 
 
 def test_jaxtyping_hints_are_understood():

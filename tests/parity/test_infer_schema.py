@@ -18,10 +18,10 @@ from oplib.tensor.device import Device
 torch = pytest.importorskip("torch")
 
 HINTS = [
-    "Tensor", "Optional[Tensor]", "Tensor | None", "List[Tensor]", "list[Tensor]",
-    "typing.Sequence[Tensor]", "List[Optional[Tensor]]", "int", "Optional[int]", "List[int]", "Optional[List[int]]", "float", "List[float]",
-    "bool", "Optional[bool]", "str", "Optional[str]", "Number", "Optional[Number]", "List[Number]",
-    "Dtype", "Optional[Dtype]", "Device",
+    "Tensor", "Optional[Tensor]", "Tensor | None", "List[Tensor]", "list[Tensor]", "typing.Sequence[Tensor]",
+    "List[Optional[Tensor]]", "int", "Optional[int]", "List[int]", "Optional[List[int]]", "float",
+    "List[float]", "bool", "Optional[bool]", "str", "Optional[str]", "Number", "Optional[Number]",
+    "List[Number]", "Dtype", "Optional[Dtype]", "Device",
 ]  # fmt: skip
 REFUSED = [
     "complex", "Any", "dict", "list", "tuple", "List[List[int]]", "List[Optional[int]]", "Union[int, float]",

@@ -47,12 +47,22 @@ class UnsupportedHintError(Exception):
     """An annotation that no schema type stands for; its text is advice, or empty."""
 
 
+def resolve_alias(hint: Any) -> Any:
+    """Returns what a name made by ``type X = ...`` stands for; numpy's ``NDArray[...]`` is such a one."""
+    target = typing.get_origin(hint) or hint
+    if type(target).__name__ != "TypeAliasType":  # Python 3.11 has none, but typing_extensions does
+        return hint
+    parts = typing.get_args(hint)
+    return resolve_alias(target.__value__[parts] if parts else target.__value__)
+
+
 def find_kind(hint: Any) -> Kind | None:
     """Returns the kind of an annotation that means one array, and None for all others.
 
     jaxtyping is optional, so its hints are known by their attribute ``array_type`` alone.
     """
-    target = typing.get_origin(hint) or hint  # numpy.typing.NDArray[...] is numpy.ndarray[...]
+    hint = resolve_alias(hint)
+    target = typing.get_origin(hint) or hint  # numpy.ndarray[shape, dtype]
     for array_type, kind in _KINDS:
         if target is array_type:
             return kind
@@ -66,6 +76,7 @@ def read_hint(hint: Any) -> SchemaType:
     Raises:
         UnsupportedHintError: there is none.
     """
+    hint = resolve_alias(hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _read_union(parts)
@@ -82,6 +93,7 @@ def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:
     Raises:
         UnsupportedHintError: one has none.
     """
+    hint = resolve_alias(hint)
     if hint is None or hint is types.NoneType:
         return ()
     if typing.get_origin(hint) is not tuple:

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .hints import Kind, find_kind
+from .hints import Kind, find_kind, resolve_alias
 from .signatures import Signature, has_signature, read_signature
 
 _SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
@@ -61,5 +61,5 @@ def _find_kinds(hint: Any) -> Iterator[Kind]:
     if kind is not None:
         yield kind
         return
-    for part in typing.get_args(hint):
+    for part in typing.get_args(resolve_alias(hint)):
         yield from _find_kinds(part)
