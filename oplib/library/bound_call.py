@@ -34,7 +34,7 @@ class BoundCall:
         version: of the record it was made for.
     """
 
-    __slots__ = ("_hash", "_single", "layout", "overload", "version")
+    __slots__ = ("_batched", "_hash", "_single", "layout", "overload", "version")
 
     def __init__(self, overload: OpOverload, layout: Layout) -> None:
         self.overload = overload
@@ -42,6 +42,8 @@ class BoundCall:
         self.version = overload.record.version
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Callable[..., Any] = jax.jit(self._run, inline=True)
+
+        self._batched: dict[Level, Callable[..., Any]] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -71,9 +73,16 @@ class BoundCall:
         return structure, tuple(make_strong(value) for value in flat)
 
     def run_batched(self, level: Level, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-        """Runs the registered batching rule in place of the kernel."""
-        structure, flat = run_vmap_rule(self.record, self.layout, level, arrays)
-        return structure, tuple(make_strong(value) for value in flat)
+        """Runs the registered batching rule in place of the kernel; traced once per level and signature too."""
+        found = self._batched.get(level)
+        if found is None:
+
+            def run(*values: Any) -> tuple[Structure, tuple[Any, ...]]:
+                structure, flat = run_vmap_rule(self.record, self.layout, level, values)
+                return structure, tuple(make_strong(value) for value in flat)
+
+            found = self._batched[level] = jax.jit(run, inline=True)
+        return found(*arrays)
 
     def abstract(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
         """What ``run`` gives, as far as shapes go: by the fake kernel where there is one."""

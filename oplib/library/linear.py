@@ -101,7 +101,7 @@ def make_linear(
 
 def _batch_unbatched(inputs: Sequence[Any], levels: Levels) -> tuple[Any, ...]:
     """Gives residuals every level's axis, as the mapped rules expect them."""
-    if not levels:
+    if not levels or not inputs:
         return tuple(inputs)
     return tuple(map_residuals(lambda values, _: values, levels)(tuple(inputs), ()))
 

@@ -1,0 +1,276 @@
+"""The carrier: under every transformation of plain arrays it is the op's own rule that runs.
+
+The rules are marked: the backward formula is the true gradient times 7, the jvp rule the true tangent times 5. So
+every number says which rule ran.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import AutogradError, MissingRuleError
+from oplib.library import CustomOpDef, custom_op
+
+pytestmark = pytest.mark.usefixtures("forget_ops")
+X = jnp.array([0.3, -0.7, 1.1])
+COS, SIN = np.cos(X), np.sin(X)
+
+
+def save_x(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0])
+
+
+def make_op(rules: str) -> CustomOpDef:
+    """Registers a sine with the marked rules that are asked for."""
+
+    @custom_op(f"carrier::sin_{rules}")
+    def op(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    if "b" in rules:
+        op.register_autograd(lambda ctx, g: 7 * g * jnp.cos(ctx.saved_tensors[0]), setup_context=save_x)
+    if "j" in rules:
+        op.register_jvp(lambda primals, tangents: (jnp.sin(primals[0]), 5 * tangents[0] * jnp.cos(primals[0])))
+    if "d" in rules:
+        op.register_autograd("derive")
+    return op
+
+
+# What the reverse and the forward mode of each op are scaled by.
+FACTORS = {"b": (7, 7), "bj": (7, 5), "j": (5, 5), "d": (1, 1)}
+
+
+@pytest.fixture(params=FACTORS)
+def case(request: pytest.FixtureRequest) -> tuple[CustomOpDef, int, int]:
+    return make_op(request.param), *FACTORS[request.param]
+
+
+def total(op: CustomOpDef) -> Any:
+    return lambda x: op(x).sum()
+
+
+def test_values_are_the_kernels(case: Any) -> None:
+    op = case[0]
+    for run in (op, jax.jit(op), jax.vmap(op), jax.jit(jax.vmap(op))):
+        np.testing.assert_allclose(run(X), SIN, rtol=1e-6)
+
+
+def test_reverse_mode_runs_the_backward_formula(case: Any) -> None:
+    op, reverse, _ = case
+    f = total(op)
+    runs = [jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f)), jax.vmap(jax.grad(op)), jax.grad(total(jax.vmap(op)))]
+    for run in (*runs, jax.grad(jax.checkpoint(f))):
+        np.testing.assert_allclose(run(X), reverse * COS, rtol=1e-5)
+    np.testing.assert_allclose(jax.jacrev(op)(X), np.diag(reverse * COS), rtol=1e-5)
+    np.testing.assert_allclose(jax.vjp(op, X)[1](jnp.ones(3))[0], reverse * COS, rtol=1e-5)
+
+
+def test_forward_mode_runs_the_jvp_rule_or_the_transposed_formula(case: Any) -> None:
+    op, _, forward = case
+    push = lambda x: jax.jvp(op, (x,), (jnp.ones_like(x),))[1]  # noqa: E731
+    for run in (push, jax.jit(push), jax.vmap(push)):
+        np.testing.assert_allclose(run(X), forward * COS, rtol=1e-5)
+    np.testing.assert_allclose(jax.jacfwd(op)(X), np.diag(forward * COS), rtol=1e-5)
+    np.testing.assert_allclose(jax.linearize(op, X)[1](jnp.ones(3)), forward * COS, rtol=1e-5)
+
+
+def test_second_derivatives_differentiate_the_rule_that_ran(case: Any) -> None:
+    op, reverse, _ = case
+    np.testing.assert_allclose(jax.jacrev(jax.grad(total(op)))(X), np.diag(-reverse * SIN), rtol=1e-5)
+    np.testing.assert_allclose(jax.jacfwd(jax.grad(total(op)))(X), np.diag(-reverse * SIN), rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(jax.hessian(op))(X), jax.vmap(jax.jacfwd(jax.jacrev(op)))(X), rtol=1e-5)
+
+
+def test_third_derivatives_go_on(case: Any) -> None:
+    op, reverse, _ = case
+    third = jax.vmap(jax.grad(jax.grad(jax.grad(op))))
+    np.testing.assert_allclose(third(X), -reverse * COS, rtol=1e-5)
+
+
+def test_control_flow_carries_the_rules(case: Any) -> None:
+    op, reverse, _ = case
+    scanned = lambda x: jax.lax.scan(lambda c, v: (c + op(v), None), jnp.zeros(()), x)[0]  # noqa: E731
+    chosen = lambda x: jax.lax.cond(x.sum() > -9, op, lambda v: v, x).sum()  # noqa: E731
+    for f in (scanned, chosen):
+        np.testing.assert_allclose(jax.jit(jax.grad(f))(X), reverse * COS, rtol=1e-5)
+
+
+def test_nested_vmap_sums_the_gradients_of_what_is_not_batched() -> None:
+    @custom_op("carrier::scale")
+    def scale(x: jax.Array, w: jax.Array) -> jax.Array:
+        return x * w
+
+    @scale.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return 7 * grad * w, 7 * (grad * x).sum().reshape(w.shape)
+
+    x, w = jnp.arange(24.0).reshape(2, 3, 4), jnp.float32(1.5)
+    mapped = jax.vmap(jax.vmap(scale, in_axes=(0, None)), in_axes=(1, None), out_axes=1)
+    grads = jax.grad(lambda *args: mapped(*args).sum(), argnums=(0, 1))(x, w)
+    np.testing.assert_allclose(mapped(x, w), x * w)
+    np.testing.assert_allclose(grads[0], jnp.full_like(x, 7 * 1.5))
+    np.testing.assert_allclose(grads[1], 7 * x.sum(), rtol=1e-6)
+
+
+def test_the_op_stands_in_the_jaxpr_under_its_own_name() -> None:
+    op = make_op("b")
+    assert "carrier::sin_b" in str(jax.jit(lambda x: op(x)).trace(X).jaxpr)
+
+
+def test_an_op_without_a_formula_raises_and_names_the_cure() -> None:
+    @custom_op("carrier::opaque")
+    def opaque(x: jax.Array) -> jax.Array:
+        return x
+
+    with pytest.raises(MissingRuleError, match=r"carrier::opaque.*no autograd formula was registered.*register_autograd"):
+        jax.grad(total(opaque))(X)
+
+
+def test_a_constant_op_has_zero_gradients_and_a_missing_one_says_why() -> None:
+    @custom_op("carrier::rounded")
+    def rounded(x: jax.Array) -> jax.Array:
+        return jnp.round(x)
+
+    rounded.register_autograd(constant="it is piecewise constant")
+    np.testing.assert_array_equal(jax.grad(total(rounded))(X), np.zeros(3))
+    rounded.register_autograd(missing="nobody has derived it")
+    with pytest.raises(MissingRuleError, match="because nobody has derived it"):
+        jax.grad(total(rounded))(X)
+
+
+def test_a_nonlinear_formula_has_no_derived_forward_mode() -> None:
+    @custom_op("carrier::clipped")
+    def clipped(x: jax.Array) -> jax.Array:
+        return x
+
+    clipped.register_autograd(lambda ctx, grad: jnp.clip(grad, -1, 1), nonlinear=True)
+    np.testing.assert_allclose(jax.grad(lambda x: (3 * clipped(x)).sum())(X), np.ones(3))
+    with pytest.raises(MissingRuleError, match=r"declared nonlinear.*register_jvp"):
+        jax.jvp(clipped, (X,), (X,))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [lambda ctx, grad: grad * 2 + 0.1 * ctx.saved_tensors[0], lambda ctx, grad: jnp.ones_like(grad)],
+    ids=["affine", "ignores the gradient"],
+)
+def test_a_formula_with_a_term_free_of_the_gradient_is_not_transposed(formula: Any) -> None:
+    @custom_op("carrier::affine")
+    def affine(x: jax.Array) -> jax.Array:
+        return x
+
+    affine.register_autograd(formula, setup_context=save_x)
+    with pytest.raises(AutogradError, match="carrier::affine: no forward mode can be derived"):
+        jax.jvp(affine, (X,), (X,))
+
+
+def test_a_where_on_a_residual_is_seen_to_be_linear() -> None:
+    @custom_op("carrier::relu")
+    def relu(x: jax.Array) -> jax.Array:
+        return jnp.maximum(x, 0)
+
+    relu.register_autograd(lambda ctx, grad: jnp.where(ctx.saved_tensors[0] > 0, grad, 0), setup_context=save_x)
+    np.testing.assert_allclose(jax.jvp(relu, (X,), (jnp.ones(3),))[1], (X > 0).astype(np.float32))
+
+
+def test_integer_inputs_none_gradients_and_several_outputs() -> None:
+    @custom_op("carrier::pick")
+    def pick(x: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return x[index], index + 1, x * 2
+
+    @pick.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    def backward(ctx, picked, _, doubled):
+        assert _ is None
+        x, index = ctx.saved_tensors
+        return jnp.zeros_like(x).at[index].add(7 * picked) + 14 * doubled, None
+
+    index = jnp.array(1)
+    f = lambda x: pick(x, index)[0] + pick(x, index)[2].sum()  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.grad(f))(X), np.array([14, 21, 14]))
+    np.testing.assert_allclose(jax.grad(lambda x: pick(x, index)[0])(X), np.array([0, 7, 0]))
+
+
+def test_a_none_gradient_of_a_tensor_is_a_declared_zero() -> None:
+    @custom_op("carrier::stop")
+    def stop(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    stop.register_autograd(lambda ctx, grad: (grad, None))
+    grads = jax.grad(lambda x, y: stop(x, y).sum(), argnums=(0, 1))(X, X)
+    np.testing.assert_array_equal(grads, [np.ones(3), np.zeros(3)])
+
+
+def test_list_and_optional_arguments_under_every_transformation() -> None:
+    @custom_op("carrier::blend")
+    def blend(xs: list[jax.Array], bias: jax.Array | None = None) -> list[jax.Array]:
+        return [x * (1 + i) + (0 if bias is None else bias) for i, x in enumerate(xs)]
+
+    @blend.register_autograd(setup_context=lambda ctx, inputs, output: setattr(ctx, "has_bias", inputs[1] is not None))
+    def backward(ctx, grads):
+        return [7 * g * (1 + i) for i, g in enumerate(grads)], 7 * sum(g for g in grads) if ctx.has_bias else None
+
+    f = lambda x, y, b: sum(v.sum() for v in blend([x, y], b))  # noqa: E731
+    grads = jax.jit(jax.grad(f, argnums=(0, 1, 2)))(X, X, X)
+    np.testing.assert_allclose(grads, [np.full(3, 7), np.full(3, 14), np.full(3, 14)])
+    np.testing.assert_allclose(jax.grad(lambda x: f(x, x, None))(X), np.full(3, 21))
+    np.testing.assert_allclose(jax.vmap(lambda x: blend([x, x])[1])(X), 2 * X)
+
+
+def test_vmap_runs_the_registered_rule_once_per_level_and_keeps_the_formula() -> None:
+    sizes: list[int] = []
+
+    @custom_op("carrier::ruled")
+    def ruled(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    @ruled.register_vmap
+    def rule(info, in_dims, x, y):
+        sizes.append(info.batch_size)
+        assert in_dims == (0, None)
+        return 100 * x * y, 0
+
+    ruled.register_autograd(lambda ctx, g: (7 * g, None))
+    mapped = jax.vmap(ruled, in_axes=(0, None))
+    np.testing.assert_allclose(mapped(X, jnp.float32(2)), 200 * X)
+    assert sizes == [3]
+    np.testing.assert_allclose(jax.grad(lambda x: mapped(x, jnp.float32(2)).sum())(X), np.full(3, 7.0))
+    np.testing.assert_allclose(jax.vmap(mapped, in_axes=(0, None))(X[None], jnp.float32(2)), 200 * X[None])
+
+
+@pytest.mark.devices(8)
+def test_a_replicated_operand_of_a_host_op_gets_its_gradient_once_in_shard_map() -> None:
+    @custom_op("carrier::host_scale")
+    def host_scale(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return x * w
+
+    host_scale.register_fake(lambda x, w: jax.ShapeDtypeStruct(x.shape, x.dtype))
+    host_scale.register_autograd(
+        lambda ctx, g: (g * ctx.saved_tensors[1], (g * ctx.saved_tensors[0]).sum()),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec
+    f = jax.shard_map(host_scale, mesh=mesh, in_specs=(spec("i"), spec()), out_specs=spec("i"))
+    x, w = jnp.arange(8.0), jnp.float32(3)
+    grads = jax.jit(jax.grad(lambda x, w: f(x, w).sum(), argnums=(0, 1)))(x, w)
+    np.testing.assert_allclose(grads[0], np.full(8, 3.0))
+    np.testing.assert_allclose(grads[1], x.sum())
+
+
+def test_tensors_inside_jit_take_the_same_path() -> None:
+    op = make_op("b")
+
+    @jax.jit
+    def step(array):
+        x = oplib.Tensor.from_array(array, requires_grad=True)
+        (grad,) = oplib.autograd.grad(op(x).sum(), x)
+        return grad.array
+
+    np.testing.assert_allclose(step(X), 7 * COS, rtol=1e-5)
