@@ -7,11 +7,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "oplib").rglob("*.py"))
-FILE_LIMIT, BODY_LIMIT, FUNCTION_LIMIT = 500, 40, 60
+ROOMS = [".".join(path.parent.relative_to(ROOT).parts) for path in FILES if path.name == "__init__.py"]
+FILE_LIMIT, BODY_LIMIT = 500, 40  # a docstring is as long as what there is to say
 
 
 def name_of(path: Path) -> str:
@@ -41,6 +43,13 @@ def test_every_import_goes_down_or_stays_on_its_floor():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("package", sorted({"oplib", *ROOMS}))
+def test_no_files_of_a_room_import_each_other_in_a_circle(package):
+    # Imports for type checkers alone may: a mixin names the class it is mixed into.
+    graph = grimp.build_graph("oplib", exclude_type_checking_imports=True, cache_dir=None)
+    assert graph.nominate_cycle_breakers(package) == set()
+
+
 def test_every_room_of_the_package_has_its_floor_in_the_contract():
     rooms = {path.stem for path in (ROOT / "oplib").iterdir() if path.suffix == ".py" or path.is_dir()}
     rooms = {room for room in rooms if not room.startswith("__") or room == "__main__"}
@@ -56,7 +65,9 @@ def test_the_architecture_page_shows_the_floors_of_the_contract():
 def test_every_file_that_the_architecture_page_names_exists():
     page = (ROOT / "docs/inside/architecture.md").read_text()
     named = re.findall(r"`((?:oplib/)?[a-z_/]+\.py)`", page)
-    missing = [name for name in named if not any(path.as_posix().endswith(f"/{name}") for path in FILES)]
+    exist = [name for name in named if (ROOT / name).exists() or (ROOT / "oplib" / name).exists()]
+    exist += [name for name in named if any(path.name == name for path in FILES)]
+    missing = set(named) - set(exist)
     assert named
     assert not missing
 
@@ -94,7 +105,6 @@ def test_a_file_and_its_functions_are_short(path):
     for function in find_functions(ast.parse(text)):
         where = f"{function.name} (line {function.lineno})"
         assert count_body_lines(function) <= BODY_LIMIT, where
-        assert (function.end_lineno or 0) - function.lineno <= FUNCTION_LIMIT, where
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
