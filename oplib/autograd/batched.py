@@ -58,12 +58,12 @@ def _run_each(call: Call, grads: Sequence[Any], size: int) -> tuple[Tensor | Non
 
 
 def _batch_size(grads: Sequence[Tensor | None]) -> int:
-    if any(grad is None for grad in grads):
+    arrays = [grad._storage.array for grad in grads if grad is not None]
+    if len(arrays) < len(grads) or any(array.ndim == 0 for array in arrays):
         raise GradientValueError(
-            "grad: with is_grads_batched=True every output needs a gradient. Got None, which has no batch "
+            "grad: with is_grads_batched=True every output needs a gradient. Got None for one, which has no batch "
             "dimension. Give a Tensor for each output."
         )
-    arrays = [grad._storage.array for grad in grads if grad is not None]
     sizes = {array.shape[0] for array in arrays}
     if len(sizes) != 1:
         raise GradientValueError(
