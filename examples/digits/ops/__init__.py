@@ -1,0 +1,10 @@
+"""The ops of the digits demo, one file each: what an op computes, and how it differentiates."""
+
+from .branches import branches
+from .cross_entropy import cross_entropy
+from .linear import linear
+from .rms_norm import rms_norm
+from .sgd import sgd_
+from .shift_images import shift_images
+
+__all__ = ["branches", "cross_entropy", "linear", "rms_norm", "sgd_", "shift_images"]

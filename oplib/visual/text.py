@@ -1,0 +1,158 @@
+"""The backward graph as text: one line for each node, in the order in which the engine would run them."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from oplib.autograd.accumulate import AccumulateGrad
+from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge
+from oplib.errors import GradientTypeError, describe
+from oplib.tensor import Tensor
+
+Edges: TypeAlias = Sequence[tuple[Node | None, int]]
+
+NOWHERE = "-"
+"""Stands for an input that needs no gradient."""
+
+
+def graph_text(
+    tensor_or_tensors: Tensor | Sequence[Tensor], *, params: Mapping[str, Tensor] | None = None
+) -> str:
+    """Returns the graph behind tensors as text.
+
+    First stands a line for each tensor, then one for each node: its number, its name, the gradients that it
+    receives, and where it sends one for each of its inputs: a node by number (``%7.1`` is slot 1 of a node
+    with several), a leaf by name, ``-`` where none is needed. A node that is reached in several ways has one
+    line. At the end stand the leaves, and which of ``params`` no gradient reaches. Values are not read, so a
+    graph whose backward has run, and one that is being traced, can be shown.
+
+    Args:
+        tensor_or_tensors: where to start, usually a loss; any shapes and dtypes.
+        params: names for leaves; the others are called ``leaf1``, ``leaf2`` and so on.
+
+    Returns:
+        The lines, with a newline behind the last.
+
+    Raises:
+        GradientTypeError: something that is no Tensor was given.
+
+    Example:
+        >>> import oplib
+        >>> w = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = w * w
+        >>> print(graph_text((y * 3.0).sum(), params={"w": w}), end="")
+        root f32[] -> %1
+        %1  SumBackward0  f32[]   -> %2
+        %2  MulBackward0  f32[2]  -> %3
+        %3  MulBackward0  f32[2]  -> w, w
+        w  f32[2]
+    """
+    tensors = _listed(tensor_or_tensors)
+    named = dict(params or {})
+    _require_tensors(named.values(), "params")
+    roots = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors]
+    edges = _collect_edges(root.node for root in roots if root is not None)
+    order = _sort_as_engine(edges)
+    steps = [node for node in order if not isinstance(node, AccumulateGrad)]
+    leaves = _name_leaves([node for node in order if isinstance(node, AccumulateGrad)], named)
+    names = {node: f"%{number}" for number, node in enumerate(steps, 1)} | leaves
+    lines = [_show_root(tensor, root, names) for tensor, root in zip(tensors, roots, strict=True)]
+    lines += _align([_show_step(node, edges[node], names) for node in steps])
+    lines += _align([[name, describe(node.variable)] for node, name in leaves.items()])
+    reached = {id(leaf.variable) for leaf in leaves}
+    missed = {name: tensor for name, tensor in named.items() if id(tensor) not in reached}
+    lines += [f"no gradient reaches {name}  {describe(tensor)}" for name, tensor in missed.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(tensor_or_tensors: Any) -> list[Tensor]:
+    tensors = list(tensor_or_tensors) if isinstance(tensor_or_tensors, (list, tuple)) else [tensor_or_tensors]
+    _require_tensors(tensors, "tensor_or_tensors")
+    return tensors
+
+
+def _require_tensors(values: Iterable[object], name: str) -> None:
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise GradientTypeError(
+                f"graph_text: '{name}' holds something that is no Tensor. Got {type(value).__name__}. "
+                "Give Tensors: only they have a graph behind them."
+            )
+
+
+# Walking: with a stack of its own, since a graph may be a million nodes deep.
+
+
+def _collect_edges(roots: Iterable[Node]) -> dict[Node, Edges]:
+    """Returns every node that can be reached, with where its gradients go."""
+    waiting = list(roots)
+    edges: dict[Node, Edges] = {}
+    while waiting:
+        node = waiting.pop()
+        if node not in edges:
+            edges[node] = node.next_functions
+            waiting.extend(target for target, _ in edges[node] if target is not None)
+    return edges
+
+
+def _sort_as_engine(edges: Mapping[Node, Edges]) -> list[Node]:
+    """Sorts nodes so that each comes after all that send to it, and among those the latest recorded first."""
+    pending = dict.fromkeys(edges, 0)
+    for targets in edges.values():
+        for target, _ in targets:
+            if target is not None:
+                pending[target] += 1
+    arrivals = itertools.count()  # decides between nodes of one number, which cannot be compared
+    ready = [(-node._sequence_nr(), next(arrivals), node) for node in edges if not pending[node]]
+    heapq.heapify(ready)
+    order: list[Node] = []
+    while ready:
+        node = heapq.heappop(ready)[2]
+        order.append(node)
+        for target, _ in edges[node]:
+            if target is None:
+                continue
+            pending[target] -= 1
+            if not pending[target]:
+                heapq.heappush(ready, (-target._sequence_nr(), next(arrivals), target))
+    return order
+
+
+# Showing
+
+
+def _name_leaves(leaves: Iterable[AccumulateGrad], params: Mapping[str, Tensor]) -> dict[AccumulateGrad, str]:
+    """Names leaves, those of ``params`` first and in its order."""
+    given = {id(tensor): name for name, tensor in params.items()}
+    known = {given[id(leaf.variable)]: leaf for leaf in leaves if id(leaf.variable) in given}
+    others = (leaf for leaf in leaves if id(leaf.variable) not in given)
+    names = {known[name]: name for name in params if name in known}
+    return names | {leaf: f"leaf{number}" for number, leaf in enumerate(others, 1)}
+
+
+def _show_root(tensor: Tensor, root: GradientEdge | None, names: Mapping[Node, str]) -> str:
+    target = "no graph: it does not require grad" if root is None else _show_edge(*root[:2], names)
+    return f"root {describe(tensor)} -> {target}"
+
+
+def _show_step(node: Node, edges: Edges, names: Mapping[Node, str]) -> list[str]:
+    received = ", ".join(describe(slot) for slot in node._input_metadata)
+    sent = ", ".join(_show_edge(target, slot, names) for target, slot in edges)
+    return [names[node], node.name(), received, f"-> {sent}"]
+
+
+def _show_edge(target: Node | None, slot: int, names: Mapping[Node, str]) -> str:
+    if target is None:
+        return NOWHERE
+    return f"{names[target]}.{slot}" if len(target._input_metadata) > 1 else names[target]
+
+
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Joins the cells of rows, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
