@@ -16,7 +16,7 @@ from .device import Placement
 from .dtype_rules import COMPLEX, INTEGRAL, check_range
 from .ingestion import to_array
 
-_FROM_HOST = 4096  # up to so many items, copying them from the host is three times faster than a computation
+_FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
 
 
 def read_size(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -70,5 +70,4 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         check_range(np.asarray(value), dtype)
     if math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         return jnp.full(shape, value, dtype, device=placement)
-    own = np.full(shape, value).astype(dtype)
-    return jnp.asarray(own) if placement is None else jax.device_put(own, placement)
+    return jax.device_put(np.full(shape, value).astype(dtype), placement)

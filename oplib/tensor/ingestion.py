@@ -78,8 +78,7 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
             f"dtype: {dtype.name} cannot hold complex numbers. Got {describe(array)}. "
             f"Take the real part first, or choose a complex dtype."
         )
-    own = array.astype(dtype, order="C", copy=True)
-    return jnp.asarray(own) if placement is None else jax.device_put(own, placement)
+    return jax.device_put(array.astype(dtype, order="C", copy=True), placement)
 
 
 def _from_dlpack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:

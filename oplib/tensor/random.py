@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -181,7 +182,7 @@ def _draw_uniform(
         raise DtypeError(
             f"rand: only floating dtypes have such numbers. Got {dtype.name}. Use randint for integers."
         )
-    return _place(jax.random.uniform(_next_key(generator), shape, dtype), placement)
+    return _place(_sample_uniform(*_advance(generator), shape, dtype), placement)
 
 
 def _draw_normal(
@@ -191,7 +192,7 @@ def _draw_normal(
         raise DtypeError(
             f"randn: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
-    return _place(jax.random.normal(_next_key(generator), shape, dtype), placement)
+    return _place(_sample_normal(*_advance(generator), shape, dtype), placement)
 
 
 def _draw_integers(
@@ -214,12 +215,23 @@ def _draw_integers(
             f"randint: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
             f"Choose another dtype, or narrower bounds."
         )
-    drawn = jax.random.randint(_next_key(generator), shape, low, high, wide)
+    key, count = _advance(generator)
+    drawn = jax.random.randint(jax.random.fold_in(key, count), shape, low, high, wide)
     return _place(drawn.astype(dtype), placement)
 
 
-def _next_key(generator: Generator | None) -> Any:
-    return (default_generator if generator is None else generator).next_key()
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.random.uniform(jax.random.fold_in(key, count), shape, dtype)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_normal(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.random.normal(jax.random.fold_in(key, count), shape, dtype)
+
+
+def _advance(generator: Generator | None) -> tuple[Any, Any]:
+    return (default_generator if generator is None else generator).advance()
 
 
 def _place(array: Any, placement: Placement) -> Any:
