@@ -12,6 +12,7 @@ import pytest
 
 from oplib.errors import ArgumentError, RegistrationError, UnknownOperatorError
 from oplib.library import Library, OpOverload, OpOverloadPacket, Tag, ops
+from oplib.library.nearest import name_nearest
 
 X = jnp.zeros(2)
 
@@ -199,3 +200,49 @@ def test_a_dead_op_found_earlier_raises_when_called(lib):
     lib._destroy()
     with pytest.raises(RegistrationError, match="not defined any more"):
         packet(X)
+
+
+class TestNearestName:
+    def test_names_of_the_same_namespace_come_first(self):
+        known = ["demo::softclip", "other::softclp", "demo::scale"]
+        assert name_nearest("demo::softclp", known) == "The nearest name is demo::softclip."
+
+    def test_sharing_a_namespace_alone_is_not_near(self):
+        assert name_nearest("demo::abc", ["demo::xyz"]) == "No registered name is near it."
+
+    def test_without_any_name_nothing_is_suggested(self):
+        assert name_nearest("demo::abc", []) == "Nothing is registered."
+
+
+def test_an_overload_may_be_called_like_a_method_of_its_packet(lib):
+    lib.define("g.overloads(int x) -> int")
+    lib.impl("g.overloads", count_up, "default")
+    lib.define("g.b(Tensor x) -> Tensor")
+    assert ops.look.g.overloads(1) == 2
+    assert list(ops.look.g) == ["overloads", "b"]
+    assert ops.look.g(1) == 2
+
+
+@pytest.mark.parametrize("find", [lambda: ops.look.single, lambda: ops.look.single.default])
+def test_arguments_that_fit_no_parameter_are_explained_at_every_call(lib, find):
+    for _ in range(3):
+        with pytest.raises(ArgumentError, match=r"look::single.*Tensor x"):
+            find()(X, X, X)
+        with pytest.raises(ArgumentError, match="nonsense"):
+            find()(X, nonsense=1)
+        find()(X)
+
+
+def test_a_type_error_of_a_kernel_stays_as_it_is(lib):
+    def broken(x: jax.Array) -> jax.Array:
+        raise TypeError("of the kernel")
+
+    lib.define("g(Tensor x) -> Tensor")
+    lib.impl("g", broken, "default")
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"^of the kernel"):
+            ops.look.g(X)
+
+
+def test_a_namespace_is_pickled_by_name(lib):
+    assert pickle.loads(pickle.dumps(ops.look)) is ops.look
