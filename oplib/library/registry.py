@@ -158,9 +158,11 @@ class Registry:
             try:
                 yield
             finally:
-                while self._dropped:
-                    self._forget(self._dropped.popleft())
-                self._is_writing = False
+                try:
+                    while self._dropped:
+                        self._forget(self._dropped.popleft())
+                finally:
+                    self._is_writing = False
 
     def _forget(self, owner: Owner) -> None:
         if self._sole_owners.get(owner.namespace) is owner:
