@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from oplib.errors import DimensionError
+
 from .device import Device, device_of_array
 
 if TYPE_CHECKING:
@@ -64,13 +66,13 @@ class TensorMetadata:
             dim: which one; negative ones count from the end.
 
         Raises:
-            IndexError: there is no such dimension.
+            DimensionError: there is no such dimension.
         """
         shape = self._storage.array.shape
         if dim is None:
             return shape
         if not -len(shape) <= dim < len(shape):
-            raise IndexError(
+            raise DimensionError(
                 f"size: dimension out of range. Got dim={dim} for shape {shape}. "
                 f"Give one from {-len(shape)} to {len(shape) - 1}."
             )
