@@ -14,6 +14,7 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── LibraryDestroyedError (AssertionError) a call on a library after its destruction
     ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
+    │   └── DimensionError (IndexError)       a dim or an index that the tensor does not have
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake or batching rule for what was asked
@@ -80,6 +81,10 @@ class UnknownOperatorError(OplibError, AttributeError):
 
 class ArgumentError(OplibError, RuntimeError):
     """Arguments that do not fit the schema of the op they were given to."""
+
+
+class DimensionError(ArgumentError, IndexError):
+    """A dim or an index that the tensor does not have."""
 
 
 class ResultError(OplibError, RuntimeError):

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from oplib.config import config
 
@@ -90,8 +91,8 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an array or tracer, without holding on to it."""
-    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+    """The shape and dtype of an array or tracer, without holding on to it; a Python number stays weakly typed."""
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=jax.typeof(value).weak_type)
 
 
 def has_gradient(dtype: Any) -> bool:
@@ -198,12 +199,18 @@ def _fill_dead(function: Callable[..., Arrays], inputs: Arrays, live: tuple[int,
     """Calls a function with its live inputs only; the others are never read, so zeros stand for them."""
 
     def called_with_live(*arrays: Any) -> Arrays:
-        full = [jnp.zeros(shape.shape, shape.dtype) for shape in inputs]
+        full = [_make_zeros(shape) for shape in inputs]
         for place, value in zip(live, arrays, strict=False):
             full[place] = value
         return function(*full, *arrays[len(live) :])
 
     return called_with_live
+
+
+def _make_zeros(shape: Any) -> Any:
+    """Zeros of a shape; a Python number again where it was one, since promotion goes by that."""
+    zeros = jnp.zeros(shape.shape, shape.dtype)
+    return jnp.asarray(np.zeros((), shape.dtype).item()) if shape.weak_type and not shape.shape else zeros
 
 
 jax.tree_util.register_pytree_node(DerivedPlan, lambda plan: ((), plan), lambda plan, _: plan)

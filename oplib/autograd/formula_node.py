@@ -85,7 +85,8 @@ class FormulaNode(TapeNode):
     def _link(self, source: int, value: Any, storage: Storage) -> Tensor:
         """A tensor for a saved input or output, at the place on the tape where it was saved."""
         tensor = box(value)
-        tensor._storage = storage
+        if storage is not NOBODY:
+            tensor._storage = storage
         count = self.plan.input_count
         if source >= count:
             tensor._requires_grad = self.plan.differentiable[source - count]

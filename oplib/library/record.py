@@ -21,12 +21,14 @@ class Tag(enum.Enum):
         inplace: writes its first argument and returns that very object.
         out: writes its keyword-only tensors and returns them.
         pointwise: each element of the result depends on the elements at the same place.
+        view: in torch the result shares memory with its argument; until views come, it cannot be written.
         pt2_compliant_tag: carried by every custom op, for parity; nothing reads it.
     """
 
     inplace = "inplace"
     out = "out"
     pointwise = "pointwise"
+    view = "view"
     pt2_compliant_tag = "pt2_compliant_tag"
 
 

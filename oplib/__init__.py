@@ -1,0 +1,111 @@
+"""Write an operation for JAX once, with its rules, and use it everywhere: on an eager tape and in every transformation.
+
+The composition root: the only file that sees every floor. It imports them in order, fills the table of upcalls,
+by which the tensor floor reaches the ops and the engine, and lists the public names.
+"""
+
+from __future__ import annotations
+
+from . import autograd, errors, library, ops, pytree
+from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from .autograd.reverse import run_backward
+from .config import config
+from .library import Tag, custom_op
+from .ops._functions import FUNCTIONS, UPCALLS
+from .ops._functions import *
+from .tensor import (
+    Device,
+    Generator,
+    Tensor,
+    arange,
+    as_tensor,
+    can_cast,
+    default_generator,
+    empty,
+    empty_like,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    full_like,
+    get_default_dtype,
+    is_tensor,
+    linspace,
+    manual_seed,
+    ones,
+    ones_like,
+    promote_types,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    result_type,
+    set_default_dtype,
+    tensor,
+    upcalls,
+    zeros,
+    zeros_like,
+)
+from .tensor import dtypes as _dtypes
+from .tensor.dtypes import *
+from .ops import _functions
+
+__version__ = "0.1.0.dev0"
+
+upcalls.fill({**FUNCTIONS, **UPCALLS, "run_backward": run_backward})
+del FUNCTIONS, UPCALLS, run_backward, upcalls
+
+__all__ = [
+    "Device",
+    "Generator",
+    "Tag",
+    "Tensor",
+    "__version__",
+    "arange",
+    "as_tensor",
+    "autograd",
+    "can_cast",
+    "config",
+    "custom_op",
+    "default_generator",
+    "empty",
+    "empty_like",
+    "enable_grad",
+    "errors",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_default_dtype",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_tensor",
+    "library",
+    "linspace",
+    "manual_seed",
+    "no_grad",
+    "ones",
+    "ones_like",
+    "ops",
+    "promote_types",
+    "pytree",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "result_type",
+    "set_default_dtype",
+    "set_grad_enabled",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
+__all__ += _dtypes.__all__
+__all__ += _functions.__all__

@@ -1,0 +1,43 @@
+"""Reading dims as users give them: negative ones count from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.errors import ArgumentError, DimensionError, describe
+
+
+def find_dim(op: str, ndim: int, dim: int) -> int:
+    """Returns a dim counted from the start.
+
+    Raises:
+        DimensionError: there is no such dim.
+    """
+    count = max(ndim, 1)  # a tensor without axes takes 0 and -1, as in torch
+    if not -count <= dim < count:
+        raise DimensionError(
+            f"{op}: dimension out of range. Expected to be in range of [{-count}, {count - 1}], but got {dim}. "
+            f"Count dims from 0, or from the end from -1."
+        )
+    return dim + count if dim < 0 else dim
+
+
+def find_dims(op: str, array: Any, dims: Sequence[int] | None) -> tuple[int, ...]:
+    """Returns the axes that a reduction means: all of them for None and for none.
+
+    Raises:
+        DimensionError: there is no such dim.
+        ArgumentError: one of them stands there twice.
+    """
+    if not dims or not array.ndim:
+        for dim in dims or ():
+            find_dim(op, array.ndim, dim)
+        return tuple(range(array.ndim))
+    found = tuple(find_dim(op, array.ndim, dim) for dim in dims)
+    if len(set(found)) < len(found):
+        raise ArgumentError(
+            f"{op}: a dim appears multiple times in the list of dims. Got {list(dims)} for {describe(array)}. "
+            f"Name each once."
+        )
+    return found

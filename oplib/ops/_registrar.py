@@ -1,0 +1,93 @@
+"""Entering the rows of the tables: as registrations like any user's, and as functions to call."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oplib.library import FunctionSchema, OpOverload, custom_op
+
+from ._table import Row
+
+NAMESPACE = "oplib"
+
+
+def register(row: Row) -> OpOverload:
+    """Registers a row and returns its overload."""
+    derivative = row.derivative
+    op = custom_op(
+        f"{NAMESPACE}::{row.name}",
+        row.kernel,
+        schema=row.schema[len(row.name) :],
+        tags=row.tags,
+        operand=row.operand,
+        compile=True,
+        autograd="derive" if derivative.derive else None,
+    )
+    if not derivative.derive:
+        op.register_autograd(
+            derivative.backward,
+            setup_context=derivative.setup_context,
+            constant=derivative.constant,
+            missing=derivative.missing,
+        )
+    return op._opoverload
+
+
+def register_all(rows: Iterable[Row]) -> dict[str, OpOverload]:
+    """Registers rows and returns their overloads by name."""
+    return {row.name: register(row) for row in rows}
+
+
+def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
+    """Makes the function of an op with one overload: ``oplib.exp(input)``.
+
+    It is written out as text, because a function with the parameters of the schema costs a call nothing, and
+    ``*args`` and ``**kwargs`` would. The overload's ``call`` is looked up each time: rules replace it.
+    """
+    schema = overload._schema
+    names = [_to_parameter(argument.name) for argument in schema.arguments]
+    defaults: dict[str, Any] = {}
+    parameters: list[str] = []
+    given: list[str] = []
+    for name, argument in zip(names, schema.arguments, strict=True):
+        if argument.kwarg_only and "*" not in parameters:
+            parameters.append("*")
+        if argument.has_default_value():
+            defaults[f"__{name}"] = argument.default_value
+        parameters.append(f"{name}=__{name}" if argument.has_default_value() else name)
+        given.append(f"{argument.name}={name}" if argument.kwarg_only else name)
+    text = f"def {row.op}({', '.join(parameters)}):\n    return __op.call({', '.join(given)})"
+    namespace: dict[str, Any] = {"__op": overload, **defaults}
+    exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)  # noqa: S102  our own text
+    function = namespace[row.op]
+    function.__module__ = "oplib.ops"
+    function.__doc__ = describe_function([row], schema)
+    return function
+
+
+def _to_parameter(name: str) -> str:
+    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
+    name = "input" if name == "self" else name
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def describe_function(rows: list[Row], schema: FunctionSchema | None = None) -> str:
+    """Returns the docstring of an op's function, from its rows."""
+    lines = [f"{rows[0].doc[0].upper()}{rows[0].doc[1:]}.", "", "Overloads:"]
+    del schema
+    lines += [f"    {row.schema}" for row in rows]
+    lines += ["", "Gradient:", f"    {describe_derivative(rows[0])}"]
+    lines += ["", "Source:", f"    {rows[0].source or 'torch.' + rows[0].op}", ""]
+    return "\n".join(lines)
+
+
+def describe_derivative(row: Row) -> str:
+    """Returns in words how a row differentiates."""
+    derivative = row.derivative
+    if derivative.constant is not None:
+        return f"Zero: {derivative.constant}."
+    if derivative.missing is not None:
+        return f"None: {derivative.missing}."
+    return "JAX's own derivative of the kernel." if derivative.derive else "A formula of its own."

@@ -1,0 +1,73 @@
+"""A row of the tables: one overload of a built-in op, with everything that is registered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oplib.library import Derivative, Tag
+
+Function = Callable[..., Any]
+
+DERIVED = Derivative(derive=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One overload of a built-in op.
+
+    Attributes:
+        schema: without the namespace, ``exp(Tensor self) -> Tensor``.
+        kernel: a function of arrays; compiled.
+        doc: what the op computes, in one line.
+        derivative: how it differentiates; by default as JAX differentiates the kernel.
+        operand: number arguments that may change at every call without compiling anew.
+        is_view: in torch the result shares memory with the argument, so until views come it is not written.
+        source: the system whose contract it follows, and the name there.
+    """
+
+    schema: str
+    kernel: Function
+    doc: str
+    derivative: Derivative = DERIVED
+    operand: tuple[str, ...] = ()
+    is_view: bool = False
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The op's name with the overload: ``add.Tensor``."""
+        return self.schema.partition("(")[0]
+
+    @property
+    def op(self) -> str:
+        """The op's name without the overload."""
+        return self.name.partition(".")[0]
+
+    @property
+    def tags(self) -> tuple[Tag, ...]:
+        """The tags it is registered with."""
+        return (Tag.view,) if self.is_view else ()
+
+
+def constant(because: str) -> Derivative:
+    """The gradient is zero everywhere, for this reason."""
+    return Derivative(constant=because)
+
+
+def from_output(formula: Function) -> Derivative:
+    """A formula ``formula(g, y)`` that reads nothing but the output: the input need not be kept.
+
+    Args:
+        formula: from the gradient of the output, and the output, to the gradient of the first argument.
+    """
+
+    def backward(ctx: Any, g: Any) -> Any:
+        return formula(g, *ctx.saved_tensors)
+
+    return Derivative(backward=backward, setup_context=_save_output)
+
+
+def _save_output(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(output)
