@@ -28,6 +28,7 @@ from .immediate import run_on_host, run_plainly
 from .kernel_choice import choose_kernel
 from .kernels import run_tensor_kernel_on_arrays
 from .layout import Layout, Slot, count_arrays, make_layout
+from .record import Tag
 from .recording import box_results, check_written, read_arrays, write_back
 from .specialization import Specialization, SpecializationCache
 from .staleness import StaticWatch
@@ -66,6 +67,7 @@ class Dispatcher:
         self.carrier = carrier_of(self.name)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
+        self.returns_written = Tag.inplace in record.tags or Tag.out in record.tags
         self.fast_keys = SpecializationCache()
         self.array_types: set[type] = set()
         self.node_class: type[FormulaNode] = make_node_class(name_node(record))
@@ -145,6 +147,8 @@ class Dispatcher:
             boxed = box_results(outputs[count:])
         else:
             boxed = record_call(self.node_class, recorded, tensors, arrays)[count:]
+        if self.returns_written:
+            return written[0] if len(written) == 1 else tuple(written)
         return arrange(structure.without_written(), boxed)
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:

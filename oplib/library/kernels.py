@@ -95,7 +95,8 @@ def written_places(record: Record, layout: Layout) -> list[int]:
 def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
     """Takes apart what an array kernel returned: new values of written arguments first, then the returns."""
     written = written_places(record, layout)
-    returns = layout.schema.returns
+    # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
+    returns = [output for output in layout.schema.returns if not (output.alias_info and output.alias_info.is_write)]
     if not written:
         values = check_results(layout.schema)(result)
         return make_structure([as_array(value) for value in values], 0, _is_array)
@@ -107,15 +108,17 @@ def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
             f"each written argument, then its declared results: {slots} in all. Return a tuple of {slots}."
         )
     declared = tuple(given[len(written) :])
-    values = check_results(layout.schema)(declared[0] if len(returns) == 1 else declared if returns else None)
+    values = []
+    if returns or not layout.schema.returns:
+        values = check_results(layout.schema)(declared[0] if len(returns) == 1 else declared if returns else None)
     written_values = [list(value) if isinstance(value, (tuple, list)) else value for value in given[: len(written)]]
     return make_structure([as_array(value) for value in (*written_values, *values)], len(written), _is_array)
 
 
 def as_array(value: Any) -> Any:
     """Turns numpy results of an array kernel into arrays; the rest is left as it is."""
-    if isinstance(value, list):
-        return [as_array(member) for member in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(as_array(member) for member in value)
     return jnp.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
@@ -207,8 +210,8 @@ def run_fake_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> tu
 
 def _materialize(value: Any) -> Any:
     """Turns what a fake kernel may return (shapes, numpy arrays, Tensors) into abstract arrays."""
-    if isinstance(value, list):
-        return [_materialize(member) for member in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_materialize(member) for member in value)
     if isinstance(value, Tensor):
         return value._storage.array
     if isinstance(value, (jax.ShapeDtypeStruct, np.ndarray, np.generic)):

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from .layout import Fixed
 
+
+@dataclass(frozen=True, slots=True)
+class TupleOf:
+    """A tuple of arrays as one return, as ``((Tensor))`` declares it."""
+
+    flags: tuple[bool, ...]
+
+
 # True for an array, a flag per member for a list, Fixed for a number, None for an absent written argument.
-ResultEntry = bool | tuple[bool, ...] | Fixed | None
+ResultEntry = bool | tuple[bool, ...] | TupleOf | Fixed | None
 
 
 class Structure:
@@ -59,6 +68,8 @@ class Structure:
 
 
 def _count_arrays(entry: ResultEntry) -> int:
+    if isinstance(entry, TupleOf):
+        return sum(entry.flags)
     return sum(entry) if isinstance(entry, tuple) else int(entry is True)
 
 
@@ -67,6 +78,8 @@ def _rebuild(entry: ResultEntry, flat: Iterator[Any]) -> Any:
         return next(flat)
     if isinstance(entry, tuple):
         return [next(flat) if present else None for present in entry]
+    if isinstance(entry, TupleOf):
+        return tuple([next(flat) if present else None for present in entry.flags])
     return entry.value if isinstance(entry, Fixed) else None
 
 
@@ -81,8 +94,9 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
     entries: list[ResultEntry] = []
     flat: list[Any] = []
     for value in values:
-        if isinstance(value, list):
-            entries.append(tuple([member is not None for member in value]))
+        if isinstance(value, (list, tuple)):
+            flags = tuple([member is not None for member in value])  # type: ignore[misc]
+            entries.append(flags if isinstance(value, list) else TupleOf(flags))
             flat.extend([member for member in value if member is not None])
         elif is_array(value):
             entries.append(True)
