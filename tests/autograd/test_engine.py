@@ -1,0 +1,124 @@
+"""The engine as an object, SPEC 004.10 to 004.18."""
+
+import pytest
+
+import oplib
+from oplib.autograd import Variable
+from oplib.autograd.engine import _EngineBase, _ImperativeEngine, get_python_engine
+from oplib.errors import AutogradError
+
+
+@pytest.fixture
+def x():
+    return oplib.tensor(2.0, requires_grad=True)
+
+
+def run(*args, **kwargs):
+    return get_python_engine().run_backward(*args, **kwargs)
+
+
+def test_there_is_one_engine_and_any_number_of_objects_for_it(x):
+    assert Variable._execution_engine is get_python_engine()
+    assert _ImperativeEngine is _EngineBase
+
+    class Mine(_EngineBase):
+        pass
+
+    Mine().run_backward((x * x,), (oplib.tensor(1.0),), False, False, accumulate_grad=True)
+    assert x.grad.item() == 4.0
+
+
+def test_gradients_of_inputs_come_back_as_a_tuple(x):
+    (found,) = run((x * x,), (oplib.tensor(1.0),), False, False, (x,))
+    assert found.item() == 4.0
+
+
+def test_accumulating_returns_none(x):
+    assert run((x * x,), (oplib.tensor(1.0),), False, False, accumulate_grad=True) is None
+
+
+def test_names_of_the_arguments(x):
+    found = run(
+        tensors=(x * x,),
+        grad_tensors=(oplib.tensor(1.0),),
+        keep_graph=False,
+        create_graph=False,
+        inputs=(x,),
+        allow_unreachable=False,
+        accumulate_grad=False,
+    )
+    assert found[0].item() == 4.0
+
+
+def test_the_first_four_arguments_are_required(x):
+    with pytest.raises(TypeError, match="missing"):
+        run((x * x,), (oplib.tensor(1.0),), False)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        run((x * x,), (oplib.tensor(1.0),), False, False, colour=1)
+
+
+def test_flags_are_integers_or_booleans(x):
+    with pytest.raises(TypeError):
+        run((x * x,), (oplib.tensor(1.0),), None, False)
+    run((x * x,), (oplib.tensor(1.0),), 1, 0, accumulate_grad=1)
+    assert x.grad.item() == 4.0
+
+
+@pytest.mark.parametrize(
+    ("tensors", "grads", "text"),
+    [
+        (lambda x: [x], lambda: (None,), "'tensors' is expected to be a tuple. Got list"),
+        (lambda x: (x,), lambda: [None], "'grad_tensors' is expected to be a tuple. Got list"),
+        (lambda x: (x,), lambda: (None, None), "1 tensors and 2 gradients"),
+        (lambda x: (3,), lambda: (None,), "element 0 of tensors is neither a Tensor nor a GradientEdge. Got int"),
+        (lambda x: (oplib.tensor(1.0),), lambda: (None,), "element 0 of tensors does not require grad"),
+        (lambda x: (x,), lambda: (3,), "element 0 of gradients is not a Tensor. Got int"),
+        (lambda x: (x,), lambda: (None,), "element 0 of gradients is not a Tensor. Got None"),
+    ],
+)
+def test_roots_and_their_gradients_are_checked(x, tensors, grads, text):
+    with pytest.raises(AutogradError, match=text):
+        run(tensors(x), grads(), False, False, accumulate_grad=True)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("inputs", [lambda x: [x], lambda x: None, lambda x: type("T", (tuple,), {})((x,))])
+def test_inputs_must_be_exactly_a_tuple(x, inputs):
+    with pytest.raises(AutogradError, match="'inputs' must be a tuple"):
+        run((x * x,), (oplib.tensor(1.0),), False, False, inputs(x))
+
+
+def test_inputs_of_other_types_are_refused(x):
+    with pytest.raises(AutogradError, match="Tensors or GradientEdges. Got str at position 0"):
+        run((x * x,), (oplib.tensor(1.0),), False, False, ("x",))
+
+
+def test_neither_accumulating_nor_inputs_is_refused(x):
+    with pytest.raises(AutogradError, match="requires non-empty 'inputs'"):
+        run((x * x,), (oplib.tensor(1.0),), False, False)
+
+
+def test_an_unreachable_input_is_none_if_allowed(x):
+    other = oplib.tensor(1.0, requires_grad=True)
+    one = oplib.tensor(1.0)
+    assert run((x * x,), (one,), False, False, (other,), True) == (None,)
+    with pytest.raises(AutogradError, match="allow_unused=True"):
+        run((x * x,), (one,), False, False, (other,))
+
+
+@pytest.mark.parametrize(
+    ("gradient", "expected"), [(lambda: oplib.ones(4, 2), 4.0), (lambda: oplib.tensor([1, 1], dtype=oplib.int32), 1.0)]
+)
+def test_root_gradients_are_summed_and_cast(gradient, expected):
+    x = oplib.tensor([1.0, 1.0], requires_grad=True)
+    run((x * 1,), (gradient(),), False, False, accumulate_grad=True)
+    assert x.grad.tolist() == [expected, expected]
+
+
+def test_a_root_gradient_that_does_not_fit_raises_before_anything_runs():
+    x = oplib.tensor([1.0, 1.0], requires_grad=True)
+    y = x * x
+    with pytest.raises(AutogradError, match=r"invalid gradient at index 0. Got f32\[3\].*f32\[2\]"):
+        run((y,), (oplib.ones(3),), False, False, accumulate_grad=True)
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
