@@ -134,13 +134,18 @@ def device_of(device: JaxDevice) -> Device:
     return Device(kind, None if kind == "cpu" and index == 0 else index)
 
 
+def is_abstract(array: Any) -> bool:
+    """Returns whether there are no values: in a tracer, and in what ``jax.eval_shape`` puts in its place."""
+    return isinstance(array, Tracer) or not isinstance(array, jax.Array)
+
+
 def device_of_array(array: Any) -> Device:
-    """Returns the one device of an array; the abstract device for a tracer.
+    """Returns the one device of an array; the abstract device where there are no values.
 
     Raises:
         DeviceError: the array is on several devices.
     """
-    if isinstance(array, Tracer):
+    if is_abstract(array):
         return ABSTRACT
     devices = array.devices()
     if len(devices) == 1:

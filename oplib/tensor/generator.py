@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from typing import Any
 
 import jax
@@ -44,6 +45,7 @@ class Generator:
         self._seed = _DEFAULT_SEED
         self._key: Any = None  # made at the first draw: importing oplib must start no backend
         self._count = 0
+        self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
 
     @staticmethod
@@ -123,10 +125,11 @@ class Generator:
             TracingError: the Generator was made outside the running trace.
         """
         self._refuse_other_trace("a draw")
-        if self._key is None:
-            self._key = _make_key(self._seed)
-        self._count += 1
-        return self._key, np.uint32(self._count)
+        with self._lock:  # threads share the global Generator, and must not draw the same numbers
+            if self._key is None:
+                self._key = _make_key(self._seed)
+            self._count += 1
+            return self._key, np.uint32(self._count)
 
     def _refuse_other_trace(self, what: str) -> None:
         if self._trace != get_opaque_trace_state():

@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from oplib.errors import DataError, DtypeError, describe
+from oplib.errors import AutogradError, DataError, DtypeError, TracingError, describe
 
 from . import dtypes
 from .device import Placement
@@ -101,9 +100,11 @@ def _view_by_numpy(data: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
-    if _holds_tracer(data):
-        return _stack(data, dtype, placement)
-    array = _read_sequence(data)
+    try:
+        array = _read_sequence(data)
+    except (TracingError, jax.errors.TracerArrayConversionError):
+        stacked = _stack(data)
+        return _from_jax(stacked, stacked.dtype if dtype is None else dtype, placement)
     if dtype is None:
         dtype = _infer_dtype(array, data)
     elif array.dtype.kind in "iu" and dtype in INTEGRAL:
@@ -118,6 +119,11 @@ def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
         raise DataError(
             f"tensor: nested sequences must have equal lengths at each depth. Got {describe(data)}. "
             f"Pad them, or keep a list of tensors."
+        ) from error
+    except AutogradError as error:
+        raise AutogradError(
+            "tensor: the data holds a Tensor that requires grad, whose history would be lost. "
+            f"Got {describe(data)}. Use oplib.stack to keep it, or detach the Tensor."
         ) from error
     if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.names):
         raise DtypeError(
@@ -143,24 +149,11 @@ def _infer_dtype(array: np.ndarray[Any, Any], data: Any) -> np.dtype[Any]:
     return dtype_of_numpy(array)
 
 
-def _holds_tracer(data: Any) -> bool:
-    """Looks along the first items only where they are no Python numbers, so that long lists cost nothing."""
-    if isinstance(data, TensorMetadata):
-        return isinstance(data._storage.array, Tracer)
-    if isinstance(data, (list, tuple)):
-        return not _is_number(data[:1]) and any(map(_holds_tracer, data))
-    return isinstance(data, Tracer)
-
-
-def _is_number(first: Any) -> bool:
-    return not first or isinstance(first[0], (int, float, complex))
-
-
-def _stack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+def _stack(data: Any) -> jax.Array:
     """Traced values have no numbers yet that numpy could read: they are stacked, axis by axis."""
     if not isinstance(data, (list, tuple)):
-        return to_array(data, dtype, placement)
-    parts = [_stack(item, dtype, placement) for item in data]
+        return to_array(data, None, None)
+    parts = [_stack(item) for item in data]
     if len({part.shape for part in parts}) > 1:
         raise DataError(
             f"tensor: items of a sequence must have one shape. Got {describe(parts)}. "

@@ -31,7 +31,9 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     (array,) = children
     tensor = box(array)
     tensor._trace = get_opaque_trace_state()
-    tensor._scope = modes.tracing_scope if modes.tracing else 0
+    state = modes.state
+    if state.tracing is not None:
+        tensor._scope = state.tracing_scope
     if requires_grad:
         tensor._requires_grad = True
     return tensor

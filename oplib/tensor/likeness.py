@@ -42,7 +42,8 @@ def full_like(
         DeviceError: there is no such device.
 
     Example:
-        >>> full_like(zeros(2), 3)
+        >>> import oplib
+        >>> full_like(oplib.zeros(2), 3)
         tensor([3., 3.])
     """
     array = input._storage.array

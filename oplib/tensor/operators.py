@@ -16,17 +16,16 @@ from oplib.errors import ArgumentError, describe
 from .upcalls import upcalls
 
 if TYPE_CHECKING:
+    from .storage import Storage
     from .tensor import Tensor
 
 
 class TensorOperators:
     """Mixin with the operators, indexing and iteration."""
 
-    if TYPE_CHECKING:
+    _storage: Storage
 
-        @property
-        def array(self) -> Any:
-            """See Tensor."""
+    if TYPE_CHECKING:
 
         def __len__(self) -> int: ...
 
@@ -115,7 +114,7 @@ class TensorOperators:
         upcalls.setitem_(self, index, value)
 
     def __iter__(self) -> Iterator[Tensor]:
-        if not self.array.ndim:
+        if not self._storage.array.ndim:
             raise TypeError("iteration over a 0-d tensor. Got shape (). Use tensor.item() for its value.")
         return (upcalls.getitem(self, position) for position in range(len(self)))
 

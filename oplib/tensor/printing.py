@@ -16,7 +16,7 @@ from jax.core import Tracer
 from oplib.errors import describe
 
 from . import dtypes
-from .device import device_of_array, is_on_default_device
+from .device import device_of_array, is_abstract, is_on_default_device
 from .dtype_rules import COMPLEX, INTEGRAL, default_complex_dtype, default_int_dtype, get_default_dtype
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def show(tensor: Tensor) -> str:
         'tensor([[1.0000, 0.5000]], requires_grad=True)'
     """
     array = tensor._storage.array
-    if isinstance(array, Tracer):
-        suffixes = ["traced"]
+    if is_abstract(array):
+        suffixes = ["traced" if isinstance(array, Tracer) else "abstract"]
         body = describe(array)
     elif not array.is_fully_addressable:
         suffixes = [f"sharding={array.sharding}"]

@@ -94,7 +94,9 @@ class Tensor(TensorMethods, TensorOperators, TensorConversion, TensorDtypes, Ten
             array = jax.lax.convert_element_type(array, array.dtype)
         tensor = box(array)
         tensor._trace = get_opaque_trace_state()
-        tensor._scope = modes.tracing_scope if modes.tracing else 0
+        state = modes.state
+        if state.tracing is not None:
+            tensor._scope = state.tracing_scope
         if requires_grad:
             tensor.requires_grad = True
         return tensor
@@ -104,7 +106,7 @@ class Tensor(TensorMethods, TensorOperators, TensorConversion, TensorDtypes, Ten
     @property
     def array(self) -> Any:
         """The ``jax.Array`` (or tracer) of this tensor; it carries no history."""
-        if modes.tracing is not None:
+        if modes.state.tracing is not None:
             self._refuse_reading_while_tracing()
         return self._storage.array
 

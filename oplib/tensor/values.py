@@ -143,7 +143,7 @@ class TensorValues:
                 f"index: only integer tensors of a single element can be converted to an index. "
                 f"Got {describe(self._storage.array)}. Convert it: int(tensor)."
             )
-        return number
+        return int(number)  # a bool is no proper index
 
     def __format__(self, format_spec: str) -> str:
         if self._storage.array.ndim or isinstance(self._storage.array, Tracer):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oplib.errors import ArgumentError, AutogradError, DtypeError, TracingError
@@ -101,6 +101,7 @@ def test_arange_counts_from_start_to_before_end(args: Any, dtype: str, expected:
     assert (made.dtype, made.tolist()) == (dtype, expected)
 
 
+@settings(max_examples=25)
 @given(
     start=st.integers(-50, 50) | st.floats(-5, 5),
     length=st.floats(0, 20),

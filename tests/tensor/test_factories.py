@@ -142,12 +142,19 @@ def test_sequences_of_tensors_are_joined() -> None:
     assert tensor([x, x]).shape == (2, 2)
 
 
+def test_a_history_is_not_lost_in_a_sequence() -> None:
+    with pytest.raises(AutogradError, match=r"the data holds a Tensor that requires grad.*oplib\.stack"):
+        tensor([1.0, tensor(2.0, requires_grad=True)])
+
+
 def test_sequences_of_traced_tensors_are_stacked() -> None:
     def stack(a: jax.Array) -> jax.Array:
         x = Tensor.from_array(a)
         return tensor([[x, 1], [2.5, a]]).array
 
     np.testing.assert_array_equal(jax.jit(stack)(3.0), [[3, 1], [2.5, 3]])
+    joined = jax.jit(lambda a: tensor([0, a, Tensor.from_array(a)], dtype="bfloat16").array)(3.0)
+    assert (joined.dtype, joined.tolist()) == ("bfloat16", [0.0, 3.0, 3.0])
     with pytest.raises(DataError, match="items of a sequence must have one shape"):
         jax.jit(lambda a: tensor([a, [a]]).array)(1.0)
 

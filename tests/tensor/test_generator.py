@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -28,6 +29,13 @@ def draw(generator: Generator) -> list[float]:
 def test_a_seed_repeats_its_numbers_and_another_gives_others() -> None:
     assert draw(Generator().manual_seed(3)) == draw(Generator().manual_seed(3))
     assert draw(Generator().manual_seed(3)) != draw(Generator().manual_seed(4))
+
+
+def test_threads_never_draw_the_same_numbers() -> None:
+    generator = Generator()
+    with ThreadPoolExecutor(8) as pool:
+        drawn = list(pool.map(lambda _: generator.advance()[1], range(2000)))
+    assert len(set(drawn)) == 2000
 
 
 def test_no_two_draws_are_alike() -> None:

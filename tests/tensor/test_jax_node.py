@@ -73,6 +73,8 @@ def test_shapes_can_be_asked_for() -> None:
     made = jax.eval_shape(lambda t: t, tensor([1.0], requires_grad=True))
     assert isinstance(made, Tensor)
     assert made.shape == (1,)
+    assert made.device.type == "abstract"
+    assert repr(made) == "tensor(f32[1], abstract, requires_grad=True)"
 
 
 def test_a_tensor_made_in_a_trace_belongs_to_it() -> None:

@@ -97,9 +97,7 @@ def test_the_flag_of_a_leaf_can_be_set_and_cleared() -> None:
 def test_the_flag_of_a_result_cannot_be_cleared() -> None:
     x, _ = non_leaf()
     x.requires_grad = True
-    with pytest.raises(
-        AutogradError, match=r"only a leaf's flag can be cleared.*MulBackward0.*detach"
-    ):
+    with pytest.raises(AutogradError, match=r"only a leaf's flag can be cleared.*MulBackward0.*detach"):
         x.requires_grad = False
 
 

@@ -141,7 +141,7 @@ def test_numbers_convert_as_python_does() -> None:
 
 
 def test_only_an_integer_is_an_index() -> None:
-    assert "abc"[tensor(1)] == "b"
+    assert "abc"[tensor(1)] == "abc"[tensor(True)] == "b"
     for bad in (tensor(1.0), tensor([1, 2])):
         with pytest.raises(TypeError, match="only integer tensors of a single element can be"):
             "abc"[bad]
