@@ -13,11 +13,13 @@ import jax
 
 from .kernels import run_fake_kernel, run_kernel
 from .layout import Layout
+from .levels import map_call
 from .structure import Structure
+from .varying import match_varying
 from .vmap_rule import run_vmap_rule
 
 if TYPE_CHECKING:
-    from .levels import Level
+    from .levels import Level, Levels
     from .overload import OpOverload
     from .record import Record
 
@@ -34,7 +36,7 @@ class BoundCall:
         version: of the record it was made for.
     """
 
-    __slots__ = ("_batched", "_hash", "_single", "layout", "overload", "version")
+    __slots__ = ("_batched", "_hash", "_levelled", "_single", "layout", "overload", "version")
 
     def __init__(self, overload: OpOverload, layout: Layout) -> None:
         self.overload = overload
@@ -44,6 +46,7 @@ class BoundCall:
         self._single: Callable[..., Any] = jax.jit(self._run, inline=True)
 
         self._batched: dict[Level, Callable[..., Any]] = {}
+        self._levelled: dict[Levels, Callable[..., Any]] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -71,6 +74,14 @@ class BoundCall:
     def _run(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
         structure, flat = run_kernel(self.record, self.layout, arrays)
         return structure, tuple(make_strong(value) for value in flat)
+
+    def trace(self, levels: Levels, arrays: Sequence[Any]) -> Any:
+        """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature."""
+        found = self._levelled.get(levels)
+        if found is None:
+            mapped = map_call(self, levels)
+            found = self._levelled[levels] = jax.jit(lambda *values: match_varying(mapped(*values)[1], like=values))
+        return found.trace(*arrays).jaxpr
 
     def run_batched(self, level: Level, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
         """Runs the registered batching rule in place of the kernel; traced once per level and signature too."""

@@ -14,12 +14,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from .bound_call import BoundCall
-from .levels import Level, Levels, map_backward, map_call, map_linear, move_to_front
+from .levels import Level, Levels, map_backward, map_linear, move_to_front
 from .linear import Linear, make_linear
+from .varying import match_varying
 
 class Carrier:
     """The two primitives of one qualified name; made once and kept for ever.
@@ -31,13 +32,11 @@ class Carrier:
     def __init__(self, name: str) -> None:
         self.call = Primitive(name)
         self.linear = Primitive(f"{name}.lin")
-        for primitive, run, shapes in (
-            (self.call, run_call, call_avals),
-            (self.linear, run_linear, linear_avals),
-        ):
+        self.call.def_effectful_abstract_eval(_call_avals)
+        self.linear.def_abstract_eval(_linear_avals)
+        for primitive, run in ((self.call, run_call), (self.linear, run_linear)):
             primitive.multiple_results = True
             primitive.def_impl(partial(xla.apply_primitive, primitive))
-            primitive.def_abstract_eval(shapes)
             mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
         batching.fancy_primitive_batchers[self.call] = self._batch_call
         batching.fancy_primitive_batchers[self.linear] = self._batch_linear
@@ -47,15 +46,19 @@ class Carrier:
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Puts the call into whatever trace is current."""
-        return self.call.bind(*match_varying(arrays), call=call, levels=())
+        return self._bind(call, (), match_varying(arrays))
 
-    def _batch_call(self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels) -> Any:
+    def _bind(self, call: BoundCall, levels: Levels, arrays: Sequence[Any]) -> list[Any]:
+        """Binds with the traced kernel as a parameter: lowering does not trace again, and JAX can look inside."""
+        return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
+
+    def _batch_call(self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
         if all(dim is None for dim in dims):
-            outputs = self.call.bind(*args, call=call, levels=levels)
+            outputs = self.call.bind(*args, call=call, levels=levels, jaxpr=jaxpr)
             return outputs, [None] * len(outputs)
         level = Level.of(axis, tuple(dim is not None for dim in dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
-        outputs = self.call.bind(*moved, call=call, levels=(*levels, level))
+        outputs = self._bind(call, (*levels, level), moved)
         return outputs, [0] * len(outputs)
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear) -> Any:
@@ -66,8 +69,10 @@ class Carrier:
         outputs = self.linear.bind(*batched, linear=linear.batched(axis))
         return outputs, [0] * len(outputs)
 
-    def _differentiate_call(self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels) -> Any:
-        outputs = self.call.bind(*primals, call=call, levels=levels)
+    def _differentiate_call(
+        self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+    ) -> Any:
+        outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
@@ -75,7 +80,7 @@ class Carrier:
         if derivative.constant is not None:
             return outputs, zeros
         if derivative.derive and call.record.jvp is None:
-            return outputs, _derive_tangents(primals, tangents, avals, call=call, levels=levels)
+            return outputs, _derive_tangents(jaxpr, primals, tangents, avals)
         linear, residuals = make_linear(call, levels, wanted, primals, outputs)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         results = iter(self.linear.bind(*match_varying([*residuals, *given]), linear=linear))
@@ -85,14 +90,14 @@ class Carrier:
         ]
 
 
-def _derive_tangents(primals: Any, tangents: Any, avals: Any, *, call: BoundCall, levels: Levels) -> list[Any]:
+def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
     """JAX's own derivative of the kernel, for ops that ask for it."""
     wanted = [not isinstance(tangent, ad.Zero) for tangent in tangents]
 
     def varied(*values: Any) -> list[Any]:
         rest = iter(values)
         full = [next(rest) if want else primal for want, primal in zip(wanted, primals, strict=True)]
-        return run_call(*full, call=call, levels=levels)
+        return jaxpr_as_fun(jaxpr)(*full)
 
     given = [(primal, tangent) for primal, tangent, want in zip(primals, tangents, wanted, strict=True) if want]
     _, results = jax.jvp(varied, *map(tuple, zip(*given, strict=True)))
@@ -102,18 +107,14 @@ def _derive_tangents(primals: Any, tangents: Any, avals: Any, *, call: BoundCall
     ]
 
 
-def run_call(*arrays: Any, call: BoundCall, levels: Levels) -> list[Any]:
+def run_call(*arrays: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> list[Any]:
     """What the primitive *op* computes."""
-    return match_varying(map_call(call, levels)(*arrays)[1], like=arrays)
+    return jaxpr_as_fun(jaxpr)(*arrays)
 
 
-def call_avals(*avals: Any, call: BoundCall, levels: Levels) -> list[Any]:
-    """The avals of the primitive *op*, by the fake kernel or by tracing the kernel."""
-
-    def shapes(*arrays: Any) -> list[Any]:
-        return match_varying(map_call(call, levels, abstract=True)(*arrays)[1], like=arrays)
-
-    return jax.jit(shapes).trace(*avals).jaxpr.out_avals
+def _call_avals(*avals: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> tuple[list[Any], Any]:
+    """The avals and effects of the primitive *op*: those of its traced kernel."""
+    return list(jaxpr.out_avals), jaxpr.effects
 
 
 def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
@@ -122,7 +123,7 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     return match_varying(map_linear(linear)(residuals, tangents), like=arrays)
 
 
-def linear_avals(*avals: Any, linear: Linear) -> list[Any]:
+def _linear_avals(*avals: Any, linear: Linear) -> list[Any]:
     """The avals of output tangents: those of the outputs, with their sharding."""
     return list(linear.avals)
 
@@ -165,22 +166,3 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
 
 def _batch_fully(value: Any, dim: int | None, size: int) -> Any:
     return jnp.broadcast_to(value[None], (size, *value.shape)) if dim is None else move_to_front(value, dim)
-
-
-def match_varying(values: Sequence[Any], *, like: Sequence[Any] | None = None) -> list[Any]:
-    """Gives all values the varying mesh axes of all of ``like``, which is themselves by default.
-
-    Inside ``shard_map`` JAX would otherwise transpose a replicated operand without the sum over the mesh.
-    """
-    axes: frozenset[Any] = frozenset().union(*map(_varying_axes, values if like is None else like))
-    return [_vary(value, axes) for value in values] if axes else list(values)
-
-
-def _vary(value: Any, axes: frozenset[Any]) -> Any:
-    missing = tuple(sorted(axes - _varying_axes(value)))
-    return jax.lax.pcast(value, missing, to="varying") if missing else value
-
-
-def _varying_axes(value: Any) -> frozenset[Any]:
-    kind: Any = getattr(jax.typeof(value), "manual_axis_type", None)
-    return frozenset() if kind is None else kind.varying

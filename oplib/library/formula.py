@@ -109,7 +109,7 @@ def take_gradients(plan: FormulaPlan, result: Any, xp: Any = jnp) -> tuple[Any, 
             flat.append(value)
         elif value is not None and not _is_none_tree(value):
             raise AutogradError(
-                f"{plan.overload.record.name}: the formula returned a gradient other than None at position {place} "
+                f"{plan.overload.record.name}: the formula returned a gradient different than None at position {place} "
                 f"for argument '{name}', which is not a tensor. Got {describe(value)}. Return None there."
             )
     return tuple(

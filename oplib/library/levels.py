@@ -60,10 +60,10 @@ def move_to_front(value: Any, dim: int | None) -> Any:
     return value if dim is None else jnp.moveaxis(value, dim, 0)
 
 
-def map_call(call: BoundCall, levels: Levels, *, abstract: bool = False) -> Callable[..., Any]:
+def map_call(call: BoundCall, levels: Levels) -> Callable[..., Any]:
     """Maps a call over all levels, the innermost first; a registered batching rule stands for that one."""
-    run = call.abstract if abstract else call.run
-    if levels and call.record.vmap is not None and not (abstract and call.record.fake is not None):
+    run = call.run
+    if levels and call.record.vmap is not None:
         run, levels = partial(call.run_batched, levels[0]), levels[1:]
     for level in levels:
         run = level.map(run, level.axes)
