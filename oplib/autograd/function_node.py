@@ -85,7 +85,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         for position, (leaf, is_tensor) in enumerate(zip(leaves, self._tensor_flags, strict=True)):
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise AutogradError(
-                    f"{self.name()}: expected a Tensor or None as the gradient at position {position}. Got "
+                    f"{self.name()}: expected Variable or None (a Tensor or None) as the gradient at position {position}. Got "
                     f"{type(leaf).__name__}. Return a Tensor; Tensor.from_array(array) makes one of an array."
                 )
             if is_tensor:
