@@ -49,6 +49,8 @@ class FormulaNode(TapeNode):
                 check_version(self.name(), storage, version)
         plan = self.plan
         given = _ALL_GIVEN if len(grads) == 1 and grads[0] is not None else tuple([grad is not None for grad in grads])
+        if True not in given:
+            return (None,) * len(plan.wanted)
         if run.create_graph:
             return self._apply_recorded(grads, given)
         if given is not _ALL_GIVEN:
@@ -102,7 +104,9 @@ class FormulaNode(TapeNode):
         return tensor
 
     def release(self) -> None:
-        """Frees the residuals."""
+        """Frees the residuals; a node that has none can run again."""
+        if not self.saved:
+            return
         self.saved = None
         self.kept = None
         self.storages = ()
