@@ -59,34 +59,21 @@ class _EngineBase:
         Raises:
             AutogradError: arguments of the wrong kind, a tensor outside the graph, an unreachable input.
         """
-        keep, create, unreachable, accumulate = map(
-            operator.index, (keep_graph, create_graph, allow_unreachable, accumulate_grad)
-        )
+        flags = (keep_graph, create_graph, allow_unreachable, accumulate_grad)
+        keep, create, unreachable, accumulate = [operator.index(flag) != 0 for flag in flags]
         fork.check()
-        _check_roots_are_tuples(tensors, grad_tensors)
-        if accumulate and running.vmap_levels:
-            raise AutogradError(
-                "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. "
-                "Call it outside of vmap, or use grad() inside."
-            )
-        roots = [
-            _root_edge(root, grad, at)
-            for at, (root, grad) in enumerate(zip(tensors, grad_tensors, strict=True))
-        ]
-        wanted = [] if inputs is _ABSENT else _input_edges(inputs, accumulate=bool(accumulate))
-        if not accumulate and not wanted:
-            raise AutogradError(
-                "grad: it requires non-empty 'inputs'. Got none. Name the tensors to differentiate by."
-            )
+        _check_call(tensors, grad_tensors, accumulate=accumulate)
+        roots = [_root_edge(tensors[at], grad_tensors[at], at) for at in range(len(tensors))]
+        wanted = _input_edges(inputs, accumulate=accumulate)
         currency = TENSORS if create else ARRAYS
         grads = [currency.unbox(grad) for grad in grad_tensors]
         grads = conform_to_edges(grads, roots, "the call of backward or grad", currency)
         plan = Plan(roots, wanted, capture=not accumulate)
         if not accumulate and not unreachable:
             _check_reached(plan, wanted)
-        run = Run(plan, keep_graph=bool(keep), create_graph=bool(create), journal=journal)
+        run = Run(plan, keep_graph=keep, create_graph=create, journal=journal)
         captured = run.execute(roots, grads)
-        return None if accumulate else _hand_back(captured, run, allow_unreachable=bool(unreachable))
+        return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
 
     def queue_callback(self, callback: Callable[[], object]) -> None:
         """Calls ``callback`` at the end of the current run, after all nodes and accumulations.
@@ -150,17 +137,22 @@ def will_engine_execute_node(node: Any) -> bool:
     return isinstance(node, TapeNode) and plan.executes(node)
 
 
-def _check_roots_are_tuples(tensors: object, grads: object) -> None:
+def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
     for name, given in (("tensors", tensors), ("grad_tensors", grads)):
         if not isinstance(given, tuple):
             raise AutogradError(
                 f"run_backward: argument '{name}' is expected to be a tuple. Got {type(given).__name__}. "
-                "Give a tuple."
+                f"Give a tuple."
             )
-    if len(tensors) != len(grads):  # type: ignore[arg-type]
+    if len(tensors) != len(grads):
         raise AutogradError(
-            f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. "  # type: ignore[arg-type]
-            f"The two counts differ. Give one gradient, or None, for each tensor."
+            f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
+            f"Give one gradient, or None, for each tensor."
+        )
+    if accumulate and running.vmap_levels:
+        raise AutogradError(
+            "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. Call it "
+            "outside of vmap, or use grad() inside."
         )
 
 
@@ -187,10 +179,16 @@ def _root_edge(root: Any, grad: Any, position: int) -> Edge:
 
 
 def _input_edges(inputs: object, *, accumulate: bool) -> list[Edge]:
+    if inputs is _ABSENT:
+        inputs = ()
     if type(inputs) is not tuple:
         raise AutogradError(
             f"run_backward: 'inputs' must be a tuple. Got {type(inputs).__name__}. Give a plain tuple of "
             "Tensors."
+        )
+    if not inputs and not accumulate:
+        raise AutogradError(
+            "grad: it requires non-empty 'inputs'. Got none. Name the tensors to differentiate by."
         )
     return [_input_edge(wanted, position, accumulate=accumulate) for position, wanted in enumerate(inputs)]
 

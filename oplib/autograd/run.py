@@ -83,10 +83,11 @@ class Run:
         running.run = self
         try:
             state.grad_enabled = self.create_graph
-            with StackRoom(nested=self.outer is not None):
-                self._deliver(roots, grads)
-                self._loop()
-                self._call_back()
+            if self.outer is None:
+                self._run(roots, grads)
+            else:
+                with StackRoom():
+                    self._run(roots, grads)
         except BaseException as error:
             self._explain(error)
             raise
@@ -95,7 +96,14 @@ class Run:
             state.grad_enabled = grad_mode
         return self.captured
 
+    def _run(self, roots: Sequence[Edge], grads: Gradients) -> None:
+        self._deliver(roots, grads)
+        self._loop()
+        for callback in self.callbacks:  # callbacks queue further ones
+            callback()
+
     def _loop(self) -> None:
+        """Runs what is ready until nothing is."""
         ready, buffers, currency = self._ready, self._buffers, self.currency
         captures = self.plan.captures
         while ready:
@@ -145,10 +153,6 @@ class Run:
         for slot, index in self.plan.captures[node]:
             self.captured[index] = grads[slot]
         return runs
-
-    def _call_back(self) -> None:
-        for callback in self.callbacks:  # callbacks queue further ones
-            callback()
 
     def _explain(self, error: BaseException) -> None:
         if self.journal is not None:

@@ -115,20 +115,24 @@ def _check_batch(output: Any, given: Any, position: int) -> None:
 
 def _make_one(output: Tensor | GradientEdge) -> Tensor:
     due = _metadata(output)
+    key = (due.shape, due.dtype)
+    one = _ones.get(key)
+    if one is None:
+        one = _make_ones(due)
+        if not isinstance(one, Tracer):
+            _ones[key] = one
+    return ARRAYS.box(one)
+
+
+def _make_ones(due: Any) -> Any:
     if due.size != 1:
         raise AutogradError(
             f"backward: grad can be implicitly created only for scalar outputs. Got {describe(due)}. Give a "
-            "gradient, or reduce the output: output.sum()."
+            f"gradient, or reduce the output: output.sum()."
         )
     if not jnp.issubdtype(due.dtype, jnp.floating):
         raise AutogradError(
             f"backward: grad can be implicitly created only for real scalar outputs. Got {describe(due)}. "
             "Give a gradient, or take the real part."
         )
-    key = (due.shape, due.dtype)
-    one = _ones.get(key)
-    if one is None:
-        one = jnp.ones(due.shape, due.dtype)
-        if not isinstance(one, Tracer):
-            _ones[key] = one
-    return ARRAYS.box(one)
+    return jnp.ones(due.shape, due.dtype)

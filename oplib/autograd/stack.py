@@ -24,12 +24,8 @@ class StackRoom:
 
     __slots__ = ("_given",)
 
-    def __init__(self, *, nested: bool) -> None:
-        self._given = nested
-
     def __enter__(self) -> None:
-        if self._given:
-            self._given = _change_limit(1)
+        self._given = _change_limit(1)
 
     def __exit__(self, *exc_info: object) -> None:
         if self._given:
