@@ -41,6 +41,12 @@ def test_dtype_and_flag_can_be_given() -> None:
     assert randint_like(tensor([1.0, 2.0]), 3, 4).tolist() == [3.0, 3.0]
 
 
+def test_the_like_of_what_is_bound_to_no_device_are_bound_to_none() -> None:
+    source = tensor([1.0, 2.0])
+    for make in (zeros_like, ones_like, empty_like, rand_like, randn_like):
+        assert not make(source).array.committed
+
+
 @pytest.mark.devices(2)
 def test_the_like_stay_where_the_other_is() -> None:
     second = jax.devices()[1]
