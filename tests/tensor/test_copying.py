@@ -11,18 +11,8 @@ import numpy as np
 import pytest
 
 from oplib.errors import AutogradError, DtypeError, TracingError
-from oplib.tensor import Tensor, box, tensor, zeros
-
-
-class FakeNode:
-    def name(self) -> str:
-        return "MulBackward0"
-
-
-def non_leaf() -> Tensor:
-    result = box(zeros(2).array)
-    result._requires_grad, result._grad_fn = True, FakeNode()  # type: ignore[assignment]
-    return result
+from oplib.tensor import Tensor, tensor, zeros
+from tests.tensor.nodes import make_result
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -52,7 +42,7 @@ def test_a_deep_copy_keeps_gradient_attributes_and_sharing() -> None:
 
 def test_only_leaves_can_be_deep_copied() -> None:
     with pytest.raises(AutogradError, match=r"Only Tensors created explicitly .*the result of MulBack"):
-        copy.deepcopy(non_leaf())
+        copy.deepcopy(make_result())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "int8", "complex64"])
@@ -77,7 +67,7 @@ def test_a_pickle_keeps_the_flag_and_attributes_but_no_gradient_as_in_torch() ->
 
 
 def test_a_pickle_of_a_result_is_a_leaf_as_in_torch() -> None:
-    for made in (pickle.loads(pickle.dumps(non_leaf())), copy.copy(non_leaf())):
+    for made in (pickle.loads(pickle.dumps(make_result())), copy.copy(make_result())):
         assert made.is_leaf
         assert made.requires_grad
 

@@ -13,11 +13,7 @@ from oplib import pytree
 from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor, tensor
-
-
-class FakeNode:
-    def name(self) -> str:
-        return "MulBackward0"
+from tests.tensor.nodes import make_result
 
 
 def test_a_tensor_is_a_leaf_in_our_trees_and_a_node_in_those_of_jax() -> None:
@@ -40,10 +36,9 @@ def test_the_flag_is_part_of_the_structure() -> None:
 
 
 def test_a_result_with_a_history_is_refused_with_the_cure() -> None:
-    x = tensor([1.0], requires_grad=True)
-    x._grad_fn = FakeNode()  # type: ignore[assignment]
+    x = make_result()
     for call in (jax.tree.leaves, jnp.sin, jax.jit(lambda t: t)):
-        with pytest.raises(AutogradError, match=r"f32\[1\] made by MulBackward0\. Use tensor\.detach"):
+        with pytest.raises(AutogradError, match=r"f32\[2\] made by MulBackward0\. Use tensor\.detach"):
             call(x)
 
 
