@@ -70,7 +70,7 @@ class ArrayFunction:
                 return DerivedPlan(self, wanted, arrays, outputs), *outputs
 
             found = self._recorders[wanted] = jax.jit(record, inline=True)
-        return found if self.compiled and config.compile_kernels else found.__wrapped__  # type: ignore[attr-defined]
+        return found if self.compiled and config.compile_kernels else found.__wrapped__
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
@@ -81,7 +81,9 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
         def partial(*varied: Any) -> Arrays:
             rest = iter(varied)
-            outputs = function(*(next(rest) if want else value for want, value in zip(wanted, inputs, strict=True)))
+            outputs = function(
+                *(next(rest) if want else value for want, value in zip(wanted, inputs, strict=True))
+            )
             return tuple(output for output, has in zip(outputs, given, strict=True) if has)
 
         _, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
@@ -136,7 +138,9 @@ class Plan:
         self.wants_all = all(wanted)
         self.input_count = len(wanted)
         self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
-        self.differentiable: Mask = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
+        self.differentiable: Mask = tuple(
+            value is not None and has_gradient(value.dtype) for value in outputs
+        )
         self.sources = tuple(sources)
         self.gather = make_gather(self.sources)
         self.extras: ArrayFunction | None = None
@@ -189,13 +193,17 @@ class DerivedPlan(Plan):
         if found is None:
             full = self._function.vjp(self.wanted, given).function
             found = ArrayFunction(
-                _fill_dead(full, self._inputs, self.sources), self._function.name, compiled=self._function.compiled
+                _fill_dead(full, self._inputs, self.sources),
+                self._function.name,
+                compiled=self._function.compiled,
             )
             self._backwards[given] = found
         return found
 
 
-def _fill_dead(function: Callable[..., Arrays], inputs: Arrays, live: tuple[int, ...]) -> Callable[..., Arrays]:
+def _fill_dead(
+    function: Callable[..., Arrays], inputs: Arrays, live: tuple[int, ...]
+) -> Callable[..., Arrays]:
     """Calls a function with its live inputs only; the others are never read, so zeros stand for them."""
 
     def called_with_live(*arrays: Any) -> Arrays:

@@ -48,7 +48,11 @@ class FormulaNode(TapeNode):
             if storage.version != version:
                 check_version(self.name(), storage, version)
         plan = self.plan
-        given = _ALL_GIVEN if len(grads) == 1 and grads[0] is not None else tuple([grad is not None for grad in grads])
+        given = (
+            _ALL_GIVEN
+            if len(grads) == 1 and grads[0] is not None
+            else tuple([grad is not None for grad in grads])
+        )
         if True not in given:
             return (None,) * len(plan.wanted)
         if run.create_graph:
@@ -127,7 +131,10 @@ def spread(results: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
 
 
 def record(
-    node_class: type[FormulaNode], result: Sequence[Any], tensors: Sequence[Tensor | None], arrays: Sequence[Any]
+    node_class: type[FormulaNode],
+    result: Sequence[Any],
+    tensors: Sequence[Tensor | None],
+    arrays: Sequence[Any],
 ) -> list[Any]:
     """Puts one call on the tape and boxes its outputs.
 
@@ -147,14 +154,12 @@ def record(
     node.plan = plan
     node.input_metadata = plan.outputs
     node.edges = tuple(
-        [gradient_edge(tensor) if want else None for tensor, want in zip(tensors, plan.wanted, strict=True)]  # type: ignore[arg-type]
+        [gradient_edge(tensor) if want else None for tensor, want in zip(tensors, plan.wanted, strict=True)]
     )
     state = modes.state
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
-    boxed = [
-        None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)
-    ]
+    boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
     save(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
     return boxed

@@ -87,7 +87,9 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     made: list[type[Function]] = []  # at the first call that needs it: most ops of a module are never called
 
     def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
-        defaults = {argument.name: argument.default_value for argument in schema.arguments if argument.kwarg_only}
+        defaults = {
+            argument.name: argument.default_value for argument in schema.arguments if argument.kwarg_only
+        }
         given = [*args, *({**defaults, **keyword_only_args}[name] for name in names)]
         if modes.grad_enabled and _needs_grad(args):
             if Tag.out in op.record.tags:
@@ -113,7 +115,9 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         result = run_below_autograd(op.record, values)
         setup = info._setup_context_fn
         if setup is not None:
-            extra = {"keyword_only_inputs": dict(zip(names, values[positional:], strict=True))} if names else {}
+            extra = (
+                {"keyword_only_inputs": dict(zip(names, values[positional:], strict=True))} if names else {}
+            )
             setup(ctx=ctx, inputs=tuple(_complete(schema, values[:positional])), output=result, **extra)
         return result
 
@@ -147,23 +151,28 @@ def _complete(schema: Any, values: Sequence[Any]) -> list[Any]:
 def _pad(schema: Any, result: Any) -> Any:
     """Adds the Nones that a formula may leave out: those of arguments without tensors at the end."""
     values = result if isinstance(result, tuple) else (result,)
-    rest = schema.arguments[len(values) :]  # type: ignore[arg-type]
+    rest = schema.arguments[len(values) :]
     if any(argument.has_tensor for argument in rest):
         return result
-    return (*values, *([None] * len(rest)))  # type: ignore[misc]
+    return (*values, *([None] * len(rest)))
 
 
 def _needs_grad(values: Sequence[Any]) -> bool:
     """Whether some tensor among the arguments, in tuples and lists too, requires grad."""
     return any(
-        _needs_grad(value) if isinstance(value, (list, tuple)) else isinstance(value, Tensor) and value._requires_grad
+        _needs_grad(value)
+        if isinstance(value, (list, tuple))
+        else isinstance(value, Tensor) and value._requires_grad
         for value in values
     )
 
 
 def run_on_tensors(overload: OpOverload, values: Sequence[Any], impl: Rule) -> Any:
     """Calls an eager or composite op on Tensors; arrays among the values are constants."""
-    boxed = [_box_constants(argument, value) for argument, value in zip(overload._schema.arguments, values, strict=True)]
+    boxed = [
+        _box_constants(argument, value)
+        for argument, value in zip(overload._schema.arguments, values, strict=True)
+    ]
     record = overload.record
     if record.kind == "composite":
         return run_composite(record, boxed)

@@ -80,7 +80,9 @@ class BoundCall:
         found = self._levelled.get(levels)
         if found is None:
             mapped = map_call(self, levels)
-            found = self._levelled[levels] = jax.jit(lambda *values: match_varying(mapped(*values)[1], like=values))
+            found = self._levelled[levels] = jax.jit(
+                lambda *values: match_varying(mapped(*values)[1], like=values)
+            )
         return found.trace(*arrays).jaxpr
 
     def run_batched(self, level: Level, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:

@@ -22,6 +22,7 @@ from .levels import Level, Levels, map_backward, map_linear, move_to_front
 from .linear import Linear, make_linear
 from .varying import match_varying
 
+
 class Carrier:
     """The two primitives of one qualified name; made once and kept for ever.
 
@@ -52,7 +53,9 @@ class Carrier:
         """Binds with the traced kernel as a parameter: lowering does not trace again, and JAX can look inside."""
         return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
 
-    def _batch_call(self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
+    def _batch_call(
+        self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+    ) -> Any:
         if all(dim is None for dim in dims):
             outputs = self.call.bind(*args, call=call, levels=levels, jaxpr=jaxpr)
             return outputs, [None] * len(outputs)
@@ -99,7 +102,9 @@ def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> lis
         full = [next(rest) if want else primal for want, primal in zip(wanted, primals, strict=True)]
         return jaxpr_as_fun(jaxpr)(*full)
 
-    given = [(primal, tangent) for primal, tangent, want in zip(primals, tangents, wanted, strict=True) if want]
+    given = [
+        (primal, tangent) for primal, tangent, want in zip(primals, tangents, wanted, strict=True) if want
+    ]
     _, results = jax.jvp(varied, *map(tuple, zip(*given, strict=True)))
     return [
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
@@ -151,7 +156,10 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
     """Transposes the jvp rule by JAX, where the op has no backward formula."""
     count = linear.residual_count
     places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
-    shapes = [jax.ShapeDtypeStruct(args[count + place].aval.shape, args[count + place].aval.dtype) for place in places]
+    shapes = [
+        jax.ShapeDtypeStruct(args[count + place].aval.shape, args[count + place].aval.dtype)
+        for place in places
+    ]
 
     def apply(*varied: Any) -> tuple[Any, ...]:
         tangents = list(args[count:])

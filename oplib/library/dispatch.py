@@ -89,7 +89,9 @@ class Dispatcher:
             return arrange(*self._run_on_arrays(layout, flat))
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
 
-    def _teach_fast_path(self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def _teach_fast_path(
+        self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
         """Enters what the generated code needs to serve the next call like this one."""
         if not self.is_fast:
             return
@@ -197,7 +199,9 @@ class Dispatcher:
         found = self.specialize(layout)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
 
-    def _run_now(self, layout: Layout, arrays: Sequence[Any], device: Any = None) -> tuple[Structure, list[Any]]:
+    def _run_now(
+        self, layout: Layout, arrays: Sequence[Any], device: Any = None
+    ) -> tuple[Structure, list[Any]]:
         record = self.record
         if record.kind == "host":
             return run_on_host(record, layout, arrays)

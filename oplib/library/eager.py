@@ -40,7 +40,11 @@ def run_composite(record: Record, values: Sequence[Any]) -> Any:
 
 def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
     device = next(
-        (value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.name == "device"),
+        (
+            value
+            for argument, value in zip(record.schema.arguments, values, strict=True)
+            if argument.name == "device"
+        ),
         None,
     )
     return choose_kernel(record, [tensor._storage.array for tensor in inputs], device)
@@ -51,7 +55,7 @@ def _split(record: Record, values: Sequence[Any]) -> tuple[list[Any], dict[str, 
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for argument, value in zip(record.schema.arguments, values, strict=True):
-        fresh = list(value) if isinstance(value, list) else value  # type: ignore[arg-type]
+        fresh = list(value) if isinstance(value, list) else value
         if argument.kwarg_only:
             kwargs[argument.name] = fresh
         else:
@@ -64,17 +68,21 @@ def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)  # type: ignore[arg-type]
+            yield from _tensors(value)
 
 
 def _written(record: Record, values: Sequence[Any]) -> list[Tensor]:
-    marked = [value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.is_written]
+    marked = [
+        value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.is_written
+    ]
     return list(_tensors(marked))
 
 
 def _undeclared_write(record: Record, values: Sequence[Any], tensor: Tensor) -> AutogradError:
     named = zip(record.schema.arguments, values, strict=True)
-    name = next(argument.name for argument, value in named if any(found is tensor for found in _tensors([value])))
+    name = next(
+        argument.name for argument, value in named if any(found is tensor for found in _tensors([value]))
+    )
     return AutogradError(
         f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was mutated. "
         f"It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "

@@ -59,7 +59,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__to_operand": to_operand,
         **source.defaults,
     }
-    exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)  # noqa: S102  our own text
+    exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)
     return namespace["__call"]
 
 
@@ -146,7 +146,9 @@ class FastSource:
         return f"{self.pairs[place][0]}={default}"
 
     def _is_odd(self) -> str:
-        required = [f"{name} is __MISSING" for name, argument in self.pairs if not argument.has_default_value()]
+        required = [
+            f"{name} is __MISSING" for name, argument in self.pairs if not argument.has_default_value()
+        ]
         return " or ".join(["__rest", "__kw", *required])
 
     def _given(self) -> str:

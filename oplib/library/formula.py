@@ -64,7 +64,9 @@ def make_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Ca
     return formula
 
 
-def complete_cotangents(plan: FormulaPlan, cotangents: Iterator[Any], given: Mask, xp: Any = jnp) -> list[Any]:
+def complete_cotangents(
+    plan: FormulaPlan, cotangents: Iterator[Any], given: Mask, xp: Any = jnp
+) -> list[Any]:
     """One cotangent per flat output: zeros of ``xp``, or None, where there is none."""
     assert plan.notes is not None
     return [
@@ -120,7 +122,7 @@ def take_gradients(plan: FormulaPlan, result: Any, xp: Any = jnp) -> tuple[Any, 
 
 
 def _is_none_tree(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(member is None for member in value)  # type: ignore[misc]
+    return isinstance(value, (list, tuple)) and all(member is None for member in value)
 
 
 def _check_count(plan: FormulaPlan, values: list[Any]) -> None:
@@ -139,13 +141,13 @@ def _take_list(plan: FormulaPlan, value: Any, entry: tuple[bool, ...], name: str
     """The gradients of a list of tensors: a list of the same length."""
     if value is None and not entry:
         return []
-    if not isinstance(value, list) or len(value) != len(entry):  # type: ignore[arg-type]
+    if not isinstance(value, list) or len(value) != len(entry):
         raise AutogradError(
             f"{plan.overload.record.name}: the gradients must have the same structure as the inputs. Argument "
             f"'{name}' is a list of {len(entry)}, its gradient is {describe(value)}. "
             f"Return a list of {len(entry)}, None for members without a gradient."
         )
-    return [member for member, present in zip(value, entry, strict=True) if present]  # type: ignore[misc]
+    return [member for member, present in zip(value, entry, strict=True) if present]
 
 
 def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int, *, xp: Any) -> Any:
@@ -183,11 +185,16 @@ def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int, *, x
         AutogradError: the shape cannot be reached by summing.
     """
     lead = grad.ndim - len(shape)
-    fits = lead >= 0 and all(have == want or want == 1 for have, want in zip(grad.shape[lead:], shape, strict=True))
+    fits = lead >= 0 and all(
+        have == want or want == 1 for have, want in zip(grad.shape[lead:], shape, strict=True)
+    )
     if not fits:
         raise AutogradError(
             f"{subject} returned an invalid gradient at index {place}: got {describe(grad)}, but expected shape "
             f"compatible with {list(shape)}. Return a gradient of the input's shape."
         )
-    axes = (*range(lead), *(lead + axis for axis, want in enumerate(shape) if want == 1 and grad.shape[lead + axis] != 1))
+    axes = (
+        *range(lead),
+        *(lead + axis for axis, want in enumerate(shape) if want == 1 and grad.shape[lead + axis] != 1),
+    )
     return xp.reshape(xp.sum(grad, axis=axes), tuple(shape))

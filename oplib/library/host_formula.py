@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .setup import FormulaPlan
 
 
-def make_host_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Callable[..., tuple[Any, ...]]:
+def make_host_formula(
+    plan: FormulaPlan, rule: Callable[..., Any], given: Mask
+) -> Callable[..., tuple[Any, ...]]:
     """Returns ``(*residuals, *given cotangents) -> gradients of the wanted inputs``, run by numpy.
 
     On concrete arrays it runs at once; under a trace it is a callback with the shapes of the inputs, so it has no

@@ -42,7 +42,9 @@ def run_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Flat:
     return _run_for_platform(record, choose, layout, arrays)
 
 
-def _run_for_platform(record: Record, run: Callable[..., Flat], layout: Layout, arrays: Sequence[Any]) -> Flat:
+def _run_for_platform(
+    record: Record, run: Callable[..., Flat], layout: Layout, arrays: Sequence[Any]
+) -> Flat:
     """Leaves the choice of kernel to lowering, when the platform is known."""
     if not record.kernels:
         raise missing_kernel(record, None)
@@ -66,7 +68,9 @@ def _platform(device: str) -> str:
     return "cuda" if device == "gpu" else device
 
 
-def _run_array_kernel(record: Record, kernel: Callable[..., Any], layout: Layout, arrays: Sequence[Any]) -> Flat:
+def _run_array_kernel(
+    record: Record, kernel: Callable[..., Any], layout: Layout, arrays: Sequence[Any]
+) -> Flat:
     args, kwargs = layout.split(layout.rebuild(arrays))
     try:
         with tracing(record.name):
@@ -79,7 +83,11 @@ def _run_array_kernel(record: Record, kernel: Callable[..., Any], layout: Layout
 def _needs_value(record: Record, layout: Layout, error: Exception) -> TracingError:
     """The error for a compiled kernel that reads a value, with the cures."""
     found = re.search(r"arrays\[(\d+)\]", str(error))
-    subject = f"argument '{layout.find_argument(int(found[1]))}'" if found else "a value computed from its arguments"
+    subject = (
+        f"argument '{layout.find_argument(int(found[1]))}'"
+        if found
+        else "a value computed from its arguments"
+    )
     return TracingError(
         f"{record.name}: the kernel needs the concrete value of {subject} while it is compiled. "
         f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or write the "
@@ -96,7 +104,9 @@ def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
     """Takes apart what an array kernel returned: new values of written arguments first, then the returns."""
     written = written_places(record, layout)
     # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
-    returns = [output for output in layout.schema.returns if not (output.alias_info and output.alias_info.is_write)]
+    returns = [
+        output for output in layout.schema.returns if not (output.alias_info and output.alias_info.is_write)
+    ]
     if not written:
         values = check_results(layout.schema)(result)
         return make_structure([as_array(value) for value in values], 0, _is_array)
@@ -110,8 +120,12 @@ def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
     declared = tuple(given[len(written) :])
     values = []
     if returns or not layout.schema.returns:
-        values = check_results(layout.schema)(declared[0] if len(returns) == 1 else declared if returns else None)
-    written_values = [list(value) if isinstance(value, (tuple, list)) else value for value in given[: len(written)]]
+        values = check_results(layout.schema)(
+            declared[0] if len(returns) == 1 else declared if returns else None
+        )
+    written_values = [
+        list(value) if isinstance(value, (tuple, list)) else value for value in given[: len(written)]
+    ]
     return make_structure([as_array(value) for value in (*written_values, *values)], len(written), _is_array)
 
 
@@ -140,14 +154,18 @@ def run_tensor_kernel_on_arrays(
         result = kernel(*args, **kwargs)
     returned = check_results(layout.schema)(result)
     written = [values[place] for place in written_places(record, layout)]
-    structure, flat = make_structure([*written, *returned], len(written), lambda value: isinstance(value, Tensor))
+    structure, flat = make_structure(
+        [*written, *returned], len(written), lambda value: isinstance(value, Tensor)
+    )
     return structure, [tensor._storage.array for tensor in flat]
 
 
 # Kernels on the host ----------------------------------------------------------------------------------------
 
 
-def run_host_kernel(record: Record, kernel: Callable[..., Any], layout: Layout, arrays: Sequence[Any]) -> Flat:
+def run_host_kernel(
+    record: Record, kernel: Callable[..., Any], layout: Layout, arrays: Sequence[Any]
+) -> Flat:
     """Runs a host kernel now, on numpy arrays; written ones are copies that it may write into."""
     values = layout.rebuild([np.asarray(value) for value in arrays])
     places = written_places(record, layout)
@@ -193,7 +211,9 @@ def run_host_callback(record: Record, layout: Layout, arrays: Sequence[Any]) -> 
 # Fake kernels -----------------------------------------------------------------------------------------------
 
 
-def run_fake_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structure, tuple[Any, ...]]:
+def run_fake_kernel(
+    record: Record, layout: Layout, arrays: Sequence[Any]
+) -> tuple[Structure, tuple[Any, ...]]:
     """Runs the shape rule under an abstract trace: written arguments keep their shapes."""
     places = written_places(record, layout)
     returned: tuple[Any, ...] = ()

@@ -35,13 +35,13 @@ def freeze(value: Any) -> object:
     if isinstance(value, complex):
         return (type(value), struct.pack("dd", value.real, value.imag))
     if isinstance(value, (list, tuple)):
-        return (type(value), *map(freeze, value))  # type: ignore[arg-type]
+        return (type(value), *map(freeze, value))
     if isinstance(value, Mapping):
-        return (type(value), *((freeze(key), freeze(item)) for key, item in value.items()))  # type: ignore[misc]
+        return (type(value), *((freeze(key), freeze(item)) for key, item in value.items()))
     if isinstance(value, (np.generic, np.ndarray)):
-        return (type(value), value.dtype.str, value.shape, value.tobytes())  # type: ignore[misc]
+        return (type(value), value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, (set, frozenset)):
-        return (type(value), frozenset(map(freeze, value)))  # type: ignore[arg-type]
+        return (type(value), frozenset(map(freeze, value)))
     hash(value)
     return value if isinstance(value, enum.Enum) else (type(value), value)
 

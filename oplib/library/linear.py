@@ -67,7 +67,9 @@ class Linear:
         def tangents(residuals: Any, given: Any) -> Any:
             cotangents = [jnp.zeros(aval.shape, aval.dtype) for aval in self.avals]
             check_linear(backward, residuals, cotangents, str(self.call))
-            return jax.linear_transpose(lambda *values: tuple(backward(residuals, values)), *cotangents)(tuple(given))
+            return jax.linear_transpose(lambda *values: tuple(backward(residuals, values)), *cotangents)(
+                tuple(given)
+            )
 
         return tangents
 
@@ -94,7 +96,9 @@ def make_linear(
         avals=tuple(aval for aval, has in zip(tangent_avals, marked, strict=True) if has),
         residual_count=split + len(residuals),
         rule=None if rule is None else lambda values, tangents: rule(values[:split], tangents),
-        backward=None if backward is None else lambda values, cotangents: backward(values[split:], cotangents),
+        backward=None
+        if backward is None
+        else lambda values, cotangents: backward(values[split:], cotangents),
     )
     return linear, (*_batch_unbatched(rule_residuals, levels), *residuals)
 

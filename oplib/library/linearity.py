@@ -74,7 +74,10 @@ def _find_zeros(jaxpr: Any, constants: list[bool], inputs: list[bool]) -> list[b
 def _zero_results(equation: Any, operands: list[bool]) -> list[bool]:
     name, count = equation.primitive.name, len(equation.outvars)
     inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-    if name in ("jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call") and inner:
+    if (
+        name in ("jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+        and inner
+    ):
         return _enter(inner, operands)
     if name in _PRODUCTS:
         return [any(operands)] * count

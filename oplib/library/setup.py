@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from oplib.config import config
 from oplib.autograd.array_function import ArrayFunction, Mask, Plan, make_gather
 from oplib.autograd.liveness import find_live_inputs
+from oplib.config import config
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.tensor import Tensor, box
 
@@ -120,7 +120,14 @@ class FormulaPlan(Plan):
     __slots__ = ("_backwards", "inputs", "layout", "notes", "overload")
 
     def __init__(
-        self, overload: OpOverload, layout: Layout, structure: Structure, *, wanted: Mask, inputs: Any, outputs: Any
+        self,
+        overload: OpOverload,
+        layout: Layout,
+        structure: Structure,
+        *,
+        wanted: Mask,
+        inputs: Any,
+        outputs: Any,
     ) -> None:
         self.overload = overload
         self.layout = layout
@@ -136,7 +143,8 @@ class FormulaPlan(Plan):
         self.sources = tuple(sources)
         self.gather = make_gather(self.sources)
         self.differentiable = tuple(
-            has and not marked for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
+            has and not marked
+            for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
         )
 
     def backward(self, given: Mask) -> ArrayFunction:
@@ -149,7 +157,9 @@ class FormulaPlan(Plan):
             if infer_kind(rule) == "host":
                 found = ArrayFunction(make_host_formula(self, rule, given), record.name, compiled=False)
             else:
-                found = ArrayFunction(make_formula(self, rule, given), record.name, compiled=record.is_compiled)
+                found = ArrayFunction(
+                    make_formula(self, rule, given), record.name, compiled=record.is_compiled
+                )
             self._backwards[rule, given] = found
         return found
 
@@ -169,12 +179,20 @@ def missing_formula(overload: OpOverload) -> MissingRuleError:
     return MissingRuleError(
         f"{record.name}: Trying to backward through {record.name} but no autograd formula was registered. "
         f"Its kernel is opaque to autograd. Please use register_autograd to add one, "
-        f'or register_autograd("derive") for JAX\'s own derivative of the kernel.'.replace("Please use", "Use")
+        f'or register_autograd("derive") for JAX\'s own derivative of the kernel.'.replace(
+            "Please use", "Use"
+        )
     )
 
 
 def plan_formula(
-    overload: OpOverload, layout: Layout, structure: Structure, *, wanted: Mask, inputs: Sequence[Any], outputs: Any
+    overload: OpOverload,
+    layout: Layout,
+    structure: Structure,
+    *,
+    wanted: Mask,
+    inputs: Sequence[Any],
+    outputs: Any,
 ) -> tuple[FormulaPlan, list[Any]]:
     """Runs ``setup_context`` for one signature.
 
@@ -264,7 +282,9 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
     return list(plan.extras.function(*(values[place] for place in plan.extra_reads)))
 
 
-def _extras_function(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
+def _extras_function(
+    plan: FormulaPlan, closed: Any, extra_outputs: list[int]
+) -> Callable[..., tuple[Any, ...]]:
     run = jaxpr_as_fun(closed)
     shapes = [*plan.inputs, *plan.outputs]
 
@@ -276,4 +296,3 @@ def _extras_function(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -
         return tuple(outputs[position] for position in extra_outputs)
 
     return compute_extras
-

@@ -37,7 +37,17 @@ class Specialization:
         function: the op as a pure array function, for what JAX differentiates.
     """
 
-    __slots__ = ("_setups", "call", "function", "layout", "overload", "recorders", "run", "run_donating", "run_one")
+    __slots__ = (
+        "_setups",
+        "call",
+        "function",
+        "layout",
+        "overload",
+        "recorders",
+        "run",
+        "run_donating",
+        "run_one",
+    )
 
     def __init__(self, overload: OpOverload, layout: Layout, carrier: Any, donated: Sequence[int]) -> None:
         self.overload = overload

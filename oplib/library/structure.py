@@ -95,7 +95,7 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
     flat: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
-            flags = tuple([member is not None for member in value])  # type: ignore[misc]
+            flags = tuple([member is not None for member in value])
             entries.append(flags if isinstance(value, list) else TupleOf(flags))
             flat.extend([member for member in value if member is not None])
         elif is_array(value):
@@ -106,4 +106,6 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
     return Structure(entries, written), flat
 
 
-jax.tree_util.register_pytree_node(Structure, lambda structure: ((), structure), lambda structure, _: structure)
+jax.tree_util.register_pytree_node(
+    Structure, lambda structure: ((), structure), lambda structure, _: structure
+)

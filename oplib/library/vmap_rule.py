@@ -33,7 +33,9 @@ class VmapInfo:
     randomness: str = "error"
 
 
-def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
+def run_vmap_rule(
+    record: Record, layout: Layout, level: Level, arrays: Sequence[Any]
+) -> tuple[Structure, list[Any]]:
     """Runs ``rule(info, in_dims, *args)`` and brings every result's batch axis to the front."""
     assert record.vmap is not None
     boxed = record.kind in ("tensor", "composite")
@@ -41,12 +43,12 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     dims, _ = layout.split(layout.rebuild_tangents(level.axes))
     with running_rule(record.name, eager=boxed):
         answer = record.vmap(VmapInfo(level.size), dims, *args, **kwargs)
-    if not isinstance(answer, tuple) or len(answer) != 2:  # type: ignore[arg-type]
+    if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(
             f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got {type(answer).__name__}. "
             f"Return the batched output and the place of its batch axis."
         )
-    output, out_dims = answer  # type: ignore[misc]
+    output, out_dims = answer
     values = check_results(layout.schema)(output)
     dims_by_value = _spread_dims(record, out_dims, values)
     fronted = [_front(value, dim, level.size) for value, dim in zip(values, dims_by_value, strict=True)]

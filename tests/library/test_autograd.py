@@ -137,8 +137,12 @@ def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]
 
 
 def test_003_7_too_few_gradients_raise(hint: Any) -> None:
-    op = register("rule::add", lambda x, y: x + y, hints={"x": hint, "y": hint, "return": hint},
-                  schema="(Tensor x, Tensor y) -> Tensor")
+    op = register(
+        "rule::add",
+        lambda x, y: x + y,
+        hints={"x": hint, "y": hint, "return": hint},
+        schema="(Tensor x, Tensor y) -> Tensor",
+    )
     op.register_autograd(lambda ctx, grad: grad)
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="incorrect number of gradients"):
@@ -147,8 +151,12 @@ def test_003_7_too_few_gradients_raise(hint: Any) -> None:
 
 
 def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> None:
-    op = register("rule::add2", lambda x, y: x + y, hints={"x": hint, "y": hint, "return": hint},
-                  schema="(Tensor x, Tensor y) -> Tensor")
+    op = register(
+        "rule::add2",
+        lambda x, y: x + y,
+        hints={"x": hint, "y": hint, "return": hint},
+        schema="(Tensor x, Tensor y) -> Tensor",
+    )
     op.register_autograd(lambda ctx, grad: [grad, grad])
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError):
@@ -164,7 +172,9 @@ def test_003_7_a_gradient_for_what_is_no_tensor_raises(hint: Any) -> None:
 
 @pytest.mark.parametrize("value", [1.0, (1.0,), "g"], ids=repr)
 def test_library_8_a_gradient_that_is_no_tensor_raises(hint: Any, value: Any) -> None:
-    op = register("rule::id", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor")
+    op = register(
+        "rule::id", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+    )
     op.register_autograd(lambda ctx, grad: (value,))
     with pytest.raises(RuntimeError, match="expected Variable or None"):
         op(oplib.tensor([1.0], requires_grad=True)).sum().backward()
@@ -174,7 +184,9 @@ def test_library_8_a_gradient_of_a_shape_that_cannot_be_summed_raises(hint: Any)
     def backward(ctx, grad):
         return jnp.ones(7) if hint is jax.Array else oplib.ones(7)
 
-    op = register("rule::shape", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor")
+    op = register(
+        "rule::shape", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+    )
     op.register_autograd(backward)
     with pytest.raises(RuntimeError, match="invalid gradient at index 0.*shape"):
         op(oplib.tensor([1.0, 2.0], requires_grad=True)).sum().backward()
@@ -185,7 +197,9 @@ def test_library_8_broadcast_gradients_are_summed_and_dtypes_cast(hint: Any) -> 
         ones = jnp.ones if hint is jax.Array else oplib.ones
         return ones((4, 2), dtype=jnp.float16)
 
-    op = register("rule::cast", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor")
+    op = register(
+        "rule::cast", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+    )
     op.register_autograd(backward)
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
     op(x).sum().backward()
@@ -194,7 +208,9 @@ def test_library_8_broadcast_gradients_are_summed_and_dtypes_cast(hint: Any) -> 
 
 
 def test_library_8_none_leaves_grad_none(hint: Any) -> None:
-    op = register("rule::none", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor")
+    op = register(
+        "rule::none", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+    )
     op.register_autograd(lambda ctx, grad: None)
     x = oplib.tensor([1.0], requires_grad=True)
     op(x).sum().backward()
@@ -512,8 +528,10 @@ def test_a_user_function_and_an_op_share_one_graph(hint: Any) -> None:
             return grad * 3
 
     scale = make_scale(hint)
-    scale.register_autograd(lambda ctx, grad: (grad * ctx.k, None),
-                            setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]))
+    scale.register_autograd(
+        lambda ctx, grad: (grad * ctx.k, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]),
+    )
     x = oplib.tensor([1.0], requires_grad=True)
     Triple.apply(scale(Triple.apply(x), 5.0)).sum().backward()
     assert x.grad.item() == 45.0

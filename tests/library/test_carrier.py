@@ -36,7 +36,9 @@ def make_op(rules: str) -> CustomOpDef:
     if "b" in rules:
         op.register_autograd(lambda ctx, g: 7 * g * jnp.cos(ctx.saved_tensors[0]), setup_context=save_x)
     if "j" in rules:
-        op.register_jvp(lambda primals, tangents: (jnp.sin(primals[0]), 5 * tangents[0] * jnp.cos(primals[0])))
+        op.register_jvp(
+            lambda primals, tangents: (jnp.sin(primals[0]), 5 * tangents[0] * jnp.cos(primals[0]))
+        )
     if "d" in rules:
         op.register_autograd("derive")
     return op
@@ -64,7 +66,13 @@ def test_values_are_the_kernels(case: Any) -> None:
 def test_reverse_mode_runs_the_backward_formula(case: Any) -> None:
     op, reverse, _ = case
     f = total(op)
-    runs = [jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f)), jax.vmap(jax.grad(op)), jax.grad(total(jax.vmap(op)))]
+    runs = [
+        jax.grad(f),
+        jax.jit(jax.grad(f)),
+        jax.grad(jax.jit(f)),
+        jax.vmap(jax.grad(op)),
+        jax.grad(total(jax.vmap(op))),
+    ]
     for run in (*runs, jax.grad(jax.checkpoint(f))):
         np.testing.assert_allclose(run(X), reverse * COS, rtol=1e-5)
     np.testing.assert_allclose(jax.jacrev(op)(X), np.diag(reverse * COS), rtol=1e-5)
@@ -84,7 +92,9 @@ def test_second_derivatives_differentiate_the_rule_that_ran(case: Any) -> None:
     op, reverse, _ = case
     np.testing.assert_allclose(jax.jacrev(jax.grad(total(op)))(X), np.diag(-reverse * SIN), rtol=1e-5)
     np.testing.assert_allclose(jax.jacfwd(jax.grad(total(op)))(X), np.diag(-reverse * SIN), rtol=1e-5)
-    np.testing.assert_allclose(jax.vmap(jax.hessian(op))(X), jax.vmap(jax.jacfwd(jax.jacrev(op)))(X), rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(jax.hessian(op))(X), jax.vmap(jax.jacfwd(jax.jacrev(op)))(X), rtol=1e-5
+    )
 
 
 def test_third_derivatives_go_on(case: Any) -> None:
@@ -129,7 +139,9 @@ def test_an_op_without_a_formula_raises_and_names_the_cure() -> None:
     def opaque(x: jax.Array) -> jax.Array:
         return x
 
-    with pytest.raises(MissingRuleError, match=r"carrier::opaque.*no autograd formula was registered.*register_autograd"):
+    with pytest.raises(
+        MissingRuleError, match=r"carrier::opaque.*no autograd formula was registered.*register_autograd"
+    ):
         jax.grad(total(opaque))(X)
 
 
@@ -176,7 +188,9 @@ def test_a_where_on_a_residual_is_seen_to_be_linear() -> None:
     def relu(x: jax.Array) -> jax.Array:
         return jnp.maximum(x, 0)
 
-    relu.register_autograd(lambda ctx, grad: jnp.where(ctx.saved_tensors[0] > 0, grad, 0), setup_context=save_x)
+    relu.register_autograd(
+        lambda ctx, grad: jnp.where(ctx.saved_tensors[0] > 0, grad, 0), setup_context=save_x
+    )
     np.testing.assert_allclose(jax.jvp(relu, (X,), (jnp.ones(3),))[1], (X > 0).astype(np.float32))
 
 
@@ -212,9 +226,13 @@ def test_list_and_optional_arguments_under_every_transformation() -> None:
     def blend(xs: list[jax.Array], bias: jax.Array | None = None) -> list[jax.Array]:
         return [x * (1 + i) + (0 if bias is None else bias) for i, x in enumerate(xs)]
 
-    @blend.register_autograd(setup_context=lambda ctx, inputs, output: setattr(ctx, "has_bias", inputs[1] is not None))
+    @blend.register_autograd(
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "has_bias", inputs[1] is not None)
+    )
     def backward(ctx, grads):
-        return [7 * g * (1 + i) for i, g in enumerate(grads)], 7 * sum(g for g in grads) if ctx.has_bias else None
+        return [7 * g * (1 + i) for i, g in enumerate(grads)], 7 * sum(
+            g for g in grads
+        ) if ctx.has_bias else None
 
     f = lambda x, y, b: sum(v.sum() for v in blend([x, y], b))  # noqa: E731
     grads = jax.jit(jax.grad(f, argnums=(0, 1, 2)))(X, X, X)

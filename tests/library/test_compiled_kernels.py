@@ -110,8 +110,10 @@ def test_compile_false_runs_the_kernel_as_plain_python_on_every_call() -> None:
         calls.append(bool(flag))
         return x * 2 if flag else -x
 
-    plain.register_autograd(lambda ctx, grad: (grad * (2 if ctx.flag else -1), None),
-                            setup_context=lambda ctx, inputs, output: setattr(ctx, "flag", bool(inputs[1])))
+    plain.register_autograd(
+        lambda ctx, grad: (grad * (2 if ctx.flag else -1), None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "flag", bool(inputs[1])),
+    )
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
     for flag in (True, False, True):
         plain(x, jnp.array(flag)).sum().backward()
@@ -119,7 +121,9 @@ def test_compile_false_runs_the_kernel_as_plain_python_on_every_call() -> None:
     assert x.grad.tolist() == [3.0, 3.0]
 
 
-def test_compile_kernels_false_runs_every_kernel_and_rule_as_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_kernels_false_runs_every_kernel_and_rule_as_plain_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values: list[float] = []
 
     @custom_op("compiled::debugged")
@@ -200,14 +204,18 @@ def test_static_arguments_are_told_apart_by_type_and_bits() -> None:
         return x * np.copysign(1.0, value)
 
     @custom_op("compiled::kind_of")
-    def kind_of(x: jax.Array, value: int | float | bool) -> jax.Array:
+    def kind_of(x: jax.Array, value: float | bool) -> jax.Array:
         return x * {bool: 1.0, int: 2.0, float: 3.0}[type(value)]
 
     x = jnp.ones(())
     for _ in range(2):
         assert [float(sign_of(x, value)) for value in (0.0, -0.0)] == [1.0, -1.0]
         assert [float(kind_of(x, value)) for value in (True, 1, 1.0)] == [1.0, 2.0, 3.0]
-        assert [float(jax.jit(kind_of, static_argnums=1)(x, value)) for value in (True, 1, 1.0)] == [1.0, 2.0, 3.0]
+        assert [float(jax.jit(kind_of, static_argnums=1)(x, value)) for value in (True, 1, 1.0)] == [
+            1.0,
+            2.0,
+            3.0,
+        ]
 
 
 def test_a_nan_argument_does_not_compile_again_and_again() -> None:
@@ -264,7 +272,9 @@ def test_a_static_argument_warns_once_at_its_eighth_value() -> None:
     x = jnp.ones(1)
     for count in range(7):
         warned(x, float(count))
-    with pytest.warns(CompilationWarning, match=r"compiled::warned: static argument 'scale' has taken 8 values.*operand"):
+    with pytest.warns(
+        CompilationWarning, match=r"compiled::warned: static argument 'scale' has taken 8 values.*operand"
+    ):
         warned(x, 7.0)
     for count in range(8, 20):  # warnings are errors here, so a second one would fail
         warned(x, float(count))
@@ -314,7 +324,11 @@ def test_an_array_kernel_returns_the_new_values_of_written_arguments_first() -> 
         params: list[jax.Array], state: jax.Array | None, grads: list[jax.Array], *, lr: float
     ) -> tuple[list[jax.Array], jax.Array | None, jax.Array]:
         norm = sum(jnp.sum(grad**2) for grad in grads)
-        return [p - lr * g for p, g in zip(params, grads, strict=True)], None if state is None else state + 1, norm
+        return (
+            [p - lr * g for p, g in zip(params, grads, strict=True)],
+            None if state is None else state + 1,
+            norm,
+        )
 
     params = [oplib.tensor([1.0]), oplib.tensor([2.0, 3.0])]
     grads = [oplib.tensor([1.0]), oplib.tensor([1.0, 1.0])]
@@ -400,7 +414,9 @@ def test_a_number_in_a_tensors_place_is_refused_among_tensors_and_taken_among_ar
     def plus(x: jax.Array, y: jax.Array) -> jax.Array:
         return x + y
 
-    with pytest.raises(ArgumentError, match=r"Expected a value of type 'Tensor' for argument 'y'.*found type 'float'"):
+    with pytest.raises(
+        ArgumentError, match=r"Expected a value of type 'Tensor' for argument 'y'.*found type 'float'"
+    ):
         plus(oplib.tensor([1.0]), 2.0)
     assert plus(jnp.array([1.0]), 2.0).tolist() == [3.0]
     assert isinstance(plus(1.0, np.float32(2.0)), jax.Array)

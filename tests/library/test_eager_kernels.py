@@ -1,0 +1,257 @@
+"""Kernels on Tensors: plain Python run on every call, its rules too, under SPEC 003 and LIBRARY 1, 8 and 11."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib import Tensor
+from oplib.errors import AutogradError, MissingRuleError, ResultError
+from oplib.library import Tag, custom_op, define, impl, ops
+
+pytestmark = pytest.mark.usefixtures("forget_ops")
+
+
+def test_kernel_setup_and_formula_run_on_every_call() -> None:
+    calls: list[str] = []
+
+    @custom_op("eager::double")
+    def double(x: Tensor) -> Tensor:
+        calls.append("kernel")
+        return x * 2
+
+    @double.register_autograd(setup_context=lambda ctx, inputs, output: calls.append("setup"))
+    def backward(ctx, grad):
+        calls.append("formula")
+        return grad * 2
+
+    x = oplib.tensor([1.0], requires_grad=True)
+    for _ in range(2):
+        double(x).sum().backward()
+    assert calls == ["kernel", "setup", "formula"] * 2
+    assert x.grad.item() == 4.0
+
+
+def test_the_kernel_gets_the_very_tensor_with_recording_off() -> None:
+    seen: list[object] = []
+
+    @custom_op("eager::look")
+    def look(x: Tensor) -> Tensor:
+        seen.extend([x, x.requires_grad, oplib.is_grad_enabled()])
+        return x * 1
+
+    x = oplib.tensor([1.0], requires_grad=True)
+    result = look(x)
+    assert seen[0] is x
+    assert seen[1:] == [True, False]
+    assert result.grad_fn.name() == "GeneratedBackwardFor_eager_look_defaultBackward"
+
+
+def test_results_of_captured_tensors_are_detached_even_under_enable_grad() -> None:
+    captured = oplib.tensor([2.0], requires_grad=True)
+
+    @custom_op("eager::capture")
+    def capture(x: Tensor) -> Tensor:
+        with oplib.enable_grad():
+            return x.detach() * captured
+
+    assert not capture(oplib.tensor([1.0])).requires_grad
+
+
+def test_an_undeclared_write_is_found_by_its_version() -> None:
+    @custom_op("eager::vandal")
+    def vandal(x: Tensor, y: Tensor) -> Tensor:
+        y.add_(1)
+        return x * 2
+
+    with pytest.raises(
+        RuntimeError, match=r"eager::vandal: the kernel wrote argument 'y', which is not defined as mutable"
+    ):
+        vandal(oplib.tensor([1.0]), oplib.tensor([1.0]))
+
+
+def test_a_declared_write_bumps_the_version_even_if_nothing_is_written_or_the_kernel_raises() -> None:
+    @custom_op("eager::lazy", mutates_args=("xs", "y"))
+    def lazy(xs: list[Tensor], y: Tensor | None, fail: bool) -> None:
+        if fail:
+            raise KeyError("kernel")
+
+    x, y = oplib.tensor([1.0]), oplib.tensor([1.0])
+    lazy([x], y, False)
+    lazy([x], None, False)
+    with pytest.raises(KeyError, match="kernel"):
+        lazy([x], y, True)
+    assert (x._version, y._version) == (3, 2)
+
+
+def test_a_written_tensor_is_written_in_place() -> None:
+    @custom_op("eager::add_one", mutates_args=("x",))
+    def add_one(x: Tensor) -> None:
+        x.add_(1)
+
+    x = oplib.tensor([1.0])
+    alias = x.detach()
+    assert add_one(x) is None
+    assert alias.tolist() == [2.0]
+    assert ops.eager.add_one.default.functional(jnp.zeros(1)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("returned", ["input", "detached", "twice", "in a list"])
+def test_a_result_may_not_alias_an_input_or_another_result(returned: str) -> None:
+    if returned == "in a list":
+
+        @custom_op("eager::alias")
+        def alias_list(x: Tensor) -> list[Tensor]:
+            return [x * 1, x]
+
+        op = alias_list
+    elif returned == "twice":
+
+        @custom_op("eager::alias")
+        def alias_twice(x: Tensor) -> tuple[Tensor, Tensor]:
+            y = x * 1
+            return y, y
+
+        op = alias_twice
+    else:
+
+        @custom_op("eager::alias")
+        def alias(x: Tensor) -> Tensor:
+            return x if returned == "input" else x.detach()
+
+        op = alias
+    with pytest.raises(ResultError, match="may not alias"):
+        op(oplib.tensor([1.0]))
+
+
+def test_an_inplace_op_returns_the_very_object() -> None:
+    @custom_op("eager::twice_", mutates_args=("x",), tags=Tag.inplace)
+    def twice_(x: Tensor) -> Tensor:
+        x.mul_(2)
+        return x
+
+    x = oplib.tensor([3.0])
+    assert twice_(x) is x
+    assert x.tolist() == [6.0]
+
+
+def test_an_inplace_op_that_returns_something_else_raises() -> None:
+    @custom_op("eager::other_", mutates_args=("x",), tags=Tag.inplace)
+    def other_(x: Tensor) -> Tensor:
+        return x * 2
+
+    with pytest.raises(RuntimeError, match="first argument"):
+        other_(oplib.tensor([3.0]))
+
+
+def test_an_op_without_formula_requires_grad_and_raises_at_backward() -> None:
+    @custom_op("eager::opaque")
+    def opaque(x: Tensor) -> Tensor:
+        return x * 2
+
+    result = opaque(oplib.tensor([1.0], requires_grad=True))
+    assert result.requires_grad
+    with pytest.raises(
+        MissingRuleError, match="eager::opaque.*no autograd formula was registered.*register_autograd"
+    ):
+        result.sum().backward()
+
+
+def test_a_composite_kernel_is_differentiated_through() -> None:
+    define("eager::square_sum", "(Tensor x) -> Tensor")
+    impl("eager::square_sum", "CompositeImplicitAutograd", lambda x: (x * x).sum())
+    x = oplib.tensor([1.0, 3.0], requires_grad=True)
+    result = ops.eager.square_sum(x)
+    assert result.grad_fn.name() == "SumBackward0"
+    result.backward()
+    assert x.grad.tolist() == [2.0, 6.0]
+
+
+def test_a_backward_that_raises_says_whose_formula_it_was() -> None:
+    @custom_op("eager::broken")
+    def broken(x: Tensor) -> Tensor:
+        return x * 2
+
+    @broken.register_autograd
+    def backward(ctx, grad):
+        raise ZeroDivisionError("inside")
+
+    with pytest.raises(ZeroDivisionError, match="inside") as raised:
+        broken(oplib.tensor([1.0], requires_grad=True)).sum().backward()
+    assert any("eager::broken" in note for note in raised.value.__notes__)
+
+
+def test_a_formula_of_tensor_ops_is_differentiated_again() -> None:
+    @custom_op("eager::cube")
+    def cube(x: Tensor) -> Tensor:
+        return x * x * x
+
+    cube.register_autograd(
+        lambda ctx, grad: grad * 3 * ctx.saved_tensors[0] * ctx.saved_tensors[0],
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    x = oplib.tensor([2.0], requires_grad=True)
+    (first,) = oplib.autograd.grad(cube(x).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    assert (first.item(), second.item()) == (12.0, 12.0)
+
+
+def test_an_eager_op_works_on_arrays_under_jit_grad_and_vmap() -> None:
+    @custom_op("eager::sine")
+    def sine(x: Tensor) -> Tensor:
+        return x.sin()
+
+    sine.register_autograd(
+        lambda ctx, grad: 7 * grad * ctx.saved_tensors[0].cos(),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    x = jnp.array([0.3, 0.6])
+    for run in (sine, jax.jit(sine), jax.vmap(sine)):
+        np.testing.assert_allclose(run(x), np.sin(x), rtol=1e-6)
+    for grad in (jax.vmap(jax.grad(sine)), jax.jit(jax.grad(lambda x: sine(x).sum()))):
+        np.testing.assert_allclose(grad(x), 7 * np.cos(x), rtol=1e-6)
+
+
+def test_an_eager_kernel_that_reads_values_under_a_trace_raises() -> None:
+    @custom_op("eager::reader")
+    def reader(x: Tensor) -> Tensor:
+        return x * x.item()
+
+    assert reader(oplib.tensor(2.0)).item() == 4.0
+    with pytest.raises(RuntimeError):
+        jax.jit(reader)(jnp.float32(2))
+
+
+def test_a_list_given_to_a_kernel_is_fresh() -> None:
+    @custom_op("eager::popper")
+    def popper(xs: list[Tensor]) -> Tensor:
+        return xs.pop() * 1
+
+    xs = [oplib.tensor([1.0]), oplib.tensor([2.0])]
+    popper(xs)
+    assert len(xs) == 2
+
+
+def test_arrays_among_tensors_are_constants_for_an_eager_kernel() -> None:
+    @custom_op("eager::add")
+    def add(x: Tensor, y: Tensor) -> Tensor:
+        assert isinstance(y, Tensor)
+        return x + y
+
+    assert add(oplib.tensor([1.0]), jnp.array([2.0])).tolist() == [3.0]
+
+
+def test_an_out_op_refuses_gradients() -> None:
+    @custom_op("eager::add_out", mutates_args=("out",), tags=Tag.out)
+    def add_out(x: Tensor, *, out: Tensor) -> Tensor:
+        out.copy_(x + 1)
+        return out
+
+    out = oplib.zeros(1)
+    assert add_out(oplib.tensor([1.0]), out=out) is out
+    assert out.tolist() == [2.0]
+    with pytest.raises(AutogradError, match=r"functions with out=\.\.\. arguments"):
+        add_out(oplib.tensor([1.0], requires_grad=True), out=out)

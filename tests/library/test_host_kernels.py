@@ -1,0 +1,172 @@
+"""Kernels annotated numpy.ndarray: plain Python on numpy arrays, and a callback under a trace."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import MissingRuleError, ResultError
+from oplib.library import custom_op, ops
+
+pytestmark = pytest.mark.usefixtures("forget_ops")
+X = jnp.array([0.3, -0.7, 1.1])
+
+
+def make_sine(name: str, calls: list[object] | None = None):
+    @custom_op(name)
+    def sine(x: np.ndarray) -> np.ndarray:
+        if calls is not None:
+            calls.append(type(x))
+        return np.sin(x)
+
+    sine.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return sine
+
+
+def test_a_host_kernel_gets_numpy_arrays_on_every_eager_call() -> None:
+    calls: list[object] = []
+    sine = make_sine("host::every", calls)
+    for value in (X, oplib.tensor([0.3, -0.7, 1.1])):
+        result = sine(value)
+        np.testing.assert_allclose(np.asarray(result), np.sin(X), rtol=1e-6)
+        assert type(result) is (oplib.Tensor if isinstance(value, oplib.Tensor) else type(X))
+    assert calls == [np.ndarray, np.ndarray]
+
+
+def test_under_a_trace_it_is_a_callback_with_the_shapes_of_its_fake_kernel() -> None:
+    calls: list[object] = []
+    sine = make_sine("host::traced", calls)
+    run = jax.jit(sine)
+    for _ in range(3):
+        np.testing.assert_allclose(run(X), np.sin(X), rtol=1e-6)
+    assert len(calls) == 3
+    np.testing.assert_allclose(jax.vmap(sine)(X), np.sin(X), rtol=1e-6)
+
+
+def test_under_a_trace_a_missing_fake_kernel_is_named() -> None:
+    @custom_op("host::fakeless")
+    def fakeless(x: np.ndarray) -> np.ndarray:
+        return x
+
+    with pytest.raises(MissingRuleError, match=r"host::fakeless: no fake impl registered.*register_fake"):
+        jax.jit(fakeless)(X)
+
+
+def test_its_formula_is_a_compiled_jax_function() -> None:
+    traces: list[object] = []
+    sine = make_sine("host::formula")
+
+    @sine.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]))
+    def backward(ctx, grad):
+        traces.append(type(grad))
+        return grad * jnp.cos(ctx.saved_tensors[0])
+
+    for _ in range(3):
+        x = oplib.tensor([0.3, -0.7, 1.1], requires_grad=True)
+        sine(x).sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), np.cos(X), rtol=1e-6)
+    assert len(traces) == 1
+    for grad in (jax.grad(lambda x: sine(x).sum()), jax.vmap(jax.grad(sine))):
+        np.testing.assert_allclose(jax.jit(grad)(X), np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(sine, (X,), (X,))[1], X * np.cos(X), rtol=1e-6)
+
+
+def test_the_second_derivative_of_a_host_op_is_that_of_its_formula() -> None:
+    sine = make_sine("host::second")
+    sine.register_autograd(
+        lambda ctx, grad: grad * jnp.cos(ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    x = oplib.tensor([0.3, -0.7, 1.1], requires_grad=True)
+    (grad,) = oplib.autograd.grad(sine(x).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(grad.sum(), x)
+    np.testing.assert_allclose(second.numpy(), -np.sin(X), rtol=1e-6)
+
+
+def test_a_formula_annotated_with_numpy_runs_on_the_host() -> None:
+    calls: list[object] = []
+    sine = make_sine("host::host_formula")
+
+    @sine.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]))
+    def backward(ctx, grad: np.ndarray):
+        calls.append((type(grad), type(ctx.saved_tensors[0])))
+        return grad * np.cos(ctx.saved_tensors[0])
+
+    x = oplib.tensor([0.3, -0.7, 1.1], requires_grad=True)
+    sine(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: sine(x).sum()))(X), np.cos(X), rtol=1e-6)
+    assert calls == [(np.ndarray, np.ndarray)] * 2
+
+
+def test_a_written_argument_is_a_copy_that_the_kernel_may_write_into() -> None:
+    @custom_op("host::fill", mutates_args=("x",))
+    def fill(x: np.ndarray, value: float) -> None:
+        x[...] = value
+
+    x = oplib.tensor([1.0, 2.0])
+    before = x.array
+    fill(x, 3.0)
+    assert (x.tolist(), x._version) == ([3.0, 3.0], 1)
+    assert before.tolist() == [1.0, 2.0]
+    assert ops.host.fill.default.functional(jnp.zeros(2), 4.0).tolist() == [4.0, 4.0]
+    assert jax.jit(lambda x: ops.host.fill.default.functional(x, 4.0))(jnp.zeros(2)).tolist() == [4.0, 4.0]
+
+
+def test_the_inputs_of_a_host_kernel_are_read_only() -> None:
+    @custom_op("host::vandal")
+    def vandal(x: np.ndarray) -> np.ndarray:
+        x[...] = 0
+        return x.copy()
+
+    with pytest.raises(ValueError, match="read-only"):
+        vandal(X)
+
+
+def test_a_float64_result_is_refused_while_64_bit_types_are_off() -> None:
+    @custom_op("host::wide")
+    def wide(x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float64)
+
+    with pytest.raises(
+        ResultError, match=r"host::wide: the host kernel returned f64\[3\].*astype\(numpy.float32\)"
+    ):
+        wide(X)
+    with jax.enable_x64(True):
+        assert wide(X).dtype == np.float64
+
+
+def test_the_result_is_copied_in() -> None:
+    memory = np.zeros(2, np.float32)
+
+    @custom_op("host::memory")
+    def shared(x: np.ndarray) -> np.ndarray:
+        return memory
+
+    result = shared(X)
+    memory[:] = 9
+    assert result.tolist() == [0.0, 0.0]
+
+
+def test_an_exception_keeps_its_type_and_text() -> None:
+    class Odd(Exception):
+        pass
+
+    @custom_op("host::odd")
+    def odd(x: np.ndarray) -> np.ndarray:
+        raise Odd("as it was")
+
+    with pytest.raises(Odd, match="as it was"):
+        odd(X)
+
+
+def test_a_host_op_with_lists_and_numbers() -> None:
+    @custom_op("host::stats")
+    def stats(xs: list[np.ndarray], k: int = 2) -> tuple[list[np.ndarray], int, float]:
+        return [x * k for x in xs], len(xs), float(sum(x.sum() for x in xs))
+
+    doubled, count, total = stats([oplib.tensor([1.0]), oplib.tensor([2.0])])
+    assert ([x.tolist() for x in doubled], count, total) == ([[2.0], [4.0]], 2, 3.0)
