@@ -47,7 +47,7 @@ def compare_gradients(params: Params, digits: Digits) -> float:
 
 def write_graph(params: Params, digits: Digits, path: Path) -> None:
     """Writes the graph that one step records."""
-    path.write_text(graph_text(compute_loss(params, digits), params=params))
+    path.write_text(graph_text(compute_loss(params, digits), params=params) + "\n")
 
 
 def draw_losses(losses: list[float], path: Path) -> None:

@@ -34,7 +34,7 @@ def graph_text(
         params: names for leaves; the others are called ``leaf1``, ``leaf2`` and so on.
 
     Returns:
-        The lines, with a newline behind the last.
+        The lines, joined.
 
     Raises:
         GradientTypeError: something that is no Tensor was given.
@@ -43,7 +43,7 @@ def graph_text(
         >>> import oplib
         >>> w = oplib.tensor([1.0, 2.0], requires_grad=True)
         >>> y = w * w
-        >>> print(graph_text((y * 3.0).sum(), params={"w": w}), end="")
+        >>> print(graph_text((y * 3.0).sum(), params={"w": w}))
         root f32[] -> %1
         %1  SumBackward0  f32[]   -> %2
         %2  MulBackward0  f32[2]  -> %3
@@ -65,7 +65,7 @@ def graph_text(
     reached = {id(leaf.variable) for leaf in leaves}
     missed = {name: tensor for name, tensor in named.items() if id(tensor) not in reached}
     lines += [f"no gradient reaches {name}  {describe(tensor)}" for name, tensor in missed.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _listed(tensor_or_tensors: Any) -> list[Tensor]:

@@ -1,0 +1,9 @@
+"""The demo is a script beside its modules: its folder is where they are imported from."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.documents import ROOT
+
+sys.path.insert(0, str(ROOT / "examples" / "digits"))
