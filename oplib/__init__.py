@@ -12,7 +12,7 @@ from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.reverse import run_backward
 from .config import config
 from .library import Tag, custom_op
-from .ops._functions import FUNCTIONS, UPCALLS
+from .ops import _functions
 from .ops._functions import *
 from .tensor import (
     Device,
@@ -51,12 +51,11 @@ from .tensor import (
 )
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
-from .ops import _functions
 
 __version__ = "0.1.0.dev0"
 
-upcalls.fill({**FUNCTIONS, **UPCALLS, "run_backward": run_backward})
-del FUNCTIONS, UPCALLS, run_backward, upcalls
+upcalls.fill({**_functions.UPCALLS, "run_backward": run_backward})
+del run_backward, upcalls
 
 __all__ = [
     "Device",

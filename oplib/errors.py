@@ -14,7 +14,8 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── LibraryDestroyedError (AssertionError) a call on a library after its destruction
     ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
-    │   └── DimensionError (IndexError)       a dim or an index that the tensor does not have
+    │   ├── DimensionError (IndexError)       a dim or an index that the tensor does not have
+    │   └── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake or batching rule for what was asked
@@ -85,6 +86,10 @@ class ArgumentError(OplibError, RuntimeError):
 
 class DimensionError(ArgumentError, IndexError):
     """A dim or an index that the tensor does not have."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument of the right type, with a value that it cannot have."""
 
 
 class ResultError(OplibError, RuntimeError):

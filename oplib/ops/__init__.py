@@ -10,9 +10,9 @@ from typing import Any
 
 from oplib.library.namespace import ops as _namespaces
 
-from ._functions import FUNCTIONS
+from . import _functions as _functions  # registers the built-in ops
 
-__all__ = ["FUNCTIONS"]
+__all__: list[str] = []
 
 
 def __getattr__(name: str) -> Any:

@@ -6,15 +6,18 @@ The common cases are told by the class of one operand, since these functions sta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from oplib.errors import ArgumentError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
 Function = Callable[..., Any]
+Overloads = dict[str, OpOverload]
+Chooser = Callable[[Overloads], Function]
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -23,6 +26,13 @@ def take_operand(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
+
+
+class ValuesAndIndices(NamedTuple):
+    """What a reduction gives that picks items: the items, and where they stand."""
+
+    values: Any
+    indices: Any
 
 
 def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
@@ -42,7 +52,6 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
 
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
-    plain = choose_by_other(on_tensor, on_number)
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
         kind = other.__class__
@@ -51,11 +60,10 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
                 return on_tensor.call(input, other)
             if kind is float or kind is int:
                 return on_number.call(input, other)
-            return plain(input, other)
-        other, alpha = take_operand(other), take_operand(alpha)
+        other = take_operand(other)
         if isinstance(other, _NUMBERS):
-            return on_number.call(input, other * alpha)
-        return scaled.call(input, other, alpha=alpha)
+            return on_number.call(input, other if alpha == 1 else other * alpha)
+        return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
 
     return function
 
@@ -68,3 +76,109 @@ def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
     return function
+
+
+_SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
+
+
+def choose_pow(overloads: Overloads) -> Function:
+    """Makes ``pow(input, exponent)``: small integers are static, since multiplying is faster than a power."""
+    on_tensors, on_scalar = overloads["pow.Tensor_Tensor"], overloads["pow.Tensor_Scalar"]
+    on_int, of_number = overloads["pow.Tensor_int"], overloads["pow.Scalar"]
+
+    def function(input: Any, exponent: Any) -> Any:  # noqa: A002  torch's name
+        input, exponent = take_operand(input), take_operand(exponent)  # noqa: A001
+        if isinstance(input, _NUMBERS):
+            return of_number.call(input, exponent)
+        if not isinstance(exponent, _NUMBERS):
+            return on_tensors.call(input, exponent)
+        is_floating = input.dtype.kind not in "iub"
+        whole = exponent.__class__ is int or (is_floating and exponent.__class__ is float)
+        if whole and (exponent in _SMALL or (exponent < 0 and not is_floating)):
+            return on_int.call(input, int(exponent))
+        return on_scalar.call(input, exponent)
+
+    return function
+
+
+def choose_where(overloads: Overloads) -> Function:
+    """Makes ``where(condition, input, other)``, where the last two may be numbers."""
+    by_numbers = {
+        (False, False): overloads["where.self"],
+        (False, True): overloads["where.ScalarOther"],
+        (True, False): overloads["where.ScalarSelf"],
+        (True, True): overloads["where.Scalar"],
+    }
+
+    def function(condition: Any, input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        condition, first, second = map(take_operand, (condition, input, other))
+        are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
+        return by_numbers[are_numbers].call(condition, first, second)
+
+    return function
+
+
+def choose_max(overloads: Overloads) -> Function:
+    """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``."""
+    whole, along, pair = overloads["max"], overloads["max.dim"], overloads["max.other"]
+
+    def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
+        if dim is None and other is None:
+            return whole.call(input)
+        if isinstance(dim, int):
+            return ValuesAndIndices(*along.call(input, dim, keepdim))
+        return pair.call(input, take_operand(dim if other is None else other))
+
+    return function
+
+
+def choose_fill(overloads: Overloads) -> Function:
+    """Makes ``fill(input, value)``, where the value may be a tensor without dimensions."""
+    function = choose_by_other(overloads["fill.Tensor"], overloads["fill.Scalar"])
+
+    def fill(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
+        if getattr(value, "ndim", 0):
+            raise ArgumentError(
+                f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a tensor."
+            )
+        return function(input, value)
+
+    return fill
+
+
+def choose_detach(overloads: Overloads) -> Function:
+    """Makes ``detach(input)``: of a Tensor the box, since the result shares its storage."""
+    on_arrays = overloads["detach"]
+
+    def function(input: Any) -> Any:  # noqa: A002  torch's name
+        return input.detach() if isinstance(input, Tensor) else on_arrays.call(input)
+
+    return function
+
+
+def _by_other(name: str) -> Chooser:
+    return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
+
+
+def _scaled(name: str) -> Chooser:
+    return lambda overloads: choose_scaled(*[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")])
+
+
+def _reversed(name: str, of: str) -> Chooser:
+    return lambda overloads: choose_reversed(CHOOSERS[of](overloads), overloads[f"{name}.Scalar"])
+
+
+CHOOSERS: dict[str, Chooser] = {
+    "add": _scaled("add"),
+    "sub": _scaled("sub"),
+    "rsub": _reversed("rsub", "sub"),
+    "mul": _by_other("mul"),
+    "div": _by_other("div"),
+    "rdiv": _reversed("rdiv", "div"),
+    "pow": choose_pow,
+    **{name: _by_other(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "where": choose_where,
+    "max": choose_max,
+    "fill": choose_fill,
+    "detach": choose_detach,
+}

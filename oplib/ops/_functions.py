@@ -8,37 +8,67 @@ from typing import Any
 import jax
 from jax import lax
 
-from . import _linalg, _pointwise, _reduce
-from ._choosers import choose_by_other, choose_reversed, choose_scaled
+from . import _compare, _creation, _indexing, _linalg, _movement, _pointwise, _reduce
+from ._choosers import CHOOSERS
+from ._in_place import make_in_place
+from ._placement import to_device
 from ._registrar import describe_function, make_function, register_all
+from ._subscripts import make_getitem, make_setitem
 
-ROWS = (*_pointwise.ROWS, *_reduce.ROWS, *_linalg.ROWS)
+Function = Callable[..., Any]
+
+FAMILIES = (_pointwise, _compare, _reduce, _movement, _indexing, _linalg, _creation)
+ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = register_all(ROWS)
 
+# Called by Tensor methods and by floors below, and no public function under this name.
+_INTERNAL = frozenset(
+    {"_to_copy", "alias", "copy", "expand", "index", "rdiv", "setitem", "slice", "sum_to_size", "view", "zero"}
+    | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
+)
 
-def _make_functions() -> dict[str, Callable[..., Any]]:
-    functions: dict[str, Callable[..., Any]] = {}
-    for row in ROWS:
-        if row.name == row.op:
-            functions[row.op] = make_function(row, OVERLOADS[row.name])
-    for name in ("mul", "div"):
-        functions[name] = choose_by_other(OVERLOADS[f"{name}.Tensor"], OVERLOADS[f"{name}.Scalar"])
-    for name in ("add", "sub"):
-        functions[name] = choose_scaled(
-            OVERLOADS[f"{name}.Tensor"], OVERLOADS[f"{name}.Scalar"], OVERLOADS[f"{name}.scaled"]
-        )
-    functions["rsub"] = choose_reversed(functions["sub"], OVERLOADS["rsub.Scalar"])
-    functions["rdiv"] = choose_reversed(functions["div"], OVERLOADS["rdiv.Scalar"])
-    for name, function in functions.items():
-        function.__name__ = function.__qualname__ = name
-        function.__module__ = "oplib.ops"
-        function.__doc__ = describe_function([row for row in ROWS if row.op == name])
+
+def _make_functions() -> dict[str, Function]:
+    functions: dict[str, Function] = {}
+    for name in dict.fromkeys(row.op for row in ROWS):
+        rows = [row for row in ROWS if row.op == name]
+        chooser = CHOOSERS.get(name)
+        function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
+        function.__doc__ = describe_function(rows)
+        functions[name] = name_function(function, name)
     return functions
 
 
-FUNCTIONS = _make_functions()
-_NOT_EXPORTED = {"rdiv"}
-globals().update(FUNCTIONS)
-__all__ = sorted(FUNCTIONS.keys() - _NOT_EXPORTED)  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+def name_function(function: Function, name: str) -> Function:
+    """Gives a made function the name under which it is public."""
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "oplib.ops"
+    return function
 
-UPCALLS: dict[str, Callable[..., Any]] = {"add_arrays": jax.jit(lax.add)}
+
+def _make_in_place_forms() -> dict[str, Function]:
+    names = [*dict.fromkeys(row.op for row in ROWS if row.in_place), "zero", "fill", "copy"]
+    forms = {f"{name}_": make_in_place(_functions[name], f"{name}_") for name in names}
+    return {name: name_function(form, name) for name, form in forms.items()}
+
+
+def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+    return _functions["pow"](other, input)
+
+
+_functions = _make_functions()
+IN_PLACE = _make_in_place_forms()
+FUNCTIONS: dict[str, Function] = {name: one for name, one in _functions.items() if name not in _INTERNAL}
+UPCALLS: dict[str, Function] = {
+    **_functions,
+    **IN_PLACE,
+    "add_arrays": jax.jit(lax.add),
+    "getitem": name_function(make_getitem(OVERLOADS, _functions), "getitem"),
+    "rpow": _rpow,
+    "setitem_": name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
+    "to_device": to_device,
+    "to_dtype": _functions["_to_copy"],
+}
+
+globals().update(FUNCTIONS)
+__all__ = sorted(FUNCTIONS)  # pyright: ignore[reportUnsupportedDunderAll]  the names come from the tables

@@ -69,8 +69,49 @@ def _refuse_negation(array: Any) -> Any:
     return lax.neg(array)
 
 
+def _abs(array: Any) -> Any:
+    return array if array.dtype == dtypes.bool or array.dtype.kind == "u" else lax.abs(array)
+
+
+def _kernel_pow(x: Any, exponent: Any) -> Any:
+    return jnp.power(x, exponent) if is_integral(x.dtype) else lax.pow(x, exponent)
+
+
+def _pow_int(self: Any, exponent: int) -> Any:
+    if exponent < 0 and is_integral(self.dtype):
+        raise ArgumentError(
+            f"pow: integers to negative integer powers are not allowed. Got {describe(self)} and {exponent}. "
+            f"Convert the tensor to a floating dtype."
+        )
+    return lax.integer_pow(self, exponent)
+
+
+def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs, output if ctx.needs_input_grad[1] else None)
+
+
+def _pow_backward(ctx: Any, g: Any) -> Any:
+    """Torch's answers at the corners: x**0 has no gradient, and neither has 0**y for y >= 0 by y."""
+    x, exponent, y = ctx.saved_tensors
+    own = compute_dtype(g.dtype, (x, exponent))
+    arrays = (value for value in (g, x, exponent, y) if value is not None)
+    g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays], "pow")
+    zero, one = strong(0, x), strong(1, x)
+    by_base, by_exponent = None, None
+    if ctx.needs_input_grad[0]:
+        slope = exponent * lax.pow(x, jnp.where(exponent == zero, zero, exponent - one))
+        by_base = jnp.where(exponent == zero, zero, g * slope)
+    if ctx.needs_input_grad[1]:
+        flat = (x == zero) & (exponent >= zero)
+        by_exponent = g * jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
+    return by_base, by_exponent
+
+
+POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
+
+
 ARITHMETIC = (
-    Row("add.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("add", _add), "self + other"),
+    Row("add.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("add", _add), "self + other", in_place=True),
     Row("add.Scalar(Tensor self, Scalar other) -> Tensor", elementwise("add", _add), "self + other", operand=("other",)),
     Row(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
@@ -82,6 +123,7 @@ ARITHMETIC = (
         "sub.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
+        in_place=True,
     ),
     Row(
         "sub.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -101,12 +143,13 @@ ARITHMETIC = (
         "other - self",
         operand=("other",),
     ),
-    Row("mul.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("mul", _mul), "self * other"),
+    Row("mul.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("mul", _mul), "self * other", in_place=True),
     Row("mul.Scalar(Tensor self, Scalar other) -> Tensor", elementwise("mul", _mul), "self * other", operand=("other",)),
     Row(
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("div", lax.div, floating=True),
         "self / other, floating for integers too",
+        in_place=True,
     ),
     Row(
         "div.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -119,15 +162,39 @@ ARITHMETIC = (
         elementwise("rdiv", _reversed(lax.div), floating=True),
         "other / self, floating for integers too",
         operand=("other",),
+        source="torch.Tensor.__rtruediv__",
     ),
-    Row("neg(Tensor self) -> Tensor", _refuse_negation, "-self"),
+    Row(
+        "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "self to the power of exponent",
+        derivative=POW,
+        in_place=True,
+    ),
+    Row(
+        "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "self to the power of exponent",
+        derivative=POW,
+        operand=("exponent",),
+    ),
+    Row("pow.Tensor_int(Tensor self, int exponent) -> Tensor", _pow_int, "self to the power of a small integer"),
+    Row(
+        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "a number to the power of exponent",
+        derivative=POW,
+        operand=("self",),
+    ),
+    Row("neg(Tensor self) -> Tensor", _refuse_negation, "-self", in_place=True),
+    Row("abs(Tensor self) -> Tensor", _abs, "absolute value; the gradient at 0 is 0", in_place=True),
 )
 
 # Elementary functions -------------------------------------------------------------------------------------------
 
 
-def _sigmoid_gradient(g: Any, y: Any) -> Any:
-    return g * y * (strong(1, y) - y)
+def _relu(array: Any) -> Any:
+    return lax.max(array, lax.full_like(array, 0))
 
 
 FUNCTIONS = (
@@ -136,12 +203,38 @@ FUNCTIONS = (
         on_floating(lax.exp),
         "e to the power of self",
         derivative=from_output(lambda g, y: g * y),
+        in_place=True,
     ),
+    Row("log(Tensor self) -> Tensor", on_floating(lax.log), "natural logarithm", in_place=True),
+    Row(
+        "sqrt(Tensor self) -> Tensor",
+        on_floating(lax.sqrt),
+        "square root",
+        derivative=from_output(lambda g, y: g / (strong(2, y) * y)),
+        in_place=True,
+    ),
+    Row("sin(Tensor self) -> Tensor", on_floating(lax.sin), "sine", in_place=True),
+    Row("cos(Tensor self) -> Tensor", on_floating(lax.cos), "cosine", in_place=True),
     Row(
         "tanh(Tensor self) -> Tensor",
         on_floating(lax.tanh),
         "hyperbolic tangent",
         derivative=from_output(lambda g, y: g * (strong(1, y) - y * y)),
+        in_place=True,
+    ),
+    Row(
+        "sigmoid(Tensor self) -> Tensor",
+        on_floating(lax.logistic),
+        "1 / (1 + exp(-self))",
+        derivative=from_output(lambda g, y: g * (strong(1, y) - y) * y),
+        in_place=True,
+    ),
+    Row(
+        "relu(Tensor self) -> Tensor",
+        _relu,
+        "the larger of self and 0; the gradient at 0 is 0",
+        derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
+        in_place=True,
     ),
 )
 

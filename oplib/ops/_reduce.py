@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 
-from ._dims import find_dims
-from ._promotion import is_integral
+from ._dims import find_dim, find_dims
+from ._promotion import elementwise, is_integral
 from ._table import Row
 
 
@@ -31,6 +32,29 @@ def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = N
     return jnp.mean(self, axis=find_dims("mean", self, dim), keepdims=keepdim, dtype=found)
 
 
+def _max(self: Any) -> Any:
+    if not self.size:
+        raise ArgumentError(
+            f"max: expected reduction dim to be specified for a tensor without items. Got {describe(self)}. "
+            f"Give dim=, or a tensor that has some."
+        )
+    return jnp.max(self)
+
+
+def _max_dim(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The gradient goes to the one item that was picked: the first of equal ones."""
+    axis = find_dim("max", self.ndim, dim)
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    if not self.shape[axis]:
+        raise DimensionError(
+            f"max: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose another dim."
+        )
+    picked = lax.argmax(self, axis, default_int_dtype())
+    values = jnp.take_along_axis(self, lax.expand_dims(picked, (axis,)), axis, mode="promise_in_bounds")
+    return (values, lax.expand_dims(picked, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), picked)
+
+
 ROWS = (
     Row(
         "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -41,5 +65,16 @@ ROWS = (
         "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         _mean,
         "mean over some axes, or all",
+    ),
+    Row("max(Tensor self) -> Tensor", _max, "largest item; equal ones share the gradient"),
+    Row(
+        "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _max_dim,
+        "largest items along a dim, and where they stand",
+    ),
+    Row(
+        "max.other(Tensor self, Tensor other) -> Tensor",
+        elementwise("max", lax.max),
+        "the larger of two items; equal ones share the gradient",
     ),
 )

@@ -23,6 +23,7 @@ class Row:
         doc: what the op computes, in one line.
         derivative: how it differentiates; by default as JAX differentiates the kernel.
         operand: number arguments that may change at every call without compiling anew.
+        in_place: there is a form that writes the result into the first argument, ``exp_``.
         is_view: in torch the result shares memory with the argument, so until views come it is not written.
         source: the system whose contract it follows, and the name there.
     """
@@ -32,6 +33,7 @@ class Row:
     doc: str
     derivative: Derivative = DERIVED
     operand: tuple[str, ...] = ()
+    in_place: bool = False
     is_view: bool = False
     source: str = ""
 

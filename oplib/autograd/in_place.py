@@ -1,0 +1,151 @@
+"""Writing into a Tensor in place, with its history: the box takes over value and place on the tape.
+
+An in-place op computes out of place, by the functional op, which is recorded as ever; then the box of the
+written tensor takes over. No array is ever written into, so what was saved stays what it was, and the version
+is kept only because it is part of torch's contract.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import ArgumentError, AutogradError, TracingError, describe
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, can_cast, upcalls
+
+from .formula_node import NOBODY, FormulaNode
+from .node import TapeNode
+
+_TYPE_NAMES = {
+    "float64": "Double",
+    "float32": "Float",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+}
+
+
+def refuse_leaf(tensor: Tensor, op: str) -> None:
+    """Raises where a leaf that requires grad would be written while grad mode is on: its history would begin in it.
+
+    Raises:
+        AutogradError: it would.
+    """
+    if tensor._requires_grad and tensor._grad_fn is None and modes.grad_enabled:
+        raise AutogradError(
+            f"{op}: a leaf Variable that requires grad is being used in an in-place operation. "
+            f"Got {describe(tensor._storage.array)}. Write under oplib.no_grad(), or into tensor.detach()."
+        )
+
+
+def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
+    """Makes a tensor hold what was computed out of place from it.
+
+    Args:
+        tensor: the tensor that is written; :func:`refuse_leaf` has let it pass.
+        result: the new value, fresh and held by nobody else, with its history.
+        op: the in-place op, for errors.
+
+    Returns:
+        ``tensor``.
+
+    Raises:
+        ArgumentError: the value has another shape, or a dtype of a higher kind.
+        TracingError: a traced value would be stored in a tensor that outlives the trace.
+    """
+    node = result._grad_fn
+    own = result._storage
+    fitted = _fit(tensor, result, op)
+    _refuse_escape(tensor, fitted, op)
+    storage = tensor._storage
+    storage.write(fitted._storage.array)
+    if isinstance(node, FormulaNode):
+        _exempt(node, storage, own if fitted is result else None)
+    if fitted._requires_grad:
+        _take_over(tensor, fitted)
+    return tensor
+
+
+def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
+    """Returns the result in the dtype of the tensor, if it can be stored there."""
+    old, new = tensor._storage.array, result._storage.array
+    if new.shape != old.shape:
+        raise ArgumentError(
+            f"{op}: output with shape {list(old.shape)} doesn't match the broadcast shape {list(new.shape)}. "
+            f"Got {describe(new)} for {describe(old)}. Only the other operand is broadcast."
+        )
+    if new.dtype == old.dtype:
+        return result
+    if not can_cast(new.dtype, old.dtype):
+        raise ArgumentError(
+            f"{op}: result type {_name(new.dtype)} can't be cast to the desired output type {_name(old.dtype)}. "
+            f"Got {describe(new)} for {describe(old)}. Convert the tensor first, or use the op that is not in place."
+        )
+    return upcalls.to_dtype(result, old.dtype)
+
+
+def _name(dtype: Any) -> str:
+    """The name that torch's message has for a dtype."""
+    return _TYPE_NAMES.get(dtype.name, dtype.name)
+
+
+def _refuse_escape(tensor: Tensor, result: Tensor, op: str) -> None:
+    old, new = tensor._storage.array, result._storage.array
+    made_elsewhere = tensor._trace is not None and tensor._trace != get_opaque_trace_state()
+    if isinstance(new, Tracer) and not isinstance(old, Tracer) and made_elsewhere:
+        raise TracingError(
+            f"{op}: a traced value would be stored in a tensor made outside this trace, which outlives it. "
+            f"Got {describe(new)}. Return the value from the traced function, or make the tensor inside it."
+        )
+
+
+def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
+    """Lets the node that was just recorded keep what it saved of the tensor it writes.
+
+    Its old value is no longer the tensor's; its new value, a saved output, is.
+    """
+    node.storages, node.versions = _move(node.storages, node.versions, storage, own)
+    if node.kept is not None:
+        values, storages, versions = node.kept
+        node.kept = (values, *_move(storages, versions, storage, own))
+
+
+def _move(
+    storages: tuple[Storage, ...], versions: tuple[int, ...], written: Storage, own: Storage | None
+) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
+    moved: list[tuple[Storage, int]] = []
+    for storage, version in zip(storages, versions, strict=True):
+        if storage is written:
+            moved.append((NOBODY, NOBODY.version))
+        elif storage is own:
+            moved.append((written, written.version))
+        else:
+            moved.append((storage, version))
+    return tuple(storage for storage, _ in moved), tuple(version for _, version in moved)
+
+
+def _take_over(tensor: Tensor, result: Tensor) -> None:
+    """Gives a tensor the place on the tape of the value it holds now.
+
+    Hooks that were registered stay with the gradient that they were registered for, that of the old value; a
+    retained gradient is that of the tensor, and so of the new one.
+    """
+    before: Any = tensor._grad_fn
+    if before is not None and tensor._retains_grad:
+        before._retained.pop(tensor._output_nr, None)
+    tensor._requires_grad = True
+    tensor._grad_fn = result._grad_fn
+    tensor._output_nr = result._output_nr
+    tensor._backward_hooks = None
+    if tensor._retains_grad and isinstance(result._grad_fn, TapeNode):
+        result._grad_fn.retain_grad(tensor)

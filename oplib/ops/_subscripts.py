@@ -1,0 +1,286 @@
+"""What stands between the brackets of ``x[...]``: read, checked, and put as calls of the ops that do it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from oplib.autograd.in_place import write_in_place
+from oplib.errors import ArgumentValueError, DimensionError, TracingError, describe
+from oplib.library import OpOverload
+from oplib.tensor import Tensor
+
+from ._in_place import check_may_write
+
+Function = Callable[..., Any]
+_NUMBERS = (bool, int, float, complex)
+
+
+def make_getitem(overloads: dict[str, OpOverload], functions: dict[str, Function]) -> Function:
+    """Makes ``getitem(input, index)``.
+
+    As in torch, numbers, slices and None are applied first and one after the other, each as the op it is; then
+    all tensors among the subscripts at once.
+    """
+    select, select_static = overloads["select"], overloads["select.static"]
+    slice_, slice_static = overloads["slice"], overloads["slice.static"]
+    unsqueeze, alias, index_ = overloads["unsqueeze"], overloads["alias"], overloads["index"]
+
+    def take_one(input: Any, dim: int, place: int) -> Any:  # noqa: A002  torch's name
+        place = check_place(place, input.shape[dim], dim)
+        if is_static(input):
+            return select_static.call(input, dim, [place])
+        return select.call(input, dim, place)
+
+    def take_slice(input: Any, dim: int, given: slice) -> Any:  # noqa: A002  torch's name
+        start, length, step = read_slice(given, input.shape[dim])
+        if length == input.shape[dim]:
+            return input
+        if is_static(input):
+            return slice_static.call(input, dim, [start, length, step])
+        return slice_.call(input, dim, start, [length, step])
+
+    def getitem(input: Any, index: Any) -> Any:  # noqa: A002  torch's name
+        if index.__class__ is int and input.ndim:
+            return take_one(input, 0, index)
+        result, dim = input, 0
+        indices: list[Any] = []
+        dims: list[int] = []
+        for item in read_subscripts(index, input.shape):
+            if item is None:
+                result = unsqueeze.call(result, dim)
+            elif isinstance(item, slice):
+                result = take_slice(result, dim, item)
+            elif isinstance(item, int):
+                result = take_one(result, dim, item)
+                continue
+            else:
+                check_places(item, result.shape[dim], dim)
+                indices.append(item)
+                dims.append(dim)
+            dim += 1
+        if indices:
+            return index_.call(result, indices, dims)
+        return alias.call(result) if result is input else result
+
+    del functions
+    return getitem
+
+
+def make_setitem(overloads: dict[str, OpOverload], functions: dict[str, Function]) -> Function:
+    """Makes ``setitem_(input, index, value)``."""
+    setitem, where = overloads["setitem"], functions["where"]
+
+    def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
+        check_may_write(input, "setitem_")
+        mask = _find_mask(index, input.shape)
+        if mask is not None and isinstance(value, _NUMBERS):
+            result = where(mask, _to_value(value, input.dtype), input)
+        else:
+            place = read_place(index, input)
+            result = setitem.call(input, _to_value(value, input.dtype), *place)
+        write_in_place(input, result, "setitem_")
+
+    return setitem_
+
+
+def _to_value(value: Any, dtype: Any) -> Any:
+    return value if isinstance(value, (Tensor, jax.Array)) else np.asarray(value).astype(dtype)
+
+
+def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
+    """A subscript that is one mask, shaped so that it broadcasts to the whole; None for any other."""
+    if not is_array(index) or index.dtype != np.bool_ or not index.ndim:
+        return None
+    _check_mask(index, shape, 0)
+    return index.reshape((*index.shape, *[1] * (len(shape) - index.ndim)))
+
+
+@dataclass
+class Place:
+    """Where something is stored, as the op ``setitem`` takes it.
+
+    Attributes:
+        starts: starts of windows that are operands, so that a loop over them compiles once.
+        indices: tensors among the subscripts.
+        windows: for each dim start (None for an operand), length and step.
+        dims: where the tensors stand in the shape.
+        shape: what the windows leave, selected dims left out and new ones put in.
+    """
+
+    starts: list[Any] = field(default_factory=list)
+    indices: list[Any] = field(default_factory=list)
+    windows: list[tuple[int | None, int, int]] = field(default_factory=list)
+    dims: list[int] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)
+
+    def add_window(self, start: int, length: int, step: int, *, is_operand: bool) -> None:
+        """Adds the window of the next dim."""
+        if is_operand:
+            self.starts.append(np.asarray(start, np.int32))
+        self.windows.append((None if is_operand else start, length, step))
+
+
+def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
+    """Reads subscripts as the arguments of ``setitem`` after the value."""
+    place, fixed = Place(), is_static(whole)
+    for item in read_subscripts(index, whole.shape):
+        dim = len(place.windows)
+        if item is None:
+            place.shape.append(1)
+        elif isinstance(item, slice):
+            start, length, step = read_slice(item, whole.shape[dim])
+            place.add_window(start, length, step, is_operand=not fixed and length < whole.shape[dim])
+            place.shape.append(length)
+        elif isinstance(item, int):
+            place.add_window(check_place(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
+        else:
+            check_places(item, whole.shape[dim], dim)
+            place.indices.append(item)
+            place.dims.append(len(place.shape))
+            place.add_window(0, whole.shape[dim], 1, is_operand=False)
+            place.shape.append(whole.shape[dim])
+    return place.starts, place.indices, tuple(place.windows), place.dims, place.shape
+
+
+# Reading ------------------------------------------------------------------------------------------------------
+
+
+def is_array(value: object) -> bool:
+    """Whether a subscript is a tensor or an array."""
+    return isinstance(value, (Tensor, jax.Array, np.ndarray))
+
+
+def is_static(whole: Any) -> bool:
+    """Whether places must be static: in a trace they are better so, and over several devices they have to be."""
+    array = whole._storage.array if isinstance(whole, Tensor) else whole
+    return isinstance(array, Tracer) or array.sharding.num_devices > 1
+
+
+def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Returns one subscript for each dim, and None for each new one; the ellipsis is filled in, masks are places.
+
+    Raises:
+        DimensionError: there are more than dims, or one is nothing that could index.
+        TracingError: a mask is traced, so that nobody knows how many items it has.
+    """
+    given = list(index) if isinstance(index, tuple) else [index]
+    items = [_read_one(item) for item in given]
+    consumed = sum(_count_dims(item) for item in items)
+    if consumed > len(shape):
+        raise DimensionError(
+            f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Leave some out."
+        )
+    rest = [slice(None)] * (len(shape) - consumed)
+    ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(ellipses) > 1:
+        raise DimensionError("index: an index can only have a single ellipsis ('...'). Got several. Keep one.")
+    where = ellipses[0] if ellipses else len(items)
+    items = [*items[:where], *rest, *items[where + 1 :]]
+    return [place for item in _with_dims(items) for place in _spread_mask(*item, shape)]
+
+
+def _with_dims(items: list[Any]) -> list[tuple[Any, int]]:
+    """Pairs each subscript with the dim of the whole that it begins at."""
+    pairs: list[tuple[Any, int]] = []
+    dim = 0
+    for item in items:
+        pairs.append((item, dim))
+        dim += _count_dims(item)
+    return pairs
+
+
+def _read_one(item: Any) -> Any:
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (list, range)):
+        item = np.asarray(item) if len(item) else np.asarray(item, np.int32)  # pyright: ignore[reportUnknownArgumentType]
+    if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
+        return item.item() if isinstance(item, np.ndarray) and not item.ndim else item
+    if isinstance(item, bool) or not hasattr(item, "__index__") or is_array(item):
+        raise DimensionError(
+            f"index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are valid "
+            f"indices. Got {describe(item)}. Convert it."
+        )
+    return operator.index(item)
+
+
+def _count_dims(item: Any) -> int:
+    """How many dims of the whole a subscript stands for."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if is_array(item) and item.dtype == np.bool_ else 1
+
+
+def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
+    """A mask stands for the places where it is true, one array of integers for each of its dims."""
+    if not is_array(item) or item.dtype != np.bool_:
+        return (item,)
+    _check_mask(item, shape, dim)
+    array = item._storage.array if isinstance(item, Tensor) else item
+    if isinstance(array, Tracer):
+        raise TracingError(
+            f"index: a traced mask does not tell how many items the result has. Got {describe(array)}. "
+            f"Use oplib.where(mask, x, other), or index outside the trace."
+        )
+    return [places.astype(np.int32) for places in np.nonzero(np.asarray(array))]
+
+
+def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
+    own = shape[dim : dim + mask.ndim]
+    if tuple(mask.shape) != own or not mask.ndim:
+        raise DimensionError(
+            f"index: the shape of the mask at index {dim} does not match the shape of the indexed tensor. "
+            f"Got {describe(mask)} for {list(own)}. Give a mask of that shape."
+        )
+
+
+def read_slice(given: slice, length: int) -> tuple[int, int, int]:
+    """Returns start, number of items and step.
+
+    Raises:
+        ArgumentValueError: the step is not positive.
+    """
+    step = 1 if given.step is None else operator.index(given.step)
+    if step <= 0:
+        raise ArgumentValueError(
+            f"index: slice step must be positive, step must be greater than zero. Got {step}. "
+            f"Take the items with a positive step."
+        )
+    start, stop, _ = given.indices(length)
+    count = max(0, -((start - stop) // step))
+    return (start if count else 0), count, step
+
+
+def check_place(place: int, length: int, dim: int) -> int:
+    """Returns a place counted from the start.
+
+    Raises:
+        DimensionError: there is no such place.
+    """
+    if not -length <= place < length:
+        raise DimensionError(
+            f"index {place} is out of bounds for dimension {dim} with size {length}. "
+            f"Got {place}. Give one from {-length} to {length - 1}."
+        )
+    return place + length if place < 0 else place
+
+
+def check_places(index: Any, length: int, dim: int) -> None:
+    """Raises where a tensor holds a place that is not there; a traced one is clamped later, as JAX does.
+
+    Raises:
+        DimensionError: there is such a place.
+    """
+    array = index._storage.array if isinstance(index, Tensor) else index
+    if isinstance(array, Tracer) or not array.size:
+        return
+    values = np.asarray(array)
+    check_place(int(values.min()), length, dim)
+    check_place(int(values.max()), length, dim)
