@@ -37,6 +37,7 @@ from .structure import Structure
 if TYPE_CHECKING:
     from .overload import OpOverload
 
+NUMBERS = (bool, int, float, complex, np.generic)
 _carriers: dict[str, Carrier] = {}
 
 
@@ -149,6 +150,9 @@ class Dispatcher:
             boxed = box_results(outputs[count:])
         else:
             boxed = record_call(self.node_class, recorded, tensors, arrays)[count:]
+        if Tag.view in self.record.tags:
+            for tensor in boxed:
+                tensor._read_only = self.name
         if self.returns_written:
             return written[0] if len(written) == 1 else tuple(written)
         return arrange(structure.without_written(), boxed)
@@ -223,6 +227,8 @@ class Dispatcher:
 
     def _refuse_numbers(self, layout: Layout, flat: list[Any]) -> None:
         """Among Tensors, a number in a tensor's place is refused, as torch does."""
+        if not any(isinstance(value, NUMBERS) for value in flat):
+            return
         for place, argument in enumerate(self.schema.arguments):
             if argument.name in self.record.operand:
                 continue
@@ -231,7 +237,7 @@ class Dispatcher:
 
     def _refuse_number(self, name: str, value: Any, place: int) -> None:
         for member in value if isinstance(value, list) else [value]:
-            if isinstance(member, (bool, int, float, complex, np.generic)):
+            if isinstance(member, NUMBERS):
                 raise ArgumentError(
                     f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
                     f"'{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
-
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
+from .scalars import to_operand
 from .schema import FunctionSchema
 
 
@@ -24,7 +23,7 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
             arrays.append(value.array)
         else:
             tensors.append(None)
-            arrays.append(value)
+            arrays.append(to_operand(value) if isinstance(value, (int, float)) else value)
     return tensors, arrays
 
 
@@ -89,4 +88,4 @@ def write_back(outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
                 f"Return an array of the same shape and dtype from the kernel."
             )
     for tensor, new in zip(written, outputs, strict=False):
-        tensor._storage.write(jnp.asarray(new))
+        tensor._storage.write(new)
