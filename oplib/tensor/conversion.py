@@ -12,11 +12,12 @@ from oplib.errors import ArgumentError
 from oplib.modes import modes
 
 from . import dtypes
-from .device import Device, Placement, find_placement
+from .device import Device, is_abstract
 from .dtype_rules import normalize_dtype
 from .filling import fill, read_size
 from .ingestion import to_array
 from .metadata import TensorMetadata
+from .placement import Placement, find_target, placement_like
 from .upcalls import upcalls
 
 if TYPE_CHECKING:
@@ -136,9 +137,9 @@ class TensorConversion(TensorMetadata):
     def _place_new(self, device: Any) -> Placement:
         """A sharding fits only the shape it was made for, so a new tensor takes only a single device over."""
         array = self._storage.array
-        if device is None and not isinstance(array, Tracer) and len(array.devices()) == 1:
-            return next(iter(array.devices()))
-        return find_placement(device)
+        if device is None and not is_abstract(array) and len(array.devices()) > 1:
+            return None
+        return placement_like(array, device)
 
 
 def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
@@ -157,7 +158,7 @@ def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dty
             )
         else:
             device = arg
-    return None if dtype is None else normalize_dtype(dtype), find_placement(device)
+    return None if dtype is None else normalize_dtype(dtype), find_target(device)
 
 
 def _is_at(array: Any, placement: Placement) -> bool:

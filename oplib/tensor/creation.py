@@ -10,7 +10,6 @@ import numpy as np
 
 from oplib.errors import ArgumentError, describe
 
-from .device import find_placement
 from .dtype_rules import (
     INTEGRAL,
     check_range,
@@ -21,6 +20,7 @@ from .dtype_rules import (
 )
 from .filling import fill, read_size
 from .ingestion import to_array
+from .placement import find_placement
 from .promotion import result_type
 from .tensor import Tensor
 

@@ -8,11 +8,8 @@ from typing import Any, TypeAlias
 
 import jax
 from jax.core import Tracer
-from jax.sharding import Sharding
 
 from oplib.errors import DeviceError, describe
-
-Placement: TypeAlias = Any  # a jax.Device, a Sharding, or None: JAX does not publish the type of its devices
 
 _SPELLING = re.compile(r"([a-z][a-z_]*)(?::(0|[1-9]\d*))?")
 _ALIASES = {"gpu": "cuda", "rocm": "cuda"}
@@ -70,7 +67,7 @@ class Device:
         """
         devices = _local_devices(self.type)
         if self.index is None:
-            default = _jax_config.jax_default_device
+            default = find_default_device()
             return default if default in devices else devices[0]
         if self.index >= len(devices):
             raise DeviceError(
@@ -108,6 +105,12 @@ def _parse(spelling: object) -> tuple[str, int | None]:
 
 
 ABSTRACT = Device("abstract")
+
+
+def find_default_device() -> JaxDevice:
+    """Returns the ``jax.Device`` on which JAX puts new values where nobody says."""
+    default = _jax_config.jax_default_device
+    return default if isinstance(default, jax.Device) else jax.local_devices(backend=default)[0]
 
 
 def _local_devices(kind: str) -> list[JaxDevice]:
@@ -154,31 +157,3 @@ def device_of_array(array: Any) -> Device:
         f"device: the tensor is on {len(devices)} devices. Got {describe(array)} with {array.sharding}. "
         f"Use tensor.sharding."
     )
-
-
-def find_placement(device: Any) -> Placement:
-    """Returns where JAX is to put new values, or None where it may choose.
-
-    Args:
-        device: a Device or its spelling, the index of a GPU, a ``jax.Device``, a ``Sharding``, or None.
-            The abstract device leaves the choice to JAX, so ``device=x.device`` works under a trace.
-
-    Raises:
-        DeviceError: there is no such device.
-    """
-    if device is None or isinstance(device, (jax.Device, Sharding)):
-        return device
-    if isinstance(device, int):
-        return Device("cuda", device).to_jax()
-    found = device if isinstance(device, Device) else Device(device)
-    return None if found.type == "abstract" else found.to_jax()
-
-
-def is_on_default_device(array: Any) -> bool:
-    """Returns whether JAX puts new values where this array is; a tracer is everywhere."""
-    if isinstance(array, Tracer):
-        return True
-    default = _jax_config.jax_default_device
-    if default is None or isinstance(default, str):
-        default = jax.local_devices(backend=default)[0]
-    return array.devices() == {default}

@@ -9,9 +9,9 @@ import numpy as np
 
 from oplib.errors import DataTypeError
 
-from .device import find_placement
 from .dtype_rules import normalize_dtype
 from .ingestion import to_array
+from .placement import find_placement
 from .tensor import Tensor
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from oplib.errors import ArgumentError, DtypeError, describe
 
-from .device import Placement
 from .dtype_rules import COMPLEX, INTEGRAL, check_range
 from .ingestion import to_array
+from .placement import Placement
 
 _FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
 

@@ -11,7 +11,6 @@ import numpy as np
 from oplib.errors import AutogradError, DataError, DtypeError, TracingError, describe
 
 from . import dtypes
-from .device import Placement
 from .dtype_rules import (
     COMPLEX,
     INTEGRAL,
@@ -22,6 +21,7 @@ from .dtype_rules import (
     scalar_dtype,
 )
 from .metadata import TensorMetadata
+from .placement import Placement
 from .promotion import promote_types
 
 _DLPACK_CPU = 1

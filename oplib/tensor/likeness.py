@@ -5,23 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax.core import Tracer
-
-from .device import Placement, find_placement, is_on_default_device
 from .dtype_rules import normalize_dtype
 from .filling import fill
+from .placement import placement_like
 from .tensor import Tensor
-
-
-def placement_like(array: Any, device: Any) -> Placement:
-    """Returns where a tensor like this array goes: where somebody says, else where the array is.
-
-    An array that JAX has put on its default device is left to JAX again: naming that device would commit the
-    result to it, and whatever is computed with it, and so compile every op a second time.
-    """
-    if device is not None or isinstance(array, Tracer):
-        return find_placement(device)
-    return None if not array.committed and is_on_default_device(array) else array.sharding
 
 
 def full_like(

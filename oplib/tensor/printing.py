@@ -16,8 +16,9 @@ from jax.core import Tracer
 from oplib.errors import describe
 
 from . import dtypes
-from .device import device_of_array, is_abstract, is_on_default_device
+from .device import device_of_array, is_abstract
 from .dtype_rules import COMPLEX, INTEGRAL, default_complex_dtype, default_int_dtype, get_default_dtype
+from .placement import is_on_default_device
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -11,12 +11,11 @@ import numpy as np
 
 from oplib.errors import ArgumentError, DtypeError
 
-from .device import Placement, find_placement
 from .dtype_rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype, get_default_dtype, normalize_dtype
 from .dtypes import bool as bool_dtype
 from .filling import read_size
 from .generator import Generator, default_generator
-from .likeness import placement_like
+from .placement import Placement, find_placement, placement_like
 from .tensor import Tensor
 
 

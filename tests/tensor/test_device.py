@@ -12,7 +12,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.errors import DeviceError
 from oplib.tensor import Device, Tensor, tensor, zeros
-from oplib.tensor.device import find_placement
 
 
 def test_a_device_is_spelled_parsed_and_shown_as_in_torch() -> None:
@@ -102,11 +101,3 @@ def test_a_tracer_is_on_the_abstract_device_which_places_nothing() -> None:
 
     jax.jit(double)(jnp.ones(2))
     assert found == [Device("abstract")]
-
-
-def test_an_integer_is_the_index_of_a_gpu() -> None:
-    if any(device.platform == "gpu" for device in jax.devices()):
-        assert find_placement(0) == jax.devices("gpu")[0]
-    else:
-        with pytest.raises(DeviceError, match="no devices of type 'cuda'"):
-            find_placement(0)
