@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
@@ -18,11 +18,16 @@ from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
 if TYPE_CHECKING:
     from .run import Run
 
+_new: Any = object.__new__
 _making = threading.Lock()
+# One lock for all leaves: a lock of its own would cost each recorded call of a leaf as much as the node itself.
+_adding = threading.RLock()
 
 
 class AccumulateGrad(TapeNode):
     """Adds what arrives to the ``grad`` of a leaf. One for each leaf, while somebody holds it.
+
+    A step makes one for every parameter that it records, so making one is kept as cheap as it can be.
 
     Attributes:
         variable: the leaf; it holds its accumulator weakly.
@@ -32,9 +37,7 @@ class AccumulateGrad(TapeNode):
     results_are_checked = True
     has_hooks: bool = True  # those of the leaf are looked up when it runs
 
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-        self._adding = threading.Lock()
+    variable: Tensor
 
     def name(self) -> str:  # noqa: D102
         return "oplib::autograd::AccumulateGrad"
@@ -54,7 +57,7 @@ class AccumulateGrad(TapeNode):
         if grad is None:
             return ()
         leaf = self.variable
-        with self._adding:
+        with _adding:
             self._add(leaf, grad, run)
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
@@ -88,12 +91,14 @@ def gradient_edge(tensor: Tensor) -> Edge | None:
     node: Any = tensor._grad_fn
     if node is not None:
         return node, tensor._output_nr
-    if not tensor._requires_grad:
-        return None
-    held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
-    if held is not None and (accumulator := held()) is not None:
-        return accumulator, 0
-    return _make_accumulator(tensor), 0
+    return leaf_edge(tensor) if tensor._requires_grad else None
+
+
+def leaf_edge(leaf: Tensor) -> Edge:
+    """Returns the edge to the accumulator of a leaf that requires grad."""
+    held = leaf._accumulator
+    accumulator = None if held is None else held()
+    return (_make_accumulator(leaf) if accumulator is None else accumulator), 0
 
 
 def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
@@ -102,14 +107,19 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
     return None if held is None else held()
 
 
-def _make_accumulator(tensor: Tensor) -> AccumulateGrad:
+def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
     """Makes the accumulator unless another thread has just done so."""
-    with _making:
-        accumulator = existing_accumulator(tensor)
+    _making.acquire()  # a `with` would cost three times as much
+    try:
+        held = leaf._accumulator
+        accumulator = None if held is None else held()
         if accumulator is None:
-            accumulator = AccumulateGrad(tensor)
-            tensor._accumulator = weakref.ref(accumulator)
+            accumulator = _new(AccumulateGrad)
+            accumulator.variable = leaf
+            leaf._accumulator = ref(accumulator)
         return accumulator
+    finally:
+        _making.release()
 
 
 def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
