@@ -33,9 +33,9 @@ def eager(x: oplib.Tensor, y: oplib.Tensor) -> oplib.Tensor:
 
 
 @oplib.custom_op("bench::descend", mutates_args=("parameters",), operand=("rate",))
-def descend(parameters: list[jax.Array], grads: list[jax.Array], rate: float) -> None:
-    """One optimiser step over all parameters."""
-    return [parameter - rate * grad for parameter, grad in zip(parameters, grads, strict=True)]  # type: ignore[return-value]
+def descend(parameters: list[jax.Array], grads: list[jax.Array], rate: float) -> list[jax.Array]:
+    """One optimiser step over all parameters, whose new values it returns."""
+    return [parameter - rate * grad for parameter, grad in zip(parameters, grads, strict=True)]
 
 
 def measure(effort: Effort) -> Iterator[Row]:
