@@ -105,8 +105,8 @@ def has_gradient(dtype: Any) -> bool:
 class Plan:
     """How one signature of an array function differentiates: made once, while the function is traced.
 
-    A plan has no leaves as a pytree, so it leaves a jitted function as part of its output tree: each signature
-    of the jit has its own, and no table of ours is looked up.
+    A plan has no leaves as a pytree, so it leaves a jitted function as part of its output tree: each
+    signature of the jit has its own, and no table of ours is looked up.
 
     Attributes:
         outputs: shape and dtype of each output.

@@ -119,8 +119,8 @@ class FormulaNode(TapeNode):
 
 def _freed(node: TapeNode) -> SavedTensorError:
     return SavedTensorError(
-        f"{node.name()}: trying to backward through the graph a second time, after its saved values were freed. "
-        f"Specify retain_graph=True in the first backward or grad call."
+        f"{node.name()}: trying to backward through the graph a second time, after its saved values were "
+        "freed. Specify retain_graph=True in the first backward or grad call."
     )
 
 

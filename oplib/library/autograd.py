@@ -1,8 +1,8 @@
 """Autograd for ops with eager kernels: kernel and formula are plain Python on Tensors.
 
-:func:`make_autograd_impl` makes, for one overload, the function that runs its kernel below autograd and puts a
-node on the tape where a gradient is needed. Formulas are looked up when they are needed, in the op's current
-record, so a formula registered anew serves graphs that were recorded before.
+:func:`make_autograd_impl` makes, for one overload, the function that runs its kernel below autograd and puts
+a node on the tape where a gradient is needed. Formulas are looked up when they are needed, in the op's
+current record, so a formula registered anew serves graphs that were recorded before.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
         info: an :class:`InfoProtocol`; consulted at call time.
 
     Returns:
-        A function of the op's arguments, one value per schema argument in order, keyword-only ones by keyword.
+        A function of the op's arguments, one value per schema argument in order, keyword-only ones by
+        keyword.
 
     Example:
         >>> import oplib
@@ -94,8 +95,9 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
         if modes.grad_enabled and _needs_grad(args):
             if Tag.out in op.record.tags:
                 raise AutogradError(
-                    f"{op.name()}: functions with out=... arguments don't support automatic differentiation, but one "
-                    f"of the arguments requires grad. Run it under oplib.no_grad(), or use the op without out=."
+                    f"{op.name()}: functions with out=... arguments don't support automatic differentiation, "
+                    "but one of the arguments requires grad. Run it under oplib.no_grad(), or use the op "
+                    "without out=."
                 )
             if not made:
                 made.append(_generate(op, info))

@@ -1,8 +1,9 @@
 """The dispatcher: what happens when an op is called.
 
-The complete path stands here; :mod:`.fast_path` generates a short cut for the calls that need none of its care.
-A call binds its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization for its
-static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on Tensors.
+The complete path stands here; :mod:`.fast_path` generates a short cut for the calls that need none of its
+care. A call binds its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization
+for its static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on
+Tensors.
 """
 
 from __future__ import annotations
@@ -239,8 +240,8 @@ class Dispatcher:
         for member in value if isinstance(value, list) else [value]:
             if isinstance(member, NUMBERS):
                 raise ArgumentError(
-                    f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
-                    f"'{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "
+                    f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead "
+                    f"found type '{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "
                     f"Declaration: {self.schema}. Pass oplib.tensor({describe(member)})."
                 )
 
@@ -248,9 +249,9 @@ class Dispatcher:
         for place in self.written:
             if layout.entries[place] is not Slot.absent:
                 raise ArgumentError(
-                    f"{self.name}: argument '{self.schema.arguments[place].name}' is written, but arrays cannot be. "
-                    f"The call has arrays and no Tensor. Call .functional, which returns the new values, "
-                    f"or pass Tensors."
+                    f"{self.name}: argument '{self.schema.arguments[place].name}' is written, but arrays "
+                    "cannot be. The call has arrays and no Tensor. Call .functional, which returns the new "
+                    "values, or pass Tensors."
                 )
 
 

@@ -84,9 +84,9 @@ def _undeclared_write(record: Record, values: Sequence[Any], tensor: Tensor) -> 
         argument.name for argument, value in named if any(found is tensor for found in _tensors([value]))
     )
     return AutogradError(
-        f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was mutated. "
-        f"It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
-        f"Declare it: mutates_args=('{name}',), or write into a clone."
+        f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "
+        f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. Declare it: "
+        f"mutates_args=('{name}',), or write into a clone."
     )
 
 
@@ -108,8 +108,8 @@ def _refuse_aliases(record: Record, results: Sequence[Any], inputs: Sequence[Ten
     for tensor in _tensors(results):
         if id(tensor._storage) in seen:
             raise ResultError(
-                f"{record.name}: a result may not alias an input or another result. {describe(tensor._storage.array)} "
-                f"shares its storage. Return a copy: tensor.clone()."
+                f"{record.name}: a result may not alias an input or another result. "
+                f"{describe(tensor._storage.array)} shares its storage. Return a copy: tensor.clone()."
             )
         seen.add(id(tensor._storage))
 

@@ -37,8 +37,8 @@ class FormulaContext:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AutogradError(
-            f"{self.__dict__['_op']}: ctx.{name} was set in the backward formula. The formula is compiled, so this "
-            f"would happen once per signature. Return the value, or set it in setup_context."
+            f"{self.__dict__['_op']}: ctx.{name} was set in the backward formula. The formula is compiled, "
+            "so this would happen once per signature. Return the value, or set it in setup_context."
         )
 
 
@@ -111,8 +111,9 @@ def take_gradients(plan: FormulaPlan, result: Any, xp: Any = jnp) -> tuple[Any, 
             flat.append(value)
         elif value is not None and not _is_none_tree(value):
             raise AutogradError(
-                f"{plan.overload.record.name}: the formula returned a gradient different than None at position {place} "
-                f"for argument '{name}', which is not a tensor. Got {describe(value)}. Return None there."
+                f"{plan.overload.record.name}: the formula returned a gradient different than None at "
+                f"position {place} for argument '{name}', which is not a tensor. Got {describe(value)}. "
+                "Return None there."
             )
     return tuple(
         _fit(plan, value, shape, place, xp=xp)
@@ -143,9 +144,9 @@ def _take_list(plan: FormulaPlan, value: Any, entry: tuple[bool, ...], name: str
         return []
     if not isinstance(value, list) or len(value) != len(entry):
         raise AutogradError(
-            f"{plan.overload.record.name}: the gradients must have the same structure as the inputs. Argument "
-            f"'{name}' is a list of {len(entry)}, its gradient is {describe(value)}. "
-            f"Return a list of {len(entry)}, None for members without a gradient."
+            f"{plan.overload.record.name}: the gradients must have the same structure as the inputs. "
+            f"Argument '{name}' is a list of {len(entry)}, its gradient is {describe(value)}. Return a list "
+            f"of {len(entry)}, None for members without a gradient."
         )
     return [member for member, present in zip(value, entry, strict=True) if present]
 
@@ -173,8 +174,9 @@ class GradientTypeErrorAt(GradientTypeError, AutogradError):
 
     def __init__(self, plan: FormulaPlan, place: int, value: object) -> None:
         super().__init__(
-            f"{plan.overload.record.name}: the formula returned no tensor at position {place}: expected Variable or "
-            f"None (a tensor or None). Got {type(value).__name__}. Return an array of the input's shape, or None."
+            f"{plan.overload.record.name}: the formula returned no tensor at position {place}: expected "
+            f"Variable or None (a tensor or None). Got {type(value).__name__}. Return an array of the "
+            "input's shape, or None."
         )
 
 
@@ -190,8 +192,8 @@ def sum_to_shape(grad: Any, shape: Sequence[int], subject: str, place: int, *, x
     )
     if not fits:
         raise AutogradError(
-            f"{subject} returned an invalid gradient at index {place}: got {describe(grad)}, but expected shape "
-            f"compatible with {list(shape)}. Return a gradient of the input's shape."
+            f"{subject} returned an invalid gradient at index {place}: got {describe(grad)}, but expected "
+            f"shape compatible with {list(shape)}. Return a gradient of the input's shape."
         )
     axes = (
         *range(lead),

@@ -23,8 +23,8 @@ def make_host_formula(
 ) -> Callable[..., tuple[Any, ...]]:
     """Returns ``(*residuals, *given cotangents) -> gradients of the wanted inputs``, run by numpy.
 
-    On concrete arrays it runs at once; under a trace it is a callback with the shapes of the inputs, so it has no
-    derivative of its own.
+    On concrete arrays it runs at once; under a trace it is a callback with the shapes of the inputs, so it
+    has no derivative of its own.
     """
     shapes = tuple(shape for shape, want in zip(plan.inputs, plan.wanted, strict=True) if want)
 

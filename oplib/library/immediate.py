@@ -28,8 +28,9 @@ def _copy_in(record: Record, value: Any) -> Any:
     if dtype.itemsize == 8 and dtype.kind in "fiu" and not jax.config.read("jax_enable_x64"):
         if dtype.kind == "f":
             raise ResultError(
-                f"{record.name}: the host kernel returned {describe(np.asarray(value))} while 64-bit types are off. "
-                f"Its values would be rounded silently. Return value.astype(numpy.float32), or enable jax_enable_x64."
+                f"{record.name}: the host kernel returned {describe(np.asarray(value))} while 64-bit types "
+                "are off. Its values would be rounded silently. Return value.astype(numpy.float32), or "
+                "enable jax_enable_x64."
             )
         return jnp.array(np.asarray(value).astype(np.int32))
     return jnp.array(value)

@@ -53,6 +53,6 @@ def missing_kernel(record: Record, platform: str | None) -> MissingRuleError:
     where = "any platform" if platform is None else f"platform '{platform}'"
     have = ", ".join(record.kernels) or "none"
     return MissingRuleError(
-        f"{record.name}: Could not run: the op does not have a kernel registered for {where}. Registered: {have}. "
-        f"Register one with oplib.library.register_kernel or oplib.library.impl."
+        f"{record.name}: Could not run: the op does not have a kernel registered for {where}. Registered: "
+        f"{have}. Register one with oplib.library.register_kernel or oplib.library.impl."
     )

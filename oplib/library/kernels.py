@@ -90,8 +90,9 @@ def _needs_value(record: Record, layout: Layout, error: Exception) -> TracingErr
     )
     return TracingError(
         f"{record.name}: the kernel needs the concrete value of {subject} while it is compiled. "
-        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or write the "
-        f"kernel with jax.lax control flow, or define the op with compile=False to run it as plain Python."
+        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or "
+        "write the kernel with jax.lax control flow, or define the op with compile=False to run it as plain "
+        "Python."
     )
 
 
@@ -114,8 +115,9 @@ def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
     given = (result,) if slots == 1 else result
     if not isinstance(given, (tuple, list)) or len(given) != slots:
         raise ResultError(
-            f"{record.name}: the kernel returned {describe(result)}. A kernel on arrays returns the new value of "
-            f"each written argument, then its declared results: {slots} in all. Return a tuple of {slots}."
+            f"{record.name}: the kernel returned {describe(result)}. A kernel on arrays returns the new "
+            f"value of each written argument, then its declared results: {slots} in all. Return a tuple of "
+            f"{slots}."
         )
     declared = tuple(given[len(written) :])
     values = []
@@ -195,8 +197,9 @@ def run_host_callback(record: Record, layout: Layout, arrays: Sequence[Any]) -> 
     """Makes a host kernel part of a trace as a callback, with the shapes of its fake kernel."""
     if record.fake is None and layout.schema.returns:
         raise MissingRuleError(
-            f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace must know "
-            f"the shapes of the results before the kernel runs. Register one with {record.name}.register_fake."
+            f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
+            "must know the shapes of the results before the kernel runs. Register one with "
+            f"{record.name}.register_fake."
         )
     structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
     kernel = host_kernel(record)

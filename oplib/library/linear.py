@@ -60,8 +60,8 @@ class Linear:
         """Forward mode from the backward formula, which is linear in its cotangents."""
         if self.call.record.derivative.nonlinear:
             raise MissingRuleError(
-                f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so none "
-                f"can be derived from it by transposition. Register one with register_jvp."
+                f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
+                "none can be derived from it by transposition. Register one with register_jvp."
             )
 
         def tangents(residuals: Any, given: Any) -> Any:

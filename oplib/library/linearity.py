@@ -1,8 +1,8 @@
 """Is a backward formula linear in its cotangents, so that transposing it gives a forward mode?
 
-``jax.linear_transpose`` refuses most formulas that are not linear, but silently drops a term that is free of the
-cotangent, and answers 0 for a formula that ignores it. So the formula's jaxpr is read first: with zeros for
-cotangents every result must be zero.
+``jax.linear_transpose`` refuses most formulas that are not linear, but silently drops a term that is free of
+the cotangent, and answers 0 for a formula that ignores it. So the formula's jaxpr is read first: with zeros
+for cotangents every result must be zero.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def check_linear(
     for place, is_zero in enumerate(zero):
         if not is_zero:
             raise AutogradError(
-                f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not shown to be "
-                f"linear in the incoming gradients: it keeps a term when these are zero. Register a rule with "
-                f"register_jvp, or declare the formula with register_autograd(..., nonlinear=True)."
+                f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
+                "shown to be linear in the incoming gradients: it keeps a term when these are zero. "
+                "Register a rule with register_jvp, or declare the formula with register_autograd(..., "
+                "nonlinear=True)."
             )
 
 

@@ -41,7 +41,8 @@ def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> lis
 
     Raises:
         ArgumentError: something that is no Tensor stands in a written place.
-        AutogradError: a leaf that requires grad would be written while grad mode is on, or the result of a view.
+        AutogradError: a leaf that requires grad would be written while grad mode is on, or the result of a
+            view.
     """
     written: list[Tensor] = []
     for argument, value in zip(schema.arguments, values, strict=True):
@@ -63,8 +64,8 @@ def _check_may_write(op: str, name: str, value: Any) -> None:
     if value._requires_grad and modes.grad_enabled:
         kind = "a leaf Variable that requires grad" if value._grad_fn is None else "a tensor with history"
         raise AutogradError(
-            f"{op}: {kind} is being used in an in-place operation. Argument '{name}' is {describe(value.array)}. "
-            f"Run the call under oplib.no_grad(), or write into tensor.detach()."
+            f"{op}: {kind} is being used in an in-place operation. Argument '{name}' is "
+            f"{describe(value.array)}. Run the call under oplib.no_grad(), or write into tensor.detach()."
         )
     refuse_read_only(value, op)
 
@@ -73,8 +74,8 @@ def refuse_read_only(tensor: Tensor, op: str) -> None:
     """Raises where a write would be lost: in the result of a view op, which is a copy for now."""
     if tensor._read_only is not None:
         raise AutogradError(
-            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would not reach "
-            f"its base. Got {describe(tensor.array)}. Write into the base, or into tensor.clone()."
+            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
+            f"not reach its base. Got {describe(tensor.array)}. Write into the base, or into tensor.clone()."
         )
 
 
@@ -84,8 +85,8 @@ def write_back(outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
         old = tensor._storage.array
         if new.shape != old.shape or new.dtype != old.dtype:
             raise AutogradError(
-                f"in-place write: the new value does not fit the tensor. Got {describe(new)} for {describe(old)}. "
-                f"Return an array of the same shape and dtype from the kernel."
+                f"in-place write: the new value does not fit the tensor. Got {describe(new)} for "
+                f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
             )
     for tensor, new in zip(written, outputs, strict=False):
         tensor._storage.write(new)

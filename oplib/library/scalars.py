@@ -1,7 +1,7 @@
 """Python numbers as operands: a bounded cache of weakly typed scalar arrays.
 
-A Python number costs a jitted call about 4 µs, an array made before about 1 µs, and making one 24 µs. So a number
-is passed as it is when it is first seen, and as a cached array from the second time on.
+A Python number costs a jitted call about 4 µs, an array made before about 1 µs, and making one 24 µs. So a
+number is passed as it is when it is first seen, and as a cached array from the second time on.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class SetupContext:
     """The ``ctx`` that a ``setup_context`` function fills.
 
-    Arrays set as attributes are saved like those given to ``save_for_backward``; everything else is kept as it
-    is and is part of the compiled formula.
+    Arrays set as attributes are saved like those given to ``save_for_backward``; everything else is kept as
+    it is and is part of the compiled formula.
     """
 
     def __init__(self, needs_input_grad: tuple[Any, ...]) -> None:
@@ -75,7 +75,8 @@ class Notes:
 
     Attributes:
         saved: for each value given to ``save_for_backward`` whether it is an array (or None).
-        attributes: names, tree structures and static leaves of the attributes; ``Slot.array`` stands for an array.
+        attributes: names, tree structures and static leaves of the attributes; ``Slot.array`` stands for an
+            array.
         materialize: unused outputs reach the formula as zeros.
         non_differentiable: for each flat output, whether it was marked.
         needs_input_grad: as the formula sees it.
@@ -173,8 +174,8 @@ def missing_formula(overload: OpOverload) -> MissingRuleError:
     reason = record.derivative.missing
     if reason is not None:
         return MissingRuleError(
-            f"{record.name}: the derivative is missing, because {reason}. A gradient through it was asked for. "
-            f"Detach its inputs, or register one with register_autograd."
+            f"{record.name}: the derivative is missing, because {reason}. A gradient through it was asked "
+            "for. Detach its inputs, or register one with register_autograd."
         )
     return MissingRuleError(
         f"{record.name}: Trying to backward through {record.name} but no autograd formula was registered. "
@@ -196,9 +197,9 @@ def plan_formula(
 ) -> tuple[FormulaPlan, list[Any]]:
     """Runs ``setup_context`` for one signature.
 
-    The setup is traced as a jaxpr of its own, with inputs and outputs as separate variables: a saved value that
-    is one of these variables is a saved input or output, whatever the kernel does; any other is an intermediate
-    and becomes an extra output.
+    The setup is traced as a jaxpr of its own, with inputs and outputs as separate variables: a saved value
+    that is one of these variables is a saved input or output, whatever the kernel does; any other is an
+    intermediate and becomes an extra output.
 
     Args:
         overload: the op.

@@ -41,7 +41,8 @@ class StaticWatch:
         self._warned.add(name)
         del self._values[name]
         warnings.warn(
-            f"{self._op}: static argument '{name}' has taken {LIMIT} values, and the op compiled anew for each. "
+            f"{self._op}: static argument '{name}' has taken {LIMIT} values, and the op compiled anew for "
+            "each. "
             f"If it changes often, declare it an operand: custom_op(..., operand=('{name}',)).",
             CompilationWarning,
             stacklevel=2,

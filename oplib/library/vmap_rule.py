@@ -45,8 +45,8 @@ def run_vmap_rule(
         answer = record.vmap(VmapInfo(level.size), dims, *args, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(
-            f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got {type(answer).__name__}. "
-            f"Return the batched output and the place of its batch axis."
+            f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got "
+            f"{type(answer).__name__}. Return the batched output and the place of its batch axis."
         )
     output, out_dims = answer
     values = check_results(layout.schema)(output)
@@ -62,8 +62,8 @@ def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[A
     given = [out_dims] if len(values) == 1 else list(out_dims)
     if len(given) != len(values):
         raise ResultError(
-            f"{record.name}: vmap staticmethod returned incompatible out_dims: {len(given)} for {len(values)} outputs. "
-            f"Return one int for all outputs, or the structure of the outputs."
+            f"{record.name}: vmap staticmethod returned incompatible out_dims: {len(given)} for "
+            f"{len(values)} outputs. Return one int for all outputs, or the structure of the outputs."
         )
     return given
 

@@ -253,7 +253,7 @@ def test_d_16_the_last_record_survives_its_library() -> None:
     assert x.grad.item() == 3.0
 
 
-# Lists and optional arguments (003.10 to 003.18) --------------------------------------------------------------
+# Lists and optional arguments (003.10 to 003.18) ------------------------------------------------------------
 
 
 def make_total(hint: Any) -> Any:

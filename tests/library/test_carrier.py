@@ -1,7 +1,7 @@
 """The carrier: under every transformation of plain arrays it is the op's own rule that runs.
 
-The rules are marked: the backward formula is the true gradient times 7, the jvp rule the true tangent times 5. So
-every number says which rule ran.
+The rules are marked: the backward formula is the true gradient times 7, the jvp rule the true tangent times
+5. So every number says which rule ran.
 """
 
 from __future__ import annotations

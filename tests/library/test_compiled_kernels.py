@@ -204,7 +204,7 @@ def test_static_arguments_are_told_apart_by_type_and_bits() -> None:
         return x * np.copysign(1.0, value)
 
     @custom_op("compiled::kind_of")
-    def kind_of(x: jax.Array, value: float | bool) -> jax.Array:
+    def kind_of(x: jax.Array, value: int | float | bool) -> jax.Array:
         return x * {bool: 1.0, int: 2.0, float: 3.0}[type(value)]
 
     x = jnp.ones(())
