@@ -196,7 +196,9 @@ def test_a_saved_input_that_is_written_later_raises():
     y = Square.apply(z)
     with oplib.no_grad():
         z.add_(1.0)
-    with pytest.raises(SavedTensorError, match=r"SquareBackward.*modified by an inplace operation.*version 1.*version 0"):
+    with pytest.raises(
+        SavedTensorError, match=r"SquareBackward.*modified by an inplace operation.*version 1.*version 0"
+    ):
         y.sum().backward()
 
 
@@ -342,7 +344,7 @@ def test_a_gradient_for_something_that_is_no_tensor_raises(x):
 @pytest.mark.parametrize("result", [3, [1.0], jnp.ones(2)])
 def test_a_result_that_is_no_tensor_raises(x, result):
     function = make(lambda ctx, a: a * 2, lambda ctx, g: result)
-    with pytest.raises(AutogradError, match="expected a Tensor or None"):
+    with pytest.raises(AutogradError, match=r"expected Variable or None \(a Tensor or None\)"):
         function.apply(x).sum().backward()
 
 
@@ -362,7 +364,9 @@ def test_a_gradient_is_cast_to_the_dtype_of_its_input(create_graph):
 @pytest.mark.parametrize("shape", [(7,), (1,)])
 def test_a_gradient_of_another_shape_raises_and_names_the_function(x, shape):
     function = make(lambda ctx, a: a * 2, lambda ctx, g: oplib.ones(*shape))
-    with pytest.raises(AutogradError, match=rf"MadeBackward returned an invalid gradient at index 0.*{shape[0]}\].*f32\[2\]"):
+    with pytest.raises(
+        AutogradError, match=rf"MadeBackward returned an invalid gradient at index 0.*{shape[0]}\].*f32\[2\]"
+    ):
         function.apply(x).sum().backward()
 
 
@@ -446,7 +450,9 @@ def test_what_saved_a_dirty_input_before_raises(x):
 
 
 def test_a_leaf_that_requires_grad_cannot_be_dirty(x):
-    with pytest.raises(AutogradError, match=r"a leaf that requires grad has been used in an in-place operation"):
+    with pytest.raises(
+        AutogradError, match=r"a leaf that requires grad has been used in an in-place operation"
+    ):
         make(write, lambda ctx, g: g).apply(x)
 
 

@@ -38,7 +38,9 @@ def test_one_manager_can_be_entered_inside_itself():
     assert is_grad_enabled()
 
 
-@pytest.mark.parametrize("decorator", [no_grad, no_grad(), inference_mode, inference_mode(), set_grad_enabled(True)])
+@pytest.mark.parametrize(
+    "decorator", [no_grad, no_grad(), inference_mode, inference_mode(), set_grad_enabled(True)]
+)
 def test_decorators_with_and_without_parentheses(decorator):
     @decorator
     def ask(value, *, key):
@@ -150,7 +152,9 @@ def test_nothing_is_recorded_under_no_grad():
 def test_a_new_thread_starts_with_grad_mode_on():
     seen = []
     with no_grad(), set_multithreading_enabled(False):
-        thread = threading.Thread(target=lambda: seen.append((is_grad_enabled(), is_multithreading_enabled())))
+        thread = threading.Thread(
+            target=lambda: seen.append((is_grad_enabled(), is_multithreading_enabled()))
+        )
         thread.start()
         thread.join()
         assert not is_multithreading_enabled()

@@ -52,7 +52,9 @@ def test_a_saved_tensor_notices_increment_version():
         y.backward()
 
 
-@pytest.mark.parametrize(("given", "text"), [(3, "iterable of Tensors. Got int"), ([3], "Got int at position 0")])
+@pytest.mark.parametrize(
+    ("given", "text"), [(3, "iterable of Tensors. Got int"), ([3], "Got int at position 0")]
+)
 def test_increment_version_takes_tensors_only(given, text):
     with pytest.raises(AutogradError, match=text):
         increment_version(given)

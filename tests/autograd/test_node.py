@@ -27,7 +27,9 @@ class Double(Function):
 
 
 def test_node_cannot_be_made_and_names_what_is_abstract():
-    with pytest.raises(TypeError, match=r"abstract.*metadata.*next_functions.*register_hook.*register_prehook"):
+    with pytest.raises(
+        TypeError, match=r"abstract.*metadata.*next_functions.*register_hook.*register_prehook"
+    ):
         Node()
 
 

@@ -54,5 +54,11 @@ def test_there_is_no_profiler():
 
 
 def test_private_names_of_torch_can_be_imported():
-    names = ("_calculate_shape", "_make_grads", "_tensor_or_tensors_to_tuple", "_is_checkpoint_valid", "SavedTensor")
+    names = (
+        "_calculate_shape",
+        "_make_grads",
+        "_tensor_or_tensors_to_tuple",
+        "_is_checkpoint_valid",
+        "SavedTensor",
+    )
     assert [name for name in names if not hasattr(autograd, name)] == []

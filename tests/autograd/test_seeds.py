@@ -71,7 +71,7 @@ def test_an_output_without_grad_needs_none():
 
 
 def test_other_types_are_refused():
-    with pytest.raises(GradientTypeError, match="either Tensors or None. Got int for output 0"):
+    with pytest.raises(GradientTypeError, match=r"either Tensors or None\. Got int for output 0"):
         make_grads((output(2),), (3,), False)
     with pytest.raises(GradientTypeError, match="not a Tensor or GradientEdge"):
         make_grads((3,), (None,), False)

@@ -1,0 +1,511 @@
+"""``backward`` and ``grad``: the same programs on torch and oplib (SPEC 001)."""
+
+from collections import OrderedDict
+
+import pytest
+
+PROGRAMS = {}
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def leaf(lib, *values):
+    return lib.tensor([float(value) for value in values], requires_grad=True)
+
+
+def grads(*tensors):
+    return [tensor.grad for tensor in tensors]
+
+
+# 001.4 to 001.6
+
+
+def seeds(lib, shape, given, *, dtype=None, batched=False):
+    output = lib.ones(shape).requires_grad_() * 1.0
+    gradient = None if given is None else lib.ones(given, dtype=dtype) if isinstance(given, tuple) else given
+    return lib.autograd._make_grads((output,), (gradient,), batched)
+
+
+SEEDS = {
+    "equal shapes": ((2,), (2,)),
+    "no broadcasting": ((2,), (1, 2)),
+    "other shape": ((2,), (3,)),
+    "implicit scalar": ((), None),
+    "implicit one by one": ((1, 1), None),
+    "implicit vector": ((2,), None),
+    "implicit empty": ((0,), None),
+    "a number": ((2,), 3),
+    "zero-dimensional": ((), ()),
+}
+BATCHED = {
+    "batch": ((2,), (5, 2)),
+    "wrong rest": ((2,), (5, 3)),
+    "no rest": ((2,), (2,)),
+    "scalar output": ((), (3,)),
+    "no batch dimension": ((2,), ()),
+    "empty batch": ((2,), (0, 2)),
+}
+
+
+@pytest.mark.parametrize("case", SEEDS)
+def test_seeds(agree, case):
+    agree(lambda lib: seeds(lib, *SEEDS[case]))
+
+
+@pytest.mark.parametrize("case", BATCHED)
+def test_batched_seeds(agree, case):
+    agree(lambda lib: seeds(lib, *BATCHED[case], batched=True))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int32", "float32"])
+def test_dtypes_of_seeds(agree, dtype):
+    agree(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
+
+
+def test_tensor_or_tensors_to_tuple(agree):
+    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(None, 2))
+    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(lib.ones(1), 5))
+    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple([lib.ones(1), None], 7))
+    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(3, 1))
+
+
+def test_calculate_shape(agree):
+    agree(
+        lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), True)))
+    )
+    agree(
+        lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), False)))
+    )
+
+
+# 001.7
+
+
+@program
+def backward_adds_up(lib):
+    a = leaf(lib, 1, 2)
+    (a * a).sum().backward()
+    first, version = a.grad, a.grad._version
+    (a * a).sum().backward()
+    return a.grad, first is a.grad, a.grad._version - version
+
+
+@program
+def backward_twice(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    loss.backward()
+    loss.backward()
+
+
+@program
+def backward_of_a_list(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    lib.autograd.backward([loss, 2 * loss], retain_graph=True)
+    first = a.grad.tolist()
+    lib.autograd.backward([loss, 2 * loss], [None, lib.tensor(5.0)])
+    return first, a.grad
+
+
+@program
+def backward_of_nothing(lib):
+    return lib.autograd.backward([])
+
+
+@program
+def backward_counts_differ(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    lib.autograd.backward([loss, 2 * loss], [None])
+
+
+@program
+def backward_longer_gradients_are_cut(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward([(a * a).sum()], [None, None])
+    return a.grad
+
+
+@program
+def backward_outside_the_graph(lib):
+    lib.ones(1).sum().backward()
+
+
+@program
+def backward_of_a_number(lib):
+    lib.autograd.backward(3)
+
+
+@program
+def backward_grad_variables(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward(a * a, grad_variables=lib.ones(2))
+    return a.grad
+
+
+@program
+def backward_both_names(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward(a * a, lib.ones(2), grad_variables=lib.ones(2))
+
+
+@program
+def backward_inputs(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    c = a * b
+    c.sum().backward(inputs=[a, a])
+    return grads(a, b), c.retains_grad
+
+
+@program
+def backward_non_leaf_input(lib):
+    a = leaf(lib, 1, 2)
+    b = a * 2
+    (b * b).sum().backward(inputs=[b])
+    return grads(a), b.grad, b.retains_grad
+
+
+@program
+def backward_unreachable_input(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    (a * a).sum().backward(inputs=[a, b])
+    return grads(a, b)
+
+
+@program
+def backward_zero_dimensional_input(lib):
+    a = lib.tensor(2.0, requires_grad=True)
+    (a * a).backward(inputs=a)
+    return a.grad
+
+
+@program
+def backward_empty_inputs(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward((a * a).sum(), inputs=[])
+
+
+@program
+def backward_dictionary_of_inputs(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    lib.autograd.backward((a * b).sum(), inputs={"a": a})
+    return grads(a, b)
+
+
+@program
+def backward_ordered_dictionary_of_inputs(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward((a * a).sum(), inputs=OrderedDict(a=a))
+
+
+@program
+def backward_input_without_grad(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.backward((a * a).sum(), inputs=lib.ones(2))
+
+
+@program
+def backward_of_an_edge(lib):
+    a = leaf(lib, 1, 2)
+    edge = lib.autograd.graph.get_gradient_edge((a * a).sum())
+    lib.autograd.backward(edge)
+    return a.grad
+
+
+@program
+def backward_into_edges(lib):
+    a = leaf(lib, 1, 2)
+    b = a * 2
+    edge = lib.autograd.graph.get_gradient_edge
+    (b * b).sum().backward(inputs=[edge(a), edge(b)])
+    return a.grad
+
+
+@program
+def backward_frees_despite_create_graph(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    loss.backward(retain_graph=False, create_graph=True)
+    loss.backward()
+
+
+@program
+def backward_vector_without_gradient(lib):
+    (leaf(lib, 1, 2) * 2).backward()
+
+
+@program
+def backward_on_a_leaf(lib):
+    a = leaf(lib, 1, 2)
+    given = lib.tensor([3.0, 4.0])
+    a.backward(given)
+    a.backward(given)
+    return a.grad, given, a.grad is given
+
+
+# 001.8
+
+
+@program
+def grad_stores_nothing(lib):
+    a = leaf(lib, 1, 2)
+    found = lib.autograd.grad((a * a).sum(), a)
+    return found, found[0].requires_grad, a.grad
+
+
+@program
+def grad_materialize_contradiction(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.grad((a * a).sum(), a, allow_unused=False, materialize_grads=True)
+
+
+@program
+def grad_unused(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3)
+    lib.autograd.grad((a * a).sum(), [a, b])
+
+
+@program
+def grad_unused_allowed(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3)
+    return lib.autograd.grad((a * a).sum(), [a, b], allow_unused=True)
+
+
+@program
+def grad_materialized(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3)
+    loss = (a * a).sum()
+    plain = lib.autograd.grad(loss, [a, b], materialize_grads=True, retain_graph=True)
+    linked = lib.autograd.grad(loss, [a, b], materialize_grads=True, create_graph=True)
+    return plain, plain[1].requires_grad, linked[1].requires_grad
+
+
+@program
+def grad_materialized_edge(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3)
+    edge = lib.autograd.graph.get_gradient_edge(b)
+    lib.autograd.grad((a * a).sum(), [a, edge], materialize_grads=True)
+
+
+@program
+def grad_without_requires_grad(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.grad((a * a).sum(), lib.ones(2), allow_unused=True)
+
+
+@program
+def grad_under_no_grad(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a * a).sum()
+    with lib.no_grad():
+        (first,) = lib.autograd.grad(loss, a, create_graph=True)
+    return first, first.requires_grad, lib.autograd.grad(first.sum(), a)
+
+
+@program
+def grad_repeated(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    return lib.autograd.grad([loss, loss], [a, a])
+
+
+@program
+def grad_of_itself(lib):
+    a = leaf(lib, 1, 2)
+    loss = (a * a).sum()
+    return lib.autograd.grad(loss, loss), lib.autograd.grad(a, a, lib.tensor([5.0, 6.0]))
+
+
+@program
+def grad_casts(lib):
+    a = leaf(lib, 1, 2)
+    (found,) = lib.autograd.grad(a * 2, a, lib.tensor([1, 2], dtype=lib.int32))
+    return found, str(found.dtype).rpartition(".")[2]
+
+
+@program
+def grad_empty_inputs(lib):
+    lib.autograd.grad(leaf(lib, 1, 2).sum(), [])
+
+
+@program
+def grad_empty_outputs(lib):
+    lib.autograd.grad([], leaf(lib, 1))
+
+
+@program
+def grad_empty_outputs_allowed(lib):
+    return lib.autograd.grad([], leaf(lib, 1), allow_unused=True)
+
+
+@program
+def grad_dictionary(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    return lib.autograd.grad((a * b).sum(), {"b": b, "a": a})
+
+
+@program
+def grad_ordered_dictionary(lib):
+    a = leaf(lib, 1, 2)
+    return lib.autograd.grad((a * a).sum(), OrderedDict(a=a))
+
+
+@program
+def grad_only_inputs(lib):
+    a = leaf(lib, 1, 2)
+    return lib.autograd.grad((a * a).sum(), a, only_inputs=False)
+
+
+@program
+def grad_edges(lib):
+    a = leaf(lib, 1, 2)
+    b = a * a
+    edge = lib.autograd.graph.get_gradient_edge
+    first = lib.autograd.grad((b * 2).sum(), [edge(a), edge(b)], retain_graph=True)
+    return first, lib.autograd.grad(edge(b), a, lib.ones(2))
+
+
+@program
+def grad_an_edge_of_none(lib):
+    b = leaf(lib, 1, 2) * 2
+    lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(None, 0))
+
+
+@program
+def grad_an_edge_with_a_string(lib):
+    b = leaf(lib, 1, 2) * 2
+    lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(b.grad_fn, "x"))
+
+
+@program
+def grad_by_a_number(lib):
+    lib.autograd.grad(leaf(lib, 1).sum(), (3,))
+
+
+@program
+def grad_with_a_number_as_gradient(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.grad(a * 2, a, 3)
+
+
+@program
+def grad_higher_orders(lib):
+    a = leaf(lib, 1, 2)
+    y = (a * a * a * a).sum()
+    found = []
+    for _ in range(4):
+        (g,) = lib.autograd.grad(y, a, create_graph=True)
+        found.append(g.tolist())
+        y = g.sum()
+    return found
+
+
+# 001.9
+
+
+@program
+def batched_identity(lib):
+    a = leaf(lib, 1, 2)
+    return lib.autograd.grad(2 * a, a, lib.eye(2), is_grads_batched=True)
+
+
+@program
+def batched_scalar(lib):
+    a = leaf(lib, 1, 2)
+    return lib.autograd.grad((a * a).sum(), a, lib.ones(3), is_grads_batched=True)
+
+
+@program
+def batched_unused(lib):
+    a, b = leaf(lib, 1, 2), leaf(lib, 3)
+    options = {"is_grads_batched": True, "retain_graph": True}
+    y = a * a
+    first = lib.autograd.grad(y, [a, b], lib.eye(2), allow_unused=True, **options)
+    return first, lib.autograd.grad(y, [a, b], lib.eye(2), materialize_grads=True, **options)
+
+
+@program
+def batched_sizes_differ(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.grad([a * 2, a * 3], a, [lib.ones(3, 2), lib.ones(2, 2)], is_grads_batched=True)
+
+
+@program
+def batched_implicit(lib):
+    a = leaf(lib, 1, 2)
+    lib.autograd.grad((a * a).sum(), a, is_grads_batched=True)
+
+
+@program
+def batched_differentiable(lib):
+    a = leaf(lib, 1, 2)
+    (jacobian,) = lib.autograd.grad(a * a * a, a, lib.eye(2), is_grads_batched=True, create_graph=True)
+    return jacobian, lib.autograd.grad(jacobian.sum(), a)
+
+
+# 001.10 to 001.16
+
+
+@program
+def variable_refuses(lib):
+    lib.autograd.variable([1.0])
+
+
+@program
+def variable_is_every_tensor(lib):
+    Variable = lib.autograd.Variable
+    marked = Variable(lib.ones(1), requires_grad=True)
+    return isinstance(lib.ones(1), Variable), marked.requires_grad, lib.autograd.variable.Variable is Variable
+
+
+@program
+def checkpoint_validity(lib):
+    a = leaf(lib, 1)
+    seen = [lib.autograd._is_checkpoint_valid()]
+
+    def build():
+        b = a * 2
+        b.register_hook(lambda g: seen.append(lib.autograd._is_checkpoint_valid()))
+        return b.sum()
+
+    build().backward()
+    build().backward(inputs=[a])
+    lib.autograd.grad(build(), a)
+    return seen
+
+
+@program
+def flags(lib):
+    with lib.autograd._force_original_view_tracking(True):
+        inside = lib.autograd.is_view_replay_enabled()
+    with lib.autograd.set_multithreading_enabled(False):
+        threads = lib.autograd.is_multithreading_enabled()
+    return inside, lib.autograd.is_view_replay_enabled(), threads, lib.autograd.is_multithreading_enabled()
+
+
+@program
+def a_device_class_that_is_none(lib):
+    lib.autograd._register_py_tensor_class_for_device("cpu", 3)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(agree, name):
+    agree(PROGRAMS[name])
+
+
+def test_public_names():
+    torch = pytest.importorskip("torch")
+    import oplib
+
+    later = {
+        "detect_anomaly",
+        "set_detect_anomaly",
+        "gradcheck",
+        "gradgradcheck",
+        "enforce_grad_layout_policy",
+    }
+    assert set(torch.autograd.__all__) - later <= set(oplib.autograd.__all__)
