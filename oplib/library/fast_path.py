@@ -19,15 +19,12 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
 from .layout import freeze
-from .record import Record
+from .record import Record, Tag
 from .scalars import to_operand
 from .schema import Argument
 
 if TYPE_CHECKING:
     from .dispatch import Dispatcher
-
-MISSING = object()
-
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
@@ -39,14 +36,13 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         return lambda *args, **kwargs: slow(args, kwargs)
     source = FastSource(dispatcher.record)
     namespace: dict[str, Any] = {
-        "__MISSING": MISSING,
         "__Storage": Storage,
         "__Tensor": Tensor,
         "__array_types": dispatcher.array_types,
-        "__box": box,
+        "__box": make_view_box(source.view) if source.view else box,
         "__config": config,
         "__edge": gradient_edge,
-        "__find": dispatcher.fast_keys.get,
+        "__find": dispatcher.fast_keys.get if source.fixed else dispatcher.fast_keys.find,
         "__freeze": freeze_softly,
         "__modes": modes,
         "__new": object.__new__,
@@ -61,6 +57,17 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     }
     exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)
     return namespace["__call"]
+
+
+def make_view_box(name: str) -> Callable[[Any], Tensor]:
+    """Returns the function that boxes the results of a view op, which are not to be written."""
+
+    def box_view(array: Any) -> Tensor:
+        tensor = box(array)
+        tensor._read_only = name
+        return tensor
+
+    return box_view
 
 
 def is_eligible(record: Record) -> bool:
@@ -95,6 +102,7 @@ class FastSource:
             for place, argument in enumerate(arguments)
         ]
         self.is_single = len(record.schema.returns) == 1
+        self.view = record.name if Tag.view in record.tags else ""
         self.pairs: list[tuple[str, Argument]] = list(zip(names, arguments, strict=True))
         self.defaults: dict[str, Any] = {
             f"__d{place}": argument.default_value
@@ -120,7 +128,6 @@ class FastSource:
         return "\n".join(
             [
                 f"def __call({self._parameters()}):",
-                f"    if {self._is_odd()}: return __slow({self._given()})",
                 *[f"    __o_{name} = {_operand(name, argument)}" for name, argument in self.operands],
                 f"    __s = __find({self._key()})",
                 "    if __s is not None and __config.compile_kernels:",
@@ -137,28 +144,23 @@ class FastSource:
         )
 
     def _parameters(self) -> str:
+        """The parameters of the schema; what does not fit them is explained by the overload."""
+        positional = [place for place, (_, argument) in enumerate(self.pairs) if not argument.kwarg_only]
         keyword_only = [place for place, (_, argument) in enumerate(self.pairs) if argument.kwarg_only]
-        positional = [self._parameter(place) for place in range(len(self.pairs)) if place not in keyword_only]
-        return ", ".join([*positional, "*__rest", *map(self._parameter, keyword_only), "**__kw"])
+        star = ["*"] if keyword_only else []
+        return ", ".join(
+            [*map(self._parameter, positional), *star, *map(self._parameter, keyword_only)]
+        )
 
     def _parameter(self, place: int) -> str:
-        default = f"__d{place}" if f"__d{place}" in self.defaults else "__MISSING"
-        return f"{self.pairs[place][0]}={default}"
-
-    def _is_odd(self) -> str:
-        required = [
-            f"{name} is __MISSING" for name, argument in self.pairs if not argument.has_default_value()
-        ]
-        return " or ".join(["__rest", "__kw", *required])
+        name = self.pairs[place][0]
+        return f"{name}=__d{place}" if f"__d{place}" in self.defaults else name
 
     def _given(self) -> str:
-        """The arguments as they came, for the complete path."""
-        positional = ", ".join(name for name, argument in self.pairs if not argument.kwarg_only)
-        keyword_only = [(name, argument) for name, argument in self.pairs if argument.kwarg_only]
-        return (
-            f"*((({positional}, *__rest), {{**{_present(keyword_only)}, **__kw}}) if __rest "
-            f"else ((), {{**{_present(self.pairs)}, **__kw}}))"
-        )
+        """The arguments for the complete path."""
+        positional = "".join(f"{name}, " for name, argument in self.pairs if not argument.kwarg_only)
+        keyword_only = [f"{argument.name!r}: {name}" for name, argument in self.pairs if argument.kwarg_only]
+        return f"({positional}), {{{', '.join(keyword_only)}}}"
 
     def _key(self) -> str:
         parts = [_key_part(name, argument) for name, argument in self.fixed]
@@ -174,7 +176,11 @@ class FastSource:
     def _run_line(self) -> str:
         read = ", ".join(expression for expression, _ in self.flat)
         if self.is_single:
-            return f"return __box(__s.run_one({read}))"
+            mark = f" __t._read_only = {self.view!r};" if self.view else ""
+            return (
+                f"__o = __new(__Storage); __o.array = __s.run_one({read}); "
+                f"__t = __new(__Tensor); __t._storage = __o;{mark} return __t"
+            )
         return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
 
     def _run_arrays(self) -> str:
@@ -213,6 +219,7 @@ class FastSource:
             "__p = __r[0]",
             "__o = __new(__Storage); __o.array = __r[1]",
             "__t = __new(__Tensor); __t._storage = __o",
+            *([f"__t._read_only = {self.view!r}"] if self.view else []),
             "if not __p.differentiable[0]: return __t",
             "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
             f"__n.edges = ({', '.join(map(_edge, names))},)",
@@ -232,14 +239,6 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
-def _present(pairs: list[tuple[str, Argument]]) -> str:
-    """A dictionary of the arguments that were given."""
-    if not pairs:
-        return "{}"
-    items = ", ".join(f"({argument.name!r}, {name})" for name, argument in pairs)
-    return f"{{__k: __v for __k, __v in ({items},) if __v is not __MISSING}}"
-
-
 def _edge(name: str | None) -> str:
     if name is None:
         return "None"
@@ -251,7 +250,8 @@ def _edge(name: str | None) -> str:
 
 def _operand(name: str, argument: Argument) -> str:
     """The array of a number; None where the complete path has to look at it."""
-    classes = "is float" if str(argument.type) == "float" else "in (float, int)"
+    kind = str(argument.type)
+    classes = f"is {kind}" if kind in ("float", "int") else "in (float, int)"
     return f"__to_operand({name}) if {name}.__class__ {classes} else None"
 
 
@@ -260,12 +260,13 @@ def _key_part(name: str, argument: Argument) -> str:
     kind = str(argument.type).rstrip("?")
     if kind in _SIMPLE:
         return f"{name}.__class__, {name}"
-    if kind == "float":
+    if kind in _NUMBERS:
         return f"{name}.__class__, {name} or __freeze({name})"
-    return f"__freeze({name})"
+    return f"None if {name} is None else __freeze({name})"
 
 
 _SIMPLE = ("int", "bool", "str")
+_NUMBERS = ("float", "Scalar")
 
 
 def freeze_softly(value: Any) -> object:
@@ -285,8 +286,8 @@ def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
         kind = str(argument.type).rstrip("?")
         if kind in _SIMPLE:
             parts += [value.__class__, value]
-        elif kind == "float":
+        elif kind in _NUMBERS:
             parts += [value.__class__, value or freeze_softly(value)]
         else:
-            parts.append(freeze_softly(value))
+            parts.append(None if value is None else freeze_softly(value))
     return tuple(parts)

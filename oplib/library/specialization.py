@@ -103,8 +103,8 @@ class Specialization:
         if setup is None:
 
             def run_setup(structure: Structure, arrays: Any, outputs: Any) -> Recorded:
-                recorded = self._plan(structure, wanted, arrays, outputs)
-                return recorded[0], *recorded[1 + len(outputs) :]
+                plan, *rest = self._plan(structure, wanted, arrays, outputs)
+                return plan, *rest[len(outputs) :]
 
             setup = self._setups[wanted] = jax.jit(run_setup)
         plan, *extras = setup(structure, tuple(arrays), tuple(outputs))
@@ -114,10 +114,11 @@ class Specialization:
 class SpecializationCache:
     """The specializations of one record by key, bounded: the least recently used one goes first."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "find")
 
     def __init__(self) -> None:
         self._by_key: OrderedDict[Hashable, Specialization] = OrderedDict()
+        self.find = self._by_key.get  # as `get`, for a cache with one key, where the order of use is nothing
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -126,7 +127,7 @@ class SpecializationCache:
         """Returns the specialization of a key and counts the use."""
         found = self._by_key.get(key)
         if found is not None:
-            try:
+            try:  # noqa: SIM105  contextlib.suppress costs 0.4 µs
                 self._by_key.move_to_end(key)
             except KeyError:  # another thread has just dropped it; it is still good
                 pass
