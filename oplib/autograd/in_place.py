@@ -101,8 +101,9 @@ def _name(dtype: Any) -> str:
 
 def _refuse_escape(tensor: Tensor, result: Tensor, op: str) -> None:
     old, new = tensor._storage.array, result._storage.array
-    made_elsewhere = tensor._trace is not None and tensor._trace != get_opaque_trace_state()
-    if isinstance(new, Tracer) and not isinstance(old, Tracer) and made_elsewhere:
+    if not isinstance(new, Tracer) or isinstance(old, Tracer) or tensor._trace is None:
+        return
+    if tensor._trace != get_opaque_trace_state():
         raise TracingError(
             f"{op}: a traced value would be stored in a tensor made outside this trace, which outlives it. "
             f"Got {describe(new)}. Return the value from the traced function, or make the tensor inside it."

@@ -44,6 +44,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__edge": gradient_edge,
         "__find": dispatcher.fast_keys.get if source.fixed else dispatcher.fast_keys.find,
         "__freeze": freeze_softly,
+        "__freeze_ints": freeze_ints,
         "__modes": modes,
         "__new": object.__new__,
         "__nobody": NOBODY,
@@ -262,7 +263,8 @@ def _key_part(name: str, argument: Argument) -> str:
         return f"{name}.__class__, {name}"
     if kind in _NUMBERS:
         return f"{name}.__class__, {name} or __freeze({name})"
-    return f"None if {name} is None else __freeze({name})"
+    freezer = "__freeze_ints" if kind.startswith("int[") else "__freeze"
+    return f"None if {name} is None else {freezer}({name})"
 
 
 _SIMPLE = ("int", "bool", "str")
@@ -277,6 +279,11 @@ def freeze_softly(value: Any) -> object:
         return object()
 
 
+def freeze_ints(value: Any) -> object:
+    """As ``freeze_softly``, for what is nearly always a short list of numbers."""
+    return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)
+
+
 def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
     """The key under which the generated code looks for a specialization, for the values as the user gave them."""
     parts: list[Any] = []
@@ -289,5 +296,6 @@ def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
         elif kind in _NUMBERS:
             parts += [value.__class__, value or freeze_softly(value)]
         else:
-            parts.append(None if value is None else freeze_softly(value))
+            freezer = freeze_ints if kind.startswith("int[") else freeze_softly
+            parts.append(None if value is None else freezer(value))
     return tuple(parts)

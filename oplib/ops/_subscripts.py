@@ -49,6 +49,9 @@ def make_getitem(overloads: dict[str, OpOverload], functions: dict[str, Function
     def getitem(input: Any, index: Any) -> Any:  # noqa: A002  torch's name
         if index.__class__ is int and input.ndim:
             return take_one(input, 0, index)
+        if index.__class__ is slice and input.ndim:
+            result = take_slice(input, 0, index)
+            return alias.call(result) if result is input else result
         result, dim = input, 0
         indices: list[Any] = []
         dims: list[int] = []
