@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
-import matplotlib as mpl
 import numpy as np
-
-mpl.use("Agg")  # draws into files, and needs no display
-
-from matplotlib import pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import oplib
 import plain
@@ -38,7 +35,7 @@ def compare_gradients(params: Params, digits: Digits) -> float:
     """Returns the largest difference between a gradient of oplib's and that of ``jax.grad``."""
     mine = oplib.autograd.grad(compute_loss(params, digits), list(params.values()))
     arrays = {name: param.detach().array for name, param in params.items()}
-    expected = jax.grad(plain.compute_loss)(arrays, digits.images, digits.labels)
+    expected = jax.jit(jax.grad(plain.compute_loss))(arrays, digits.images, digits.labels)
     differences = [
         np.abs(grad.numpy() - expected[name]).max() for name, grad in zip(params, mine, strict=True)
     ]
@@ -54,11 +51,12 @@ def draw_losses(losses: list[float], path: Path) -> None:
     """Draws the loss of every step, and its mean over the last twenty."""
     window = min(20, len(losses))
     smooth = np.convolve(losses, np.full(window, 1 / window), mode="valid")
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)  # draws into files, and needs no display
+    axes = figure.add_subplot()
     axes.semilogy(losses, color="tab:blue", alpha=0.3, label="step")
     axes.semilogy(np.arange(window - 1, len(losses)), smooth, color="tab:blue", label=f"mean of {window}")
     axes.set(title="Digits: training", xlabel="step", ylabel="cross-entropy")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120)
-    plt.close(figure)

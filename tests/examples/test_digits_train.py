@@ -78,7 +78,7 @@ def test_the_rate_rises_and_then_falls_to_almost_nothing():
 
 @pytest.mark.slow
 def test_the_script_reaches_its_accuracy_and_says_where_its_files_are(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["train.py", "--out", str(tmp_path / "new"), "--epochs", "20"])
+    monkeypatch.setattr(sys, "argv", ["train.py", "--out", str(tmp_path / "new")])
     demo.main()
     printed = capsys.readouterr().out
     assert float(printed.partition("trained on: ")[2].split()[0]) >= 0.95
