@@ -6,6 +6,7 @@ formula. The derivative of one is again one, which is why no order of differenti
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -70,7 +71,7 @@ class ArrayFunction:
                 return DerivedPlan(self, wanted, arrays, outputs), *outputs
 
             found = self._recorders[wanted] = jax.jit(record, inline=True)
-        return found if self.compiled and config.compile_kernels else found.__wrapped__
+        return found if self.compiled and config.compile_kernels else inspect.unwrap(found)
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
@@ -93,7 +94,7 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an array or tracer, without holding on to it; a Python number stays weakly typed."""
+    """The shape and dtype of an array or tracer without its values; a Python number stays weakly typed."""
     return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=jax.typeof(value).weak_type)
 
 
@@ -163,7 +164,7 @@ def make_gather(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any
     return itemgetter(*indices)
 
 
-def _gather_nothing(sequence: Sequence[Any]) -> tuple[Any, ...]:
+def _gather_nothing(_: Sequence[Any]) -> tuple[Any, ...]:
     return ()
 
 
@@ -188,7 +189,7 @@ class DerivedPlan(Plan):
         live = find_live_inputs(jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr)
         return [place for place in range(len(wanted)) if live[place]]
 
-    def backward(self, given: Mask) -> ArrayFunction:
+    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         found = self._backwards.get(given)
         if found is None:
             full = self._function.vjp(self.wanted, given).function

@@ -69,7 +69,7 @@ class FormulaNode(TapeNode):
         return spread(results, plan.wanted)
 
     def saved_tensors(self) -> list[Tensor]:
-        """Returns the residuals as tensors with their history, intermediates linked through what they read."""
+        """Returns the residuals as tensors with history, intermediates linked through what they read."""
         if self.saved is None:
             raise _freed(self)
         plan = self.plan

@@ -86,7 +86,7 @@ class BoundCall:
         return found.trace(*arrays).jaxpr
 
     def run_batched(self, level: Level, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-        """Runs the registered batching rule in place of the kernel; traced once per level and signature too."""
+        """Runs the registered batching rule in place of the kernel; one trace per level and signature."""
         found = self._batched.get(level)
         if found is None:
 

@@ -50,7 +50,7 @@ class Carrier:
         return self._bind(call, (), match_varying(arrays))
 
     def _bind(self, call: BoundCall, levels: Levels, arrays: Sequence[Any]) -> list[Any]:
-        """Binds with the traced kernel as a parameter: lowering does not trace again, and JAX can look inside."""
+        """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can look inside."""
         return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
 
     def _batch_call(
@@ -102,22 +102,21 @@ def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> lis
         full = [next(rest) if want else primal for want, primal in zip(wanted, primals, strict=True)]
         return jaxpr_as_fun(jaxpr)(*full)
 
-    given = [
-        (primal, tangent) for primal, tangent, want in zip(primals, tangents, wanted, strict=True) if want
-    ]
-    _, results = jax.jvp(varied, *map(tuple, zip(*given, strict=True)))
+    at = tuple(primal for primal, want in zip(primals, wanted, strict=True) if want)
+    given = tuple(tangent for tangent, want in zip(tangents, wanted, strict=True) if want)
+    _, results = jax.jvp(varied, at, given)
     return [
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
         for aval, result in zip(avals, results, strict=True)
     ]
 
 
-def run_call(*arrays: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> list[Any]:
+def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
     """What the primitive *op* computes."""
     return jaxpr_as_fun(jaxpr)(*arrays)
 
 
-def _call_avals(*avals: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> tuple[list[Any], Any]:
+def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
     """The avals and effects of the primitive *op*: those of its traced kernel."""
     return list(jaxpr.out_avals), jaxpr.effects
 
@@ -128,7 +127,7 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     return match_varying(map_linear(linear)(residuals, tangents), like=arrays)
 
 
-def _linear_avals(*avals: Any, linear: Linear) -> list[Any]:
+def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
     """The avals of output tangents: those of the outputs, with their sharding."""
     return list(linear.avals)
 

@@ -286,7 +286,7 @@ def build(overload: OpOverload) -> None:
     """Gives an overload what its calls run."""
     dispatcher = Dispatcher(overload)
     overload.call = make_fast_call(dispatcher)
-    overload.explain = lambda args, kwargs: dispatcher.call(args, kwargs)
+    overload.explain = dispatcher.call
     overload.arrays = lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True)
     overload.functional = lambda *args, **kwargs: dispatcher.call_functional(args, kwargs)
 

@@ -43,7 +43,7 @@ class FormulaContext:
 
 
 def make_formula(plan: FormulaPlan, rule: Callable[..., Any], given: Mask) -> Callable[..., tuple[Any, ...]]:
-    """Returns ``(*residuals, *given cotangents) -> gradients of the wanted inputs``, None for declared zeros."""
+    """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros."""
     op = plan.overload.record.name
     boxed = plan.overload.record.kind in ("tensor", "composite")
     wrap: Callable[[Any], Any] = box if boxed else lambda value: value
@@ -80,14 +80,15 @@ def complete_cotangents(
 
 
 def restore_context(plan: FormulaPlan, residuals: list[Any]) -> FormulaContext:
-    from_notes = plan.notes
-    assert from_notes is not None
+    """Puts residuals and what the setup noted together again, as the formula's ``ctx``."""
+    notes = plan.notes
+    assert notes is not None
     rest = iter(residuals)
     values: dict[str, Any] = {
-        "saved_tensors": tuple([next(rest) if present else None for present in from_notes.saved]),
-        "needs_input_grad": from_notes.needs_input_grad,
+        "saved_tensors": tuple([next(rest) if present else None for present in notes.saved]),
+        "needs_input_grad": notes.needs_input_grad,
     }
-    for name, tree, leaves in from_notes.attributes:
+    for name, tree, leaves in notes.attributes:
         filled = [next(rest) if leaf is Slot.array else leaf for leaf in leaves]
         values[name] = jax.tree_util.tree_unflatten(tree, filled)
     return FormulaContext(plan.overload.record.name, values)
@@ -158,7 +159,7 @@ def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int,
     if isinstance(value, Tensor):
         value = value._storage.array
     if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        raise GradientTypeErrorAt(plan, place, value)
+        raise NoGradientError(plan, place, value)
     grad = xp.asarray(value)
     if grad.shape != shape.shape:
         grad = sum_to_shape(grad, shape.shape, f"{plan.overload.record.name}: the formula", place, xp=xp)
@@ -169,7 +170,7 @@ def _fit(plan: FormulaPlan, value: Any, shape: jax.ShapeDtypeStruct, place: int,
     return grad
 
 
-class GradientTypeErrorAt(GradientTypeError, AutogradError):
+class NoGradientError(GradientTypeError):
     """A formula returned something that is no gradient."""
 
     def __init__(self, plan: FormulaPlan, place: int, value: object) -> None:

@@ -1,4 +1,4 @@
-"""Kernels that run now, as plain Python on concrete values: host kernels, and those with ``compile=False``."""
+"""Kernels that run now, as plain Python on concrete values: host kernels, and ``compile=False``."""
 
 from __future__ import annotations
 

@@ -96,14 +96,14 @@ def _needs_value(record: Record, layout: Layout, error: Exception) -> TracingErr
     )
 
 
-def written_places(record: Record, layout: Layout) -> list[int]:
+def written_places(layout: Layout) -> list[int]:
     """The places of the arguments that the op writes."""
     return [place for place, argument in enumerate(layout.schema.arguments) if argument.is_written]
 
 
 def flatten_array_results(record: Record, layout: Layout, result: Any) -> Flat:
     """Takes apart what an array kernel returned: new values of written arguments first, then the returns."""
-    written = written_places(record, layout)
+    written = written_places(layout)
     # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
     returns = [
         output for output in layout.schema.returns if not (output.alias_info and output.alias_info.is_write)
@@ -155,7 +155,7 @@ def run_tensor_kernel_on_arrays(
     with grad_off():
         result = kernel(*args, **kwargs)
     returned = check_results(layout.schema)(result)
-    written = [values[place] for place in written_places(record, layout)]
+    written = [values[place] for place in written_places(layout)]
     structure, flat = make_structure(
         [*written, *returned], len(written), lambda value: isinstance(value, Tensor)
     )
@@ -170,7 +170,7 @@ def run_host_kernel(
 ) -> Flat:
     """Runs a host kernel now, on numpy arrays; written ones are copies that it may write into."""
     values = layout.rebuild([np.asarray(value) for value in arrays])
-    places = written_places(record, layout)
+    places = written_places(layout)
     for place in places:
         values[place] = _writable(values[place])
     args, kwargs = layout.split(values)
@@ -218,7 +218,7 @@ def run_fake_kernel(
     record: Record, layout: Layout, arrays: Sequence[Any]
 ) -> tuple[Structure, tuple[Any, ...]]:
     """Runs the shape rule under an abstract trace: written arguments keep their shapes."""
-    places = written_places(record, layout)
+    places = written_places(layout)
     returned: tuple[Any, ...] = ()
     if record.fake is not None:
         boxed = record.kind == "tensor"

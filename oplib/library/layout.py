@@ -1,4 +1,4 @@
-"""How the arguments of one call stand: which are arrays, which are fixed, and how to put them together again."""
+"""How the arguments of one call stand: which are arrays, which are fixed, and how they go together again."""
 
 from __future__ import annotations
 

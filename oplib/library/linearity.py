@@ -23,10 +23,10 @@ _FIRST = frozenset({"div", "dynamic_slice", "gather", "integer_pow", "reduce_pre
 _SUMS = frozenset(
     {
         "add", "add_any", "sub", "neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "squeeze",
-        "expand_dims", "convert_element_type", "slice", "concatenate", "pad", "rev", "cumsum", "copy", "copy_p",
-        "real", "imag", "conj", "complex", "psum", "psum_invariant", "pvary", "pcast", "sharding_constraint",
-        "reduce_window_sum", "optimization_barrier", "device_put", "sign", "abs", "all_gather", "ppermute",
-        "select_and_scatter_add", "split", "stop_gradient",
+        "expand_dims", "convert_element_type", "slice", "concatenate", "pad", "rev", "cumsum", "copy",
+        "real", "imag", "conj", "complex", "psum", "psum_invariant", "pvary", "pcast", "all_gather",
+        "ppermute", "sharding_constraint", "reduce_window_sum", "optimization_barrier", "device_put", "sign",
+        "abs", "copy_p", "select_and_scatter_add", "split", "stop_gradient",
     }
 )  # fmt: skip
 

@@ -47,7 +47,7 @@ _caches: dict[tuple[type, bool], ScalarCache] = {
 
 
 def to_operand(number: Any) -> Any:
-    """Returns what to pass to a compiled call for a Python number: a weak scalar array, or the number itself."""
+    """Returns what a compiled call gets for a Python number: a weak scalar array, or the number itself."""
     cache = _caches.get((number.__class__, jax.config.jax_enable_x64))
     if cache is None:
         return number

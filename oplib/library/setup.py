@@ -47,7 +47,7 @@ class SetupContext:
         """
         for place, value in enumerate(tensors):
             if value is not None and not isinstance(value, (jax.Array, Tensor)):
-                raise _NotATensor(
+                raise NotATensorError(
                     f"save_for_backward: argument {place} is not a tensor. Got {type(value).__name__}. "
                     f"Set other values as attributes of ctx."
                 )
@@ -62,7 +62,7 @@ class SetupContext:
         self._materialize = bool(value)
 
 
-class _NotATensor(AutogradError, TypeError):
+class NotATensorError(AutogradError, TypeError):
     """A value that cannot be saved for the backward."""
 
 
@@ -148,7 +148,7 @@ class FormulaPlan(Plan):
             for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
         )
 
-    def backward(self, given: Mask) -> ArrayFunction:
+    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
         rule = record.derivative.backward
         found = self._backwards.get((rule, given))

@@ -1,4 +1,4 @@
-"""Varying mesh axes: inside ``shard_map`` a value varies over some axes of the mesh and is replicated over others."""
+"""Varying mesh axes: inside ``shard_map`` a value varies over some axes and is replicated over others."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_library_8_a_gradient_of_a_shape_that_cannot_be_summed_raises(hint: Any)
         "rule::shape", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
     )
     op.register_autograd(backward)
-    with pytest.raises(RuntimeError, match="invalid gradient at index 0.*shape"):
+    with pytest.raises(RuntimeError, match=r"invalid gradient at index 0.*shape"):
         op(oplib.tensor([1.0, 2.0], requires_grad=True)).sum().backward()
 
 

@@ -204,7 +204,7 @@ def test_static_arguments_are_told_apart_by_type_and_bits() -> None:
         return x * np.copysign(1.0, value)
 
     @custom_op("compiled::kind_of")
-    def kind_of(x: jax.Array, value: int | float | bool) -> jax.Array:
+    def kind_of(x: jax.Array, value: int | float | bool) -> jax.Array:  # noqa: PYI041  told apart
         return x * {bool: 1.0, int: 2.0, float: 3.0}[type(value)]
 
     x = jnp.ones(())
@@ -479,3 +479,24 @@ def test_a_one_tuple_is_a_return_of_its_own() -> None:
     result.sum().backward()
     assert x.grad.item() == 2.0
     assert single(jnp.ones(1))[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("keyword", [False, True], ids=["positional", "by keyword"])
+def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(keyword: bool) -> None:
+    @custom_op("compiled::affine")
+    def affine(x: jax.Array, w: jax.Array, b: jax.Array | None = None, *, scale: float = 1.0) -> jax.Array:
+        return scale * x * w if b is None else scale * x * w + b
+
+    affine.register_autograd("derive")
+    call = (lambda x, w, b: affine(x, w, b=b, scale=3.0)) if keyword else (lambda x, w, b: affine(x, w, b, scale=3.0))
+    for _ in range(3):  # the first call goes the complete path, the others the short one
+        for bias in (None, 5.0):
+            w = oplib.tensor([2.0], requires_grad=True)
+            b = None if bias is None else oplib.tensor([bias], requires_grad=True)
+            result = call(oplib.tensor([7.0]), w, b)
+            assert result.item() == 42.0 + (bias or 0.0)
+            result.sum().backward()
+            assert w.grad.item() == 21.0
+            assert b is None or b.grad.item() == 1.0
+            arrays = call(jnp.array([7.0]), jnp.array([2.0]), None if bias is None else jnp.array([bias]))
+            assert arrays.tolist() == [42.0 + (bias or 0.0)]

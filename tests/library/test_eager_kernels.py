@@ -1,4 +1,4 @@
-"""Kernels on Tensors: plain Python run on every call, its rules too, under SPEC 003 and LIBRARY 1, 8 and 11."""
+"""Kernels on Tensors: plain Python on every call, their rules too, under SPEC 003 and LIBRARY 1, 8 and 11."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_op_without_formula_requires_grad_and_raises_at_backward() -> None:
     result = opaque(oplib.tensor([1.0], requires_grad=True))
     assert result.requires_grad
     with pytest.raises(
-        MissingRuleError, match="eager::opaque.*no autograd formula was registered.*register_autograd"
+        MissingRuleError, match=r"eager::opaque.*no autograd formula was registered.*register_autograd"
     ):
         result.sum().backward()
 
