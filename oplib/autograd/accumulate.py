@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import TracingError, describe
 from oplib.tensor import Tensor
 
+from .currency import is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ class AccumulateGrad(TapeNode):
 
     sequence_nr: int = FIRST
     results_are_checked = True
-    has_hooks: bool = True  # those of the leaf are looked up when it runs
 
     variable: Tensor
 
@@ -64,11 +63,16 @@ class AccumulateGrad(TapeNode):
                 hook(leaf)
         return ()
 
+    def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  they are read from the leaf when it runs
+        self.has_hooks = True
+
     @staticmethod
     def _add(leaf: Tensor, grad: Any, run: Run) -> None:
         """Writes into the box of the first gradient; a recorded sum is a new tensor."""
         currency = run.currency
-        refuse_escape(currency.array(grad), leaf, "the leaf")
+        array = currency.array(grad)
+        if is_tracer_class[type(array)]:
+            refuse_escape(array, leaf, "the leaf")
         if run.journal is not None:
             run.journal.note(leaf)
         held = leaf._grad
@@ -116,6 +120,8 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
         if accumulator is None:
             accumulator = _new(AccumulateGrad)
             accumulator.variable = leaf
+            if leaf._backward_hooks is not None:
+                accumulator.has_hooks = True
             leaf._accumulator = ref(accumulator)
         return accumulator
     finally:
@@ -124,7 +130,7 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
 
 def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
-    if isinstance(array, Tracer) and tensor._trace != get_opaque_trace_state():
+    if is_tracer_class[type(array)] and tensor._trace != get_opaque_trace_state():
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "

@@ -152,8 +152,9 @@ class TensorHistory:
             )
         if self._backward_hooks is None:
             self._backward_hooks = OrderedDict()
-            if self._grad_fn is not None:
-                self._grad_fn._register_hook_dict(self)
+            node = self._grad_fn or (self._accumulator and self._accumulator())
+            if node is not None:
+                node._register_hook_dict(self)
         handle = RemovableHandle(self._backward_hooks)
         self._backward_hooks[handle.id] = hook
         return handle
