@@ -8,6 +8,7 @@ other name in the generated text begins with two underscores.
 
 from __future__ import annotations
 
+import itertools
 import keyword
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from .schema import Argument
 
 if TYPE_CHECKING:
     from .dispatch import Dispatcher
+MAX_OPTIONAL = 2  # each optional tensor doubles the text
+
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
@@ -80,7 +83,10 @@ def is_eligible(record: Record) -> bool:
         and record.kernels.keys() == {"default"}
         and not record.schema.is_mutable
         and any(argument.is_tensor for argument in arguments)
-        and not any(argument.has_tensor and not argument.is_tensor for argument in arguments)
+        and all(
+            argument.is_tensor or argument.is_optional_tensor for argument in arguments if argument.has_tensor
+        )
+        and sum(argument.is_optional_tensor for argument in arguments) <= MAX_OPTIONAL
         and len(record.schema.returns) > 0
         and all(output.is_tensor for output in record.schema.returns)
     )
@@ -110,36 +116,27 @@ class FastSource:
             for place, argument in enumerate(arguments)
             if argument.has_default_value()
         }
-        self.tensors = [name for name, argument in self.pairs if argument.is_tensor]
         self.operands = [(name, argument) for name, argument in self.pairs if argument.name in record.operand]
+        self.optionals = [name for name, argument in self.pairs if argument.is_optional_tensor]
         self.fixed = [
             (name, argument)
             for name, argument in self.pairs
-            if not argument.is_tensor and argument.name not in record.operand
-        ]
-        # What is an array in the call: its expression among Tensors, and the tensor behind it or None.
-        self.flat: list[tuple[str, str | None]] = [
-            (f"{name}._storage.array", name) if argument.is_tensor else (f"__o_{name}", None)
-            for name, argument in self.pairs
-            if argument.is_tensor or argument.name in record.operand
+            if not argument.has_tensor and argument.name not in record.operand
         ]
 
     def text(self) -> str:
-        """Returns the whole function."""
+        """Returns the whole function: one block for each way in which optional tensors are there or not."""
+        blocks: list[str] = []
+        for present in itertools.product((True, False), repeat=len(self.optionals)):
+            absent = {name for name, there in zip(self.optionals, present, strict=True) if not there}
+            tests = [f"{name} is {'None' if name in absent else 'not None'}" for name in self.optionals]
+            blocks.append(f"    if {' and '.join(tests) or 'True'}:")
+            blocks += [f"        {line}" for line in FastBlock(self, absent).lines()]
         return "\n".join(
             [
                 f"def __call({self._parameters()}):",
                 *[f"    __o_{name} = {_operand(name, argument)}" for name, argument in self.operands],
-                f"    __s = __find({self._key()})",
-                "    if __s is not None and __config.compile_kernels:",
-                f"        if {self._all('{}.__class__ is __Tensor')}:",
-                "            __m = __modes.state",
-                "            if __m.tracing is None:",
-                f"                if __recording and ({self._any_requires_grad()}) and __m.grad_enabled:",
-                *[f"                    {line}" for line in self._record_lines()],
-                f"                {self._run_line()}",
-                f"        elif {self._all('{}.__class__ in __array_types')}:",
-                f"            return {self._run_arrays()}",
+                *blocks,
                 f"    return __slow({self._given()})",
             ]
         )
@@ -149,9 +146,7 @@ class FastSource:
         positional = [place for place, (_, argument) in enumerate(self.pairs) if not argument.kwarg_only]
         keyword_only = [place for place, (_, argument) in enumerate(self.pairs) if argument.kwarg_only]
         star = ["*"] if keyword_only else []
-        return ", ".join(
-            [*map(self._parameter, positional), *star, *map(self._parameter, keyword_only)]
-        )
+        return ", ".join([*map(self._parameter, positional), *star, *map(self._parameter, keyword_only)])
 
     def _parameter(self, place: int) -> str:
         name = self.pairs[place][0]
@@ -163,12 +158,48 @@ class FastSource:
         keyword_only = [f"{argument.name!r}: {name}" for name, argument in self.pairs if argument.kwarg_only]
         return f"({positional}), {{{', '.join(keyword_only)}}}"
 
+
+class FastBlock:
+    """What the generated function does where just these arguments are arrays.
+
+    Args:
+        source: the function that the block is part of.
+        absent: the optional tensors that are None.
+    """
+
+    def __init__(self, source: FastSource, absent: set[str]) -> None:
+        self.source = source
+        self.absent = absent
+        # What is an array in the call: its expression among Tensors, and the tensor behind it or None.
+        self.flat: list[tuple[str, str | None]] = [
+            (f"{name}._storage.array", name) if argument.has_tensor else (f"__o_{name}", None)
+            for name, argument in source.pairs
+            if (argument.has_tensor and name not in absent) or (name, argument) in source.operands
+        ]
+        self.tensors = [name for _, name in self.flat if name is not None]
+
+    def lines(self) -> list[str]:
+        """Returns the lines of the block; it falls through where the complete path is needed."""
+        return [
+            f"__s = __find({self._key()})",
+            "if __s is not None and __config.compile_kernels:",
+            f"    if {self._all('{}.__class__ is __Tensor')}:",
+            "        __m = __modes.state",
+            "        if __m.tracing is None:",
+            f"            if __recording and ({self._any_requires_grad()}) and __m.grad_enabled:",
+            *[f"                {line}" for line in self._record_lines()],
+            f"            {self._run_line()}",
+            f"    elif {self._all('{}.__class__ in __array_types')}:",
+            f"        return {self._run_arrays()}",
+        ]
+
     def _key(self) -> str:
-        parts = [_key_part(name, argument) for name, argument in self.fixed]
+        parts = [_key_part(name, argument) for name, argument in self.source.fixed]
+        parts += [str(name in self.absent) for name in self.source.optionals]
         return f"({', '.join(parts)},)" if parts else "()"
 
     def _all(self, test: str) -> str:
-        operands = [f"__o_{name} is not None" for name, _ in self.operands]
+        operands = [f"__o_{name} is not None" for name, _ in self.source.operands]
         return " and ".join([*(test.format(name) for name in self.tensors), *operands])
 
     def _any_requires_grad(self) -> str:
@@ -176,8 +207,8 @@ class FastSource:
 
     def _run_line(self) -> str:
         read = ", ".join(expression for expression, _ in self.flat)
-        if self.is_single:
-            mark = f" __t._read_only = {self.view!r};" if self.view else ""
+        if self.source.is_single:
+            mark = f" __t._read_only = {self.source.view!r};" if self.source.view else ""
             return (
                 f"__o = __new(__Storage); __o.array = __s.run_one({read}); "
                 f"__t = __new(__Tensor); __t._storage = __o;{mark} return __t"
@@ -186,14 +217,14 @@ class FastSource:
 
     def _run_arrays(self) -> str:
         arrays = ", ".join(expression if name is None else name for expression, name in self.flat)
-        return f"__s.run_one({arrays})" if self.is_single else f"__s.run({arrays})[1]"
+        return f"__s.run_one({arrays})" if self.source.is_single else f"__s.run({arrays})[1]"
 
     def _record_lines(self) -> list[str]:
         """The hot path of training: everything that ``record`` does, spelled out for this schema."""
         wanted = ", ".join("False" if name is None else f"{name}._requires_grad" for _, name in self.flat)
         boxes = ", ".join(name or "None" for _, name in self.flat)
         recorder = [f"__w = ({wanted},)", "__r = __s.recorders.get(__w) or __s.recorder(__w)"]
-        if not self.is_single:
+        if not self.source.is_single:
             read = ", ".join(expression for expression, _ in self.flat)
             return [
                 *recorder,
@@ -220,7 +251,7 @@ class FastSource:
             "__p = __r[0]",
             "__o = __new(__Storage); __o.array = __r[1]",
             "__t = __new(__Tensor); __t._storage = __o",
-            *([f"__t._read_only = {self.view!r}"] if self.view else []),
+            *([f"__t._read_only = {self.source.view!r}"] if self.source.view else []),
             "if not __p.differentiable[0]: return __t",
             "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
             f"__n.edges = ({', '.join(map(_edge, names))},)",
@@ -288,7 +319,7 @@ def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
     """The key under which the generated code looks for a specialization, for the values as the user gave them."""
     parts: list[Any] = []
     for argument, value in zip(record.schema.arguments, values, strict=True):
-        if argument.is_tensor or argument.name in record.operand:
+        if argument.has_tensor or argument.name in record.operand:
             continue
         kind = str(argument.type).rstrip("?")
         if kind in _SIMPLE:
@@ -298,4 +329,8 @@ def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
         else:
             freezer = freeze_ints if kind.startswith("int[") else freeze_softly
             parts.append(None if value is None else freezer(value))
-    return tuple(parts)
+    optional = (argument.is_optional_tensor for argument in record.schema.arguments)
+    return (
+        *parts,
+        *(value is None for is_optional, value in zip(optional, values, strict=True) if is_optional),
+    )

@@ -488,7 +488,11 @@ def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(ke
         return scale * x * w if b is None else scale * x * w + b
 
     affine.register_autograd("derive")
-    call = (lambda x, w, b: affine(x, w, b=b, scale=3.0)) if keyword else (lambda x, w, b: affine(x, w, b, scale=3.0))
+    call = (
+        (lambda x, w, b: affine(x, w, b=b, scale=3.0))
+        if keyword
+        else (lambda x, w, b: affine(x, w, b, scale=3.0))
+    )
     for _ in range(3):  # the first call goes the complete path, the others the short one
         for bias in (None, 5.0):
             w = oplib.tensor([2.0], requires_grad=True)
