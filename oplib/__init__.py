@@ -54,7 +54,7 @@ from .tensor.dtypes import *
 
 __version__ = "0.1.0.dev0"
 
-upcalls.fill({**_functions.UPCALLS, "run_backward": run_backward})
+upcalls.fill({**_functions.UPCALLS, "run_backward": run_backward, "refresh": library.refresh})
 del run_backward, upcalls
 
 __all__ = [

@@ -11,6 +11,7 @@ import numpy as np
 from oplib.errors import DtypeError, describe
 
 from . import dtypes
+from .upcalls import upcalls
 
 FLOATING = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64})
 FLOAT8 = frozenset({dtypes.float8_e4m3fn, dtypes.float8_e4m3fnuz, dtypes.float8_e5m2, dtypes.float8_e5m2fnuz})
@@ -51,7 +52,7 @@ def get_default_dtype() -> np.dtype[Any]:
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Sets the dtype of tensors made from Python floats, for all threads.
+    """Sets the dtype of tensors made from Python floats, for all threads; compiled ops are compiled anew.
 
     Args:
         dtype: a floating dtype.
@@ -65,7 +66,10 @@ def set_default_dtype(dtype: Any) -> None:
             f"set_default_dtype: the default dtype is a floating one. Got {checked.name}. "
             f"Give float16, bfloat16, float32 or float64."
         )
-    _defaults.floating = checked
+    if checked != _defaults.floating:
+        _defaults.floating = checked
+        if "refresh" in vars(upcalls):  # compiled kernels hold the default of when they were traced
+            upcalls.refresh()
 
 
 def default_complex_dtype() -> np.dtype[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Upcalls:
-    """Functions of higher floors by name: ops (``add``), and ``run_backward``."""
+    """Functions of higher floors by name: ops (``add``), ``run_backward``, ``refresh``."""
 
     def fill(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         """Enters functions under their names; a name can be entered again."""

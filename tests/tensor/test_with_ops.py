@@ -174,3 +174,14 @@ def test_a_whole_step_can_be_traced() -> None:
         return x.grad.array
 
     np.testing.assert_allclose(gradient(X), 4 * X)
+
+
+def test_a_new_default_dtype_reaches_ops_that_were_compiled_before() -> None:
+    x = oplib.tensor([1, 2])
+    assert (x / 2).dtype == (x * 1.5).dtype == oplib.float32
+    oplib.set_default_dtype(oplib.float16)
+    try:
+        assert (x / 2).dtype == (x * 1.5).dtype == oplib.float16
+    finally:
+        oplib.set_default_dtype(oplib.float32)
+    assert (x / 2).dtype == oplib.float32
