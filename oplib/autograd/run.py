@@ -73,7 +73,7 @@ class Run:
         self.outer = running.run
         self.checkpoint_valid = plan.members is None and is_checkpoint_valid()
         self._buffers: dict[TapeNode, list[Any]] = {}
-        self._ready: list[tuple[int, int, TapeNode]] = []
+        self._ready: list[tuple[int, int, TapeNode, list[Any]]] = []
         self._arrivals = itertools.count()
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
@@ -104,12 +104,11 @@ class Run:
 
     def _loop(self) -> None:
         """Runs what is ready until nothing is."""
-        ready, buffers, currency = self._ready, self._buffers, self.currency
+        ready, currency, keep_graph = self._ready, self.currency, self.keep_graph
         captures = self.plan.captures
         while ready:
-            node = heappop(ready)[2]
+            _, _, node, grads = heappop(ready)
             self.node = node
-            grads = buffers.pop(node, None) or [None] * len(node.input_metadata)
             if captures and node in captures and not self._capture(node, grads):
                 continue
             if node.has_hooks:
@@ -119,31 +118,40 @@ class Run:
                 results = conform(results, node, currency)
             if node._post_hooks is not None:
                 results = run_post_hooks(node, results, grads, self)
-            if not self.keep_graph:
+            if not keep_graph:
                 node.release()
-            self._deliver(node.edges, results)
+            if node.edges:
+                self._deliver(node.edges, results)
         self.node = None
 
     def _deliver(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Adds gradients to the slots they go to, and readies the nodes that wait for nothing more."""
-        waiting, members, buffers = self.plan.waiting, self.plan.members, self._buffers
+        waiting, members = self.plan.waiting, self.plan.members
         for edge, grad in zip(edges, grads, strict=False):
             if edge is None:
                 continue
             node, slot = edge
             if members is not None and node not in members:  # not on a path to a requested input
                 continue
-            if grad is not None:
-                buffer = buffers.get(node)
+            if node in waiting:
+                buffer = self._collect(node, slot, grad)
                 if buffer is None:
-                    buffer = buffers[node] = [None] * len(node.input_metadata)
-                held = buffer[slot]
-                buffer[slot] = grad if held is None else self.currency.add(held, grad)
-            missing = waiting.get(node, 1)
-            if missing == 1:
-                heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node))
+                    continue
             else:
-                waiting[node] = missing - 1
+                buffer = [None] * len(node.input_metadata)
+                buffer[slot] = grad
+            heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node, buffer))
+
+    def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
+        """Adds one of several gradients that a node gets, and returns them when all have come."""
+        buffer = self._buffers.get(node)
+        if buffer is None:
+            buffer = self._buffers[node] = [None] * len(node.input_metadata)
+        if grad is not None:
+            held = buffer[slot]
+            buffer[slot] = grad if held is None else self.currency.add(held, grad)
+        missing = self.plan.waiting[node] = self.plan.waiting[node] - 1
+        return None if missing else self._buffers.pop(node)
 
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
         """Keeps requested gradients: those from before the hooks where the node runs too, else from after."""
