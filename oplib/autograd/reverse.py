@@ -22,6 +22,8 @@ Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
 Grads = Tensor | Sequence[Tensor | None] | None
 
+_has_warned_of_cycle = False
+
 
 def backward(
     tensors: Outputs,
@@ -65,6 +67,8 @@ def backward(
         )
     outputs = _listed(tensors)
     grads = make_grads(outputs, _listed_grads(grad_tensors, len(outputs)), False)
+    if create_graph:
+        _warn_of_cycle()
     journal = GradJournal() if grad_transaction else None
     get_python_engine().run_backward(
         outputs,
@@ -196,6 +200,20 @@ def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
             "names of one argument. Give `grad_tensors` only."
         )
     return grad_variables
+
+
+def _warn_of_cycle() -> None:
+    """Warns once in the process: a gradient with history holds its leaf, which holds the gradient."""
+    global _has_warned_of_cycle  # noqa: PLW0603
+    if not _has_warned_of_cycle:
+        _has_warned_of_cycle = True
+        warnings.warn(
+            "backward: create_graph=True makes a reference cycle of each leaf and its grad. Their memory "
+            "is freed only when Python collects garbage. Use oplib.autograd.grad, or set grad to None "
+            "after use.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _materialize(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 import threading
 
-_FRAMES_OF_A_LEVEL = 120
-"""More frames than lie between a node and the nodes of a run that it starts, JAX's dispatch included."""
+_HEADROOM = 400
+"""Frames that a run may need below it: what a user's backward calls, JAX's tracing included."""
 
-_DEEPEST = 1000
-"""Levels that are given room; beyond, Python's own limit ends what is probably an endless recursion."""
+_STEP = 1000
+"""Frames by which the limit is raised where the headroom is used up."""
+
+_MOST_STEPS = 30
+"""How often that is done; beyond, Python's own limit ends what is probably an endless recursion."""
 
 _changing = threading.Lock()
-_levels = 0
+_steps = 0
 
 
 class StackRoom:
-    """Raises the recursion limit while a nested run is active; the limit is the process's, so it is counted.
+    """Keeps room below a nested run; the recursion limit is the process's, so what is given is counted.
 
     A nested run stays in its thread (JAX's contexts do not reach another one), so the room must come from the
     thread's own stack.
@@ -25,18 +28,26 @@ class StackRoom:
     __slots__ = ("_given",)
 
     def __enter__(self) -> None:
-        self._given = _change_limit(1)
+        self._given = _is_short_of_room() and _change_limit(1)
 
     def __exit__(self, *exc_info: object) -> None:
         if self._given:
             _change_limit(-1)
 
 
-def _change_limit(levels: int) -> bool:
-    global _levels  # noqa: PLW0603  the recursion limit is a global of the process itself
+def _is_short_of_room() -> bool:
+    try:
+        sys._getframe(sys.getrecursionlimit() - _HEADROOM)
+    except ValueError:  # the stack is not as deep as that
+        return False
+    return True
+
+
+def _change_limit(steps: int) -> bool:
+    global _steps  # noqa: PLW0603  the recursion limit is a global of the process itself
     with _changing:
-        if _levels + levels > _DEEPEST:
+        if _steps + steps > _MOST_STEPS:
             return False
-        _levels += levels
-        sys.setrecursionlimit(sys.getrecursionlimit() + levels * _FRAMES_OF_A_LEVEL)
+        _steps += steps
+        sys.setrecursionlimit(sys.getrecursionlimit() + steps * _STEP)
         return True

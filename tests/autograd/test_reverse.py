@@ -1,5 +1,6 @@
 """``backward`` and ``grad`` as SPEC 001.7 and 001.8 have them, and what traced gradients may not do."""
 
+import warnings
 from collections import OrderedDict
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd import backward, grad
+from oplib.autograd import backward, grad, reverse
 from oplib.autograd.graph import GradientEdge, get_gradient_edge
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError, SavedTensorError, TracingError
 
@@ -132,6 +133,17 @@ def test_an_input_of_another_type_raises(a):
         grad((a * a).sum(), (a, 3))
     with pytest.raises(GradientTypeError, match="only a plain dict"):
         grad((a * a).sum(), OrderedDict(a=a))
+
+
+def test_create_graph_warns_of_the_cycle_once_in_a_process(a, monkeypatch):
+    monkeypatch.setattr(reverse, "_has_warned_of_cycle", False)
+    text = r"create_graph=True.*reference cycle.*oplib\.autograd\.grad"
+    with pytest.warns(UserWarning, match=text) as caught:
+        backward((a * a).sum(), create_graph=True)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        backward((a * a).sum(), create_graph=True)
 
 
 def test_a_second_backward_raises_with_the_cure(a):
