@@ -60,6 +60,10 @@ class CustomOpDef(OverloadHandle):
         """Calls the op and gives arrays, also where it has no argument that would tell the world."""
         return self._opoverload.arrays(*args, **kwargs)
 
+    def functional(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a mutable op on arrays and gives the new values of written arguments, then its results."""
+        return self._opoverload.functional(*args, **kwargs)
+
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 

@@ -346,6 +346,7 @@ def test_functional_gives_the_new_values_of_arrays() -> None:
     def bump(x: jax.Array) -> jax.Array:
         return x + 1
 
+    assert bump.functional(jnp.zeros(2)).tolist() == [1.0, 1.0]
     assert ops.compiled.bump.default.functional(jnp.zeros(2)).tolist() == [1.0, 1.0]
     with pytest.raises(ArgumentError, match=r"argument 'x' is written, but arrays cannot be.*functional"):
         bump(jnp.zeros(2))
