@@ -7,6 +7,7 @@ formula. The derivative of one is again one, which is why no order of differenti
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -45,7 +46,11 @@ class ArrayFunction:
 
     def __call__(self, *arrays: Any) -> Arrays:
         """Runs it: as one compiled call, or as plain Python where ``config.compile_kernels`` is off."""
-        return self.jit(*arrays) if self.compiled and config.compile_kernels else self.function(*arrays)
+        return self.choose()(*arrays)
+
+    def choose(self) -> Callable[..., Arrays]:
+        """Returns what a call runs."""
+        return self.jit if self.compiled and config.compile_kernels else self.function
 
     def vjp(self, wanted: Mask, given: Mask) -> ArrayFunction:
         """Returns the function ``(*inputs, *cotangents) -> gradients``.
@@ -112,6 +117,7 @@ class Plan:
     Attributes:
         outputs: shape and dtype of each output.
         wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
+        spread: puts the wanted gradients, followed by a None, at their places among all inputs.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
         differentiable: for each output, whether it can carry a gradient.
         extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
@@ -129,6 +135,7 @@ class Plan:
         "input_count",
         "outputs",
         "sources",
+        "spread",
         "structure",
         "wanted",
         "wants_all",
@@ -137,6 +144,8 @@ class Plan:
     def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
         self.wanted = wanted
         self.wants_all = all(wanted)
+        places = itertools.count()
+        self.spread = make_gather(tuple(next(places) if want else sum(wanted) for want in wanted))
         self.input_count = len(wanted)
         self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
         self.differentiable: Mask = tuple(
@@ -154,17 +163,16 @@ class Plan:
         raise NotImplementedError
 
 
-def make_gather(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Returns a function that picks these places of a sequence as a tuple, at the speed of C."""
+def make_gather(indices: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Returns a function that picks these places of a tuple as a tuple, at the speed of C."""
     if not indices:
         return _gather_nothing
     if len(indices) == 1:
-        place = indices[0]
-        return lambda sequence: (sequence[place],)
+        return itemgetter(slice(indices[0], indices[0] + 1))  # of a tuple again a tuple
     return itemgetter(*indices)
 
 
-def _gather_nothing(_: Sequence[Any]) -> tuple[Any, ...]:
+def _gather_nothing(_: tuple[Any, ...]) -> tuple[Any, ...]:
     return ()
 
 

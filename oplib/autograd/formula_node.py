@@ -48,25 +48,22 @@ class FormulaNode(TapeNode):
             if storage.version != version:
                 check_version(self.name(), storage, version)
         plan = self.plan
-        given = (
-            _ALL_GIVEN
-            if len(grads) == 1 and grads[0] is not None
-            else tuple([grad is not None for grad in grads])
-        )
-        if True not in given:
-            return (None,) * len(plan.wanted)
+        if len(grads) == 1 and grads[0] is not None:
+            given = _ALL_GIVEN
+        else:
+            given = tuple([grad is not None for grad in grads])
+            grads = [grad for grad in grads if grad is not None]
+            if not grads:
+                return (None,) * plan.input_count
         if run.create_graph:
             return self._apply_recorded(grads, given)
-        if given is not _ALL_GIVEN:
-            grads = [grad for grad in grads if grad is not None]
-        results = plan.backward(given)(*saved, *grads)
-        return results if plan.wants_all else spread(results, plan.wanted)
+        results = plan.backward(given).choose()(*saved, *grads)
+        return results if plan.wants_all else plan.spread((*results, None))
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
         plan = self.plan
-        cotangents = [grad for grad in grads if grad is not None]
-        results = call_recorded(plan.backward(given), [*self.saved_tensors(), *cotangents])
-        return spread(results, plan.wanted)
+        results = call_recorded(plan.backward(given), [*self.saved_tensors(), *grads])
+        return plan.spread((*results, None))
 
     def saved_tensors(self) -> list[Tensor]:
         """Returns the residuals as tensors with history, intermediates linked through what they read."""
@@ -122,12 +119,6 @@ def _freed(node: TapeNode) -> SavedTensorError:
         f"{node.name()}: trying to backward through the graph a second time, after its saved values were "
         "freed. Specify retain_graph=True in the first backward or grad call."
     )
-
-
-def spread(results: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    """Puts the gradients of the wanted inputs at their places among all inputs."""
-    rest = iter(results)
-    return [next(rest) if want else None for want in wanted]
 
 
 def record(
