@@ -35,6 +35,7 @@ class AccumulateGrad(TapeNode):
 
     sequence_nr: int = FIRST
     results_are_checked = True
+    has_one_slot = True
 
     variable: Tensor
 
@@ -73,7 +74,7 @@ class AccumulateGrad(TapeNode):
     def _add(leaf: Tensor, grad: Any, run: Run) -> None:
         """Writes into the box of the first gradient; a recorded sum is a new tensor."""
         currency = run.currency
-        array = currency.array(grad)
+        array = grad._storage.array if currency.tensor_mode else grad
         if is_tracer_class[type(array)]:
             refuse_escape(array, leaf, "the leaf")
         if run.journal is not None:

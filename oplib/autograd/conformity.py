@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, upcalls
+
+from .currency import is_array_class
 
 if TYPE_CHECKING:
     from .currency import Currency
@@ -52,7 +53,7 @@ def conform_to_edges(
             continue
         target = edge[0].input_metadata[edge[1]]
         array = grad._storage.array if isinstance(grad, Tensor) else grad
-        if not isinstance(array, jax.Array):
+        if not is_array_class[type(array)]:
             raise AutogradError(
                 f"{source}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
                 "expected a Tensor or None. Return a Tensor."

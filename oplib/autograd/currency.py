@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import jax
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
@@ -23,7 +24,16 @@ class _TracerClasses(dict[type, bool]):
         return found
 
 
+class _ArrayClasses(dict[type, bool]):
+    """Tells of a class whether it is one of arrays, tracers among them."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = found = issubclass(kind, (jax.Array, Tracer))
+        return found
+
+
 is_tracer_class = _TracerClasses()
+is_array_class = _ArrayClasses()
 
 
 class Currency(Protocol):

@@ -6,8 +6,9 @@ code may ask while a run is going on.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
+from itertools import count
+from operator import index
 from typing import Any
 
 from oplib.errors import AutogradError, GradientTypeError
@@ -59,11 +60,11 @@ class _EngineBase:
         Raises:
             AutogradError: arguments of the wrong kind, a tensor outside the graph, an unreachable input.
         """
-        flags = (keep_graph, create_graph, allow_unreachable, accumulate_grad)
-        keep, create, unreachable, accumulate = [operator.index(flag) != 0 for flag in flags]
+        keep, create = index(keep_graph) != 0, index(create_graph) != 0
+        unreachable, accumulate = index(allow_unreachable) != 0, index(accumulate_grad) != 0
         fork.check()
         _check_call(tensors, grad_tensors, accumulate=accumulate)
-        roots = [_root_edge(tensors[at], grad_tensors[at], at) for at in range(len(tensors))]
+        roots = list(map(_root_edge, tensors, grad_tensors, count()))
         wanted = _input_edges(inputs, accumulate=accumulate)
         currency = TENSORS if create else ARRAYS
         grads = [currency.unbox(grad) for grad in grad_tensors]
@@ -138,12 +139,9 @@ def will_engine_execute_node(node: Any) -> bool:
 
 
 def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
-    for name, given in (("tensors", tensors), ("grad_tensors", grads)):
-        if not isinstance(given, tuple):
-            raise AutogradError(
-                f"run_backward: argument '{name}' is expected to be a tuple. Got {type(given).__name__}. "
-                f"Give a tuple."
-            )
+    if type(tensors) is not tuple or type(grads) is not tuple:
+        _require_tuple("tensors", tensors)
+        _require_tuple("grad_tensors", grads)
     if len(tensors) != len(grads):
         raise AutogradError(
             f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
@@ -156,8 +154,18 @@ def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
         )
 
 
+def _require_tuple(name: str, given: object) -> None:
+    if not isinstance(given, tuple):
+        raise AutogradError(
+            f"run_backward: argument '{name}' is expected to be a tuple. Got {type(given).__name__}. "
+            f"Give a tuple."
+        )
+
+
 def _root_edge(root: Any, grad: Any, position: int) -> Edge:
     """Returns the edge of one root, after checking it and its gradient."""
+    if type(root) is Tensor and type(grad) is Tensor and root._grad_fn is not None:
+        return root._grad_fn, root._output_nr
     if not isinstance(root, (Tensor, GradientEdge)):
         raise AutogradError(
             f"backward: element {position} of tensors is neither a Tensor nor a GradientEdge. Got "
@@ -226,7 +234,7 @@ def check_edge(edge: GradientEdge) -> Edge:
             f"get_gradient_edge(tensor)."
         )
     try:
-        slot = operator.index(edge[1])
+        slot = index(edge[1])
     except TypeError as error:
         raise GradientTypeError(
             f"GradientEdge: its second item must be an integer. Got {type(edge[1]).__name__}. Use "

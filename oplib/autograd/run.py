@@ -70,8 +70,8 @@ class Run:
         self.captured: list[Any] = [None] * plan.captures_count
         self.callbacks: list[Callable[[], object]] = []
         self.journal = journal
-        self.outer = running.run
-        self.checkpoint_valid = plan.members is None and is_checkpoint_valid()
+        self.outer = outer = running.run
+        self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
         self._buffers: dict[TapeNode, list[Any]] = {}
         self._ready: list[tuple[int, int, TapeNode, list[Any]]] = []
         self._arrivals = itertools.count()
@@ -138,7 +138,7 @@ class Run:
                 if buffer is None:
                     continue
             else:
-                buffer = [None] * len(node.input_metadata)
+                buffer = [grad] if node.has_one_slot else [None] * len(node.input_metadata)
                 buffer[slot] = grad
             heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node, buffer))
 
