@@ -56,8 +56,14 @@ def _read_element(value: Any, *kinds: Any) -> Any:
 
 
 def to_int(value: Any) -> int:
-    """An int, a bool or an integer array of one element, if it fits 64 bits."""
-    number = int(value) if isinstance(value, int) else int(_read_element(value, jnp.integer, jnp.bool_))
+    """An int, a bool or a real array of one element without a fraction, if it fits 64 bits.
+
+    torch drops the fraction; a Python float it refuses, whatever its value.
+    """
+    number = value if isinstance(value, int) else _read_element(value, jnp.integer, jnp.bool_, jnp.floating)
+    if isinstance(number, float) and not number.is_integer():
+        raise UnfitError("Its fraction would be lost")
+    number = int(number)
     if not _INT64_MIN <= number <= _INT64_MAX:
         raise UnfitError("It does not fit 64 bits")
     return number

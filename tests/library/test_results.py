@@ -38,6 +38,7 @@ def check(returns: str, result):
         ("((int))", (1,), [(1,)]),
         ("((int, float), int)", ([1, 2], 3), [(1, 2.0), 3]),
         ("int[]", (1, True), [[1, 1]]),
+        ("int[]", (n for n in (1, 2)), [[1, 2]]),
         ("int[2]", [1, 2], [[1, 2]]),
         ("Tensor?", None, [None]),
         ("Tensor[]", (), [[]]),
@@ -55,6 +56,15 @@ def test_a_tensor_result_is_any_array_and_stays_the_same_object():
         assert check("Tensor", array)[0] is array
         assert check("Tensor[]", (array,))[0][0] is array
         assert check("(Tensor, int)", [array, 1])[0] is array
+
+
+def test_a_kernel_on_tensors_returns_tensors():
+    check_eager = check_results(parse_schema("ns::f() -> Tensor"), eager=True)
+    tensor = Tensor.from_array(jnp.zeros(2))
+    assert check_eager(tensor) == [tensor]
+    for array in (jnp.zeros(2), np.zeros(2)):
+        with pytest.raises(ResultError, match="A kernel on Tensors returns Tensors, and oplib.tensor makes one"):
+            check_eager(array)
 
 
 def test_tracers_are_tensors():
