@@ -169,7 +169,7 @@ def test_arrays_of_one_element_are_numbers_and_tracers_are_not():
     ):
         jax.jit(lambda n: convert("float", n))(1.0)
     with pytest.raises(ArgumentError, match="found f32"):
-        convert("int", jnp.float32(3))
+        convert("int", jnp.float32(3.5))
 
 
 def test_bfloat16_is_a_real_number():

@@ -85,7 +85,7 @@ def test_tracers_are_tensors():
         ("Tensor[]", {1: 2}),
         ("int", 1.5),
         ("int", None),
-        ("int", np.float32(1)),
+        ("int", np.float32(1.5)),
         ("float", "a"),
         ("bool", 1),
         ("bool", None),
