@@ -1,4 +1,4 @@
-"""Comparisons, which give bools, and the choice that they are for."""
+"""Comparison: bools, and the choice that they are for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops whose items are new: those like a tensor, and what fills one in place."""
+"""Creation: items that are new, and what fills a tensor in place."""
 
 from __future__ import annotations
 
@@ -61,18 +61,20 @@ ROWS = (
         "ones in the shape of a tensor",
         derivative=_NEW,
     ),
-    Row("zero(Tensor self) -> Tensor", _full(0), "zeros in place of the items", source="torch.Tensor.zero_"),
+    Row("zero(Tensor self) -> Tensor", _full(0), "zeros in place of the items", in_place=True, source="torch.Tensor.zero_"),
     Row(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
         _copy("fill"),
         "one value in place of the items",
         operand=("value",),
+        in_place=True,
     ),
     Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value in place of the items"),
     Row(
         "copy(Tensor self, Tensor src) -> Tensor",
         _copy("copy"),
         "another tensor's items in place of the own ones",
+        in_place=True,
         source="torch.Tensor.copy_",
     ),
 )

@@ -47,7 +47,7 @@ def name_function(function: Function, name: str) -> Function:
 
 
 def _make_in_place_forms() -> dict[str, Function]:
-    names = [*dict.fromkeys(row.op for row in ROWS if row.in_place), "zero", "fill", "copy"]
+    names = dict.fromkeys(row.op for row in ROWS if row.in_place)
     forms = {f"{name}_": make_in_place(_functions[name], f"{name}_") for name in names}
     return {name: name_function(form, name) for name, form in forms.items()}
 

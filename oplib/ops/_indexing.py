@@ -1,4 +1,4 @@
-"""Ops that take items out by their place, and put them back."""
+"""Indexing: items taken out by their place, and put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops of linear algebra."""
+"""Linear algebra."""
 
 from __future__ import annotations
 

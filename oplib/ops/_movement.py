@@ -1,4 +1,4 @@
-"""Ops that move items and compute none: shapes, order, joining, copies."""
+"""Movement: shapes, order, joining, copies; nothing is computed."""
 
 from __future__ import annotations
 

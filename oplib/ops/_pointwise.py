@@ -1,4 +1,4 @@
-"""Ops whose result at a place depends on the operands at that place: arithmetic and elementary functions."""
+"""Pointwise: arithmetic and elementary functions, item by item."""
 
 from __future__ import annotations
 

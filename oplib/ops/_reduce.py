@@ -1,4 +1,4 @@
-"""Ops that reduce axes: sum, mean, max."""
+"""Reduction: sum, mean, max."""
 
 from __future__ import annotations
 

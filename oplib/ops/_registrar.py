@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from oplib.library import FunctionSchema, OpOverload, custom_op
+from oplib.library import OpOverload, custom_op
 
 from ._table import Row
 
@@ -61,10 +61,7 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
     text = f"def {row.op}({', '.join(parameters)}):\n    return __op.call({', '.join(given)})"
     namespace: dict[str, Any] = {"__op": overload, **defaults}
     exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)  # noqa: S102  our own text
-    function = namespace[row.op]
-    function.__module__ = "oplib.ops"
-    function.__doc__ = describe_function([row], schema)
-    return function
+    return namespace[row.op]
 
 
 def _to_parameter(name: str) -> str:
@@ -73,13 +70,12 @@ def _to_parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def describe_function(rows: list[Row], schema: FunctionSchema | None = None) -> str:
+def describe_function(rows: list[Row]) -> str:
     """Returns the docstring of an op's function, from its rows."""
     lines = [f"{rows[0].doc[0].upper()}{rows[0].doc[1:]}.", "", "Overloads:"]
-    del schema
     lines += [f"    {row.schema}" for row in rows]
     lines += ["", "Gradient:", f"    {describe_derivative(rows[0])}"]
-    lines += ["", "Source:", f"    {rows[0].source or 'torch.' + rows[0].op}", ""]
+    lines += ["", "Source:", f"    {rows[0].origin}", ""]
     return "\n".join(lines)
 
 
@@ -87,7 +83,7 @@ def describe_derivative(row: Row) -> str:
     """Returns in words how a row differentiates."""
     derivative = row.derivative
     if derivative.constant is not None:
-        return f"Zero: {derivative.constant}."
+        return f"Zero, because {derivative.constant}."
     if derivative.missing is not None:
-        return f"None: {derivative.missing}."
+        return f"Missing, because {derivative.missing}."
     return "JAX's own derivative of the kernel." if derivative.derive else "A formula of its own."

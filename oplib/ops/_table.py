@@ -25,7 +25,7 @@ class Row:
         operand: number arguments that may change at every call without compiling anew.
         in_place: there is a form that writes the result into the first argument, ``exp_``.
         is_view: in torch the result shares memory with the argument, so until views come it is not written.
-        source: the system whose contract it follows, and the name there.
+        source: what it follows where that is not torch's function of the same name, see ``origin``.
     """
 
     schema: str
@@ -46,6 +46,11 @@ class Row:
     def op(self) -> str:
         """The op's name without the overload."""
         return self.name.partition(".")[0]
+
+    @property
+    def origin(self) -> str:
+        """The system whose contract it follows, and the name there: torch's function of the same name by default."""
+        return self.source or f"torch.{self.op}"
 
     @property
     def tags(self) -> tuple[Tag, ...]:

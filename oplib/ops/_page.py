@@ -1,0 +1,69 @@
+"""The page ``docs/use/ops.md``, made from the tables; a test compares the two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from oplib.tensor import Tensor
+
+from ._functions import FAMILIES, FUNCTIONS, IN_PLACE
+from ._registrar import describe_derivative
+from ._table import Row
+
+PAGE = Path("docs/use/ops.md")
+COLUMNS = "| op | calls | what | operands | gradient | follows |"
+_HEAD = """# The built-in ops
+
+Made from the tables in `oplib/ops/`; `python -c "import oplib.ops._page as p; p.write_page()"` makes it anew.
+
+Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then: how it is
+called, as a function of `oplib`, as a method of Tensor and in place; what it gives; its operands, the numbers that may
+change at every call without compiling anew; its gradient, derived by JAX from the kernel unless told; and whose
+contract it follows. The result of an op marked *view* cannot be written in place, since in torch this would reach the
+base.
+
+Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64 is int32.
+Eagerly a place that a tensor does not have raises; a traced one is clamped, as JAX does.
+"""
+
+
+def render_page() -> str:
+    """Returns the text of the page."""
+    parts = [_HEAD]
+    for family in FAMILIES:
+        parts += [f"\n## {_title(family)}\n", COLUMNS, "|---|---|---|---|---|---|"]
+        parts += [_line(row) for row in family.ROWS]
+    return "\n".join(parts) + "\n"
+
+
+def write_page() -> None:
+    """Writes the page, from the root of the repository."""
+    PAGE.write_text(render_page())
+
+
+def _title(family: ModuleType) -> str:
+    return (family.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def _line(row: Row) -> str:
+    what = f"{row.doc}; *view*" if row.is_view else row.doc
+    operands = ", ".join(f"`{name}`" for name in row.operand)
+    gradient = "derived" if row.derivative.derive else describe_derivative(row).rstrip(".").lower()
+    cells = [f"`{row.schema}`", ", ".join(_calls(row.op)), _escape(what), operands, gradient, f"`{row.origin}`"]
+    return f"| {' | '.join(cells)} |"
+
+
+def _calls(op: str) -> Iterator[str]:
+    if op in FUNCTIONS:
+        yield f"`oplib.{op}`"
+    if hasattr(Tensor, op):
+        yield f"`.{op}`"
+    if f"{op}_" in IN_PLACE:
+        yield f"`.{op}_`"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"(?<=\s)\*(?=\s)|\*\*", lambda found: found[0].replace("*", "\\*"), text)

@@ -1,0 +1,18 @@
+"""The page of the built-in ops."""
+
+from pathlib import Path
+
+from oplib.ops._functions import ROWS
+from oplib.ops._page import COLUMNS, PAGE, render_page
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_page_of_the_ops_is_what_the_tables_make_of_it():
+    command = 'python -c "import oplib.ops._page as p; p.write_page()"'
+    assert (ROOT / PAGE).read_text() == render_page(), f"make it anew: {command}"
+
+
+def test_the_page_has_a_line_for_every_overload():
+    lines = [line for line in render_page().splitlines() if line.startswith("| ")]
+    assert len(lines) - lines.count(COLUMNS) == len(ROWS)
