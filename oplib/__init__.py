@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import autograd, errors, library, ops, pytree
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
-from .autograd.reverse import run_backward
+from .autograd.tensor_backward import run_backward
 from .config import config
 from .library import Tag, custom_op
 from .ops import _functions

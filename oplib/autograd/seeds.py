@@ -55,6 +55,16 @@ def fits(output: Any, grad: Any) -> bool:
     return given.shape == due.shape and given.dtype == due.dtype
 
 
+def find_seed(output: Tensor, grad: Any) -> Any:
+    """Returns the array to start with where there is nothing to check or make; else None."""
+    if type(output) is not Tensor or output._grad_fn is None:
+        return None
+    due = output._storage.array
+    if grad is None:
+        return _ones.get((due.shape, due.dtype))
+    return grad._storage.array if type(grad) is Tensor and fits(output, grad) else None
+
+
 def calculate_shape(
     output: Tensor | GradientEdge, grad: Tensor, is_grads_batched: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,0 +1,44 @@
+"""What ``Tensor.backward`` calls: the plain case, which nearly every training step is, goes straight to a run.
+
+Each function that a call passes through on its way costs it more than the lines that it runs, because XLA has
+had the processor's caches in between; so what :func:`.reverse.backward` does for one output is done here at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.tensor import Tensor
+
+from . import fork
+from .plan import Plan
+from .reverse import Grads, Inputs, backward
+from .run import Run, running
+from .seeds import find_seed
+
+
+def run_backward(
+    tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
+) -> None:
+    """Adds to the ``grad`` of each leaf the gradient of ``tensor``.
+
+    Args:
+        tensor: what to differentiate.
+        gradient: the gradient by it, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        create_graph: records the pass, so that the gradients can be differentiated.
+        inputs: accumulates into these only.
+
+    Raises:
+        AutogradError: as :func:`.reverse.backward`, which takes what is not plain.
+    """
+    seed = find_seed(tensor, gradient)
+    plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
+    if seed is None or not plain or running.vmap_levels:
+        backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+        return
+    fork.check()
+    node: Any = tensor._grad_fn
+    roots = ((node, tensor._output_nr),)
+    run = Run(Plan(roots), keep_graph=bool(retain_graph), create_graph=False, journal=None)
+    run.execute(roots, (seed,))
