@@ -53,11 +53,13 @@ class Metadata:
     result_is_tuple: bool | None = None
 
 
-def supports_tensorlist(cls: _C) -> _C:
+def supports_tensorlist(cls: _C, *, or_none: bool = False) -> _C:
     """Class decorator: lets arguments and results of a Function hold lists of tensors, and tuples.
 
     Args:
         cls: a subclass of Function with a static ``forward(ctx, *args)`` and ``backward(ctx, *grads)``.
+        or_none: whether None may stand in these lists too. In torch it may, and then no tensor of the list
+            gets a gradient.
 
     Returns:
         The same class, its ``forward``, ``backward`` and ``apply`` replaced.
@@ -80,15 +82,16 @@ def supports_tensorlist(cls: _C) -> _C:
         tensor([2.])
     """
     cls._takes_trees = False
+    is_leaf = not_list_of_optional_tensor if or_none else not_list_of_tensor
     cls.forward, cls.backward, cls.apply = (
-        staticmethod(_make_forward(cls.forward)),
+        staticmethod(_make_forward(cls.forward, is_leaf)),
         staticmethod(_make_backward(cls.backward)),
-        staticmethod(_make_apply(cls.apply, cls.__name__)),
+        staticmethod(_make_apply(cls.apply, is_leaf, cls.__name__)),
     )
     return cls
 
 
-def _make_forward(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _make_forward(forward: Callable[..., Any], is_leaf: Callable[[Any], bool]) -> Callable[..., Any]:
     def new_forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         if not args or not isinstance(args[-1], Metadata):
             raise MissingRuleError(
@@ -98,9 +101,7 @@ def _make_forward(forward: Callable[..., Any]) -> Callable[..., Any]:
         *leaves, metadata = args
         result = forward(ctx, *unflatten(leaves, metadata.input_spec))
         metadata.result_is_tuple = isinstance(result, tuple)
-        flat, metadata.output_spec = flatten(
-            result if metadata.result_is_tuple else (result,), not_list_of_tensor
-        )
+        flat, metadata.output_spec = flatten(result if metadata.result_is_tuple else (result,), is_leaf)
         if hasattr(ctx, "_pt_metadata"):
             raise AutogradError(
                 "supports_tensorlist: ctx._pt_metadata was set in forward. The name is reserved for the "
@@ -139,9 +140,9 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
     return new_backward
 
 
-def _make_apply(apply: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _make_apply(apply: Callable[..., Any], is_leaf: Callable[[Any], bool], name: str) -> Callable[..., Any]:
     def new_apply(*args: Any) -> Any:
-        leaves, spec = flatten(args, not_list_of_tensor)
+        leaves, spec = flatten(args, is_leaf)
         metadata = Metadata(spec)
         flat = apply(*leaves, metadata)
         if metadata.output_spec is None:

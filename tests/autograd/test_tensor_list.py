@@ -52,6 +52,25 @@ def test_a_list_of_tensors_has_a_list_of_gradients(x, y):
     assert seen == [([True, False, True], False)]
 
 
+def test_a_list_that_holds_none_is_a_leaf_unless_none_may_stand_in_it(x):
+    def make_class():
+        class Double(Function):
+            @staticmethod
+            def forward(ctx, many):
+                return [many[0] * 2, None]
+
+            @staticmethod
+            def backward(ctx, grads):
+                assert grads[1] is None
+                return [grads[0] * 2, None]
+
+        return Double
+
+    assert not supports_tensorlist(make_class()).apply([x, None])[0].requires_grad
+    supports_tensorlist(make_class(), or_none=True).apply([x, None])[0].sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
 def test_nested_tuples_are_structure_too(x, y):
     seen = []
 
