@@ -16,6 +16,7 @@ from .currency import ARRAYS
 from .engine import get_python_engine
 from .graph import GradientEdge
 from .journal import GradJournal
+from .overrides import find_overrides, hand_over, is_tensor_like
 from .seeds import make_grads
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
@@ -61,15 +62,16 @@ def backward(
         grad_tensors = _take_deprecated(grad_tensors, grad_variables)
     wanted = () if inputs is None else _listed_inputs(inputs, "backward")
     if inputs is not None and not wanted:
-        raise AutogradError(
-            "backward: `inputs` argument to `backward()` cannot be empty. Got no tensor. Name the tensors to "
-            "accumulate into, or leave it out for all leaves."
-        )
+        raise _no_inputs("backward", "accumulate into, or leave it out for all leaves")
     outputs = _listed(tensors)
-    grads = make_grads(outputs, _listed_grads(grad_tensors, len(outputs)), False)
+    if overrides := find_overrides((*outputs, *wanted)):
+        options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+        options["inputs"] = None if inputs is None else wanted
+        hand_over(backward, overrides, (outputs,), options)
+        return
+    grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
     if create_graph:
         _warn_of_cycle()
-    journal = GradJournal() if grad_transaction else None
     get_python_engine().run_backward(
         outputs,
         grads,
@@ -78,7 +80,7 @@ def backward(
         wanted,
         allow_unreachable=True,
         accumulate_grad=True,
-        journal=journal,
+        journal=GradJournal() if grad_transaction else None,
     )
 
 
@@ -128,27 +130,45 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
     unused = materialize_grads if allow_unused is None else allow_unused
     roots = _listed(outputs)
     wanted = _listed_inputs(inputs, "grad")
-    if not only_inputs:
-        warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True)",
-            FutureWarning,
-            stacklevel=2,
-        )
     if not wanted:
-        raise AutogradError("grad: `inputs` argument to `grad()` cannot be empty. Got no tensor. Name some.")
-    grads = make_grads(roots, _listed_grads(grad_outputs, len(roots)), is_grads_batched)
-    keep = create_graph if retain_graph is None else retain_graph
+        raise _no_inputs("grad", "differentiate by")
+    options = {
+        "grad_outputs": grad_outputs,
+        "retain_graph": retain_graph,
+        "create_graph": create_graph,
+        "only_inputs": only_inputs,
+        "allow_unused": unused,
+        "is_grads_batched": is_grads_batched,
+        "materialize_grads": materialize_grads,
+    }
+    if overrides := find_overrides((*roots, *wanted)):
+        found = hand_over(grad, overrides, (roots, wanted), options)
+    else:
+        if not only_inputs:
+            warnings.warn(
+                "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=2
+            )
+        found = _find_grads(roots, wanted, options)
+    return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
 
-    def run(seeds: tuple[Tensor | None, ...], keep_graph: bool = keep) -> tuple[Tensor | None, ...]:
+
+def _find_grads(
+    roots: tuple[Any, ...], wanted: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Tensor | None, ...]:
+    """Runs the engine, mapped or not, and fills zeros in; ``options`` are those of ``grad``."""
+    batched, create_graph = options["is_grads_batched"], options["create_graph"]
+    given = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
+    keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
+
+    def run(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         found = get_python_engine().run_backward(
-            roots, seeds, keep_graph, create_graph, wanted, allow_unreachable=unused
+            roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"]
         )
         return cast("tuple[Tensor | None, ...]", found)
 
-    found = run_batched(run, grads, create_graph=create_graph) if is_grads_batched else run(grads)
-    if materialize_grads:
-        found = _materialize(found, wanted, create_graph=create_graph)
-    return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
+    grads = make_grads(roots, given, batched)
+    found = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
+    return _materialize(found, wanted, create_graph=create_graph) if options["materialize_grads"] else found
 
 
 def run_backward(
@@ -165,12 +185,9 @@ def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | No
     return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
 
 
-_listed_grads = tensor_or_tensors_to_tuple
-
-
 def _listed(tensors: Any) -> tuple[Any, ...]:
     """Returns one or several outputs as a tuple."""
-    if isinstance(tensors, (Tensor, GradientEdge)):
+    if isinstance(tensors, GradientEdge) or is_tensor_like(tensors):
         return (tensors,)
     if not isinstance(tensors, Iterable):
         raise GradientTypeError(
@@ -190,6 +207,13 @@ def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
             f"Got keys {list(cast('Mapping[Any, Any]', inputs))}. Give dict(inputs)."
         )
     return _listed(inputs)
+
+
+def _no_inputs(caller: str, purpose: str) -> AutogradError:
+    return AutogradError(
+        f"{caller}: `inputs` argument to `{caller}()` cannot be empty. Got no tensor. Name the tensors to "
+        f"{purpose}."
+    )
 
 
 def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:

@@ -1,0 +1,49 @@
+"""The way for a class of a user's own to take over ``backward`` and ``grad``.
+
+A class with a classmethod ``__oplib_function__(func, types, args, kwargs)`` is tensor-like: an instance among
+the outputs or inputs gets the whole call. The contract is that of ``__torch_function__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oplib.errors import GradientTypeError
+from oplib.tensor import Tensor
+
+
+def is_tensor_like(value: object) -> bool:
+    """Returns whether a value is a Tensor or takes over calls like one."""
+    return isinstance(value, Tensor) or hasattr(type(value), "__oplib_function__")
+
+
+def find_overrides(values: Iterable[object]) -> list[type[Any]]:
+    """Returns the classes among ``values`` that take over calls, each once, a subclass before its base."""
+    found: list[type[Any]] = []
+    for value in values:
+        cls = type(value)
+        if cls is Tensor or cls in found or not hasattr(cls, "__oplib_function__"):
+            continue
+        place = next((at for at, other in enumerate(found) if issubclass(cls, other)), len(found))
+        found.insert(place, cls)
+    return found
+
+
+def hand_over(
+    func: Callable[..., Any], overrides: list[type[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Asks the classes in turn to make a call, until one does not answer ``NotImplemented``.
+
+    Raises:
+        GradientTypeError: none of them does.
+    """
+    for cls in overrides:
+        result = cls.__oplib_function__(func, tuple(overrides), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    names = ", ".join(cls.__name__ for cls in overrides)
+    raise GradientTypeError(
+        f"{func.__name__}: no implementation for these types. {names}.__oplib_function__ returned "
+        "NotImplemented. Handle the function there, or give Tensors."
+    )
