@@ -46,7 +46,7 @@ def graph_text(
         >>> print(graph_text((y * 3.0).sum(), params={"w": w}))
         root f32[] -> %1
         %1  SumBackward0  f32[]   -> %2
-        %2  MulBackward0  f32[2]  -> %3
+        %2  MulBackward0  f32[2]  -> %3, -
         %3  MulBackward0  f32[2]  -> w, w
         w  f32[2]
     """
