@@ -77,6 +77,15 @@ def test_a_node_stands_after_all_that_send_to_it():
     assert all(target > max(numbers) for target, numbers in senders.items())
 
 
+def test_among_nodes_that_are_ready_the_one_recorded_last_stands_first():
+    x = make_leaf(2)
+    first, second, third = x.exp(), x.sin(), x.cos()
+    names = [line.split()[1] for line in read_lines([second, third, first])[3:6]]
+    assert names == ["CosBackward0", "SinBackward0", "ExpBackward0"]
+    names = [line.split()[1] for line in read_lines(first + second)[1:4]]
+    assert names == ["AddBackward0", "SinBackward0", "ExpBackward0"]
+
+
 class TwoResults(oplib.autograd.Function):
     @staticmethod
     def forward(ctx, x):
