@@ -69,7 +69,7 @@ def conform_to_edges(
 
 def _fit(grad: Any, array: Any, target: Any, currency: Currency, complaint: str) -> Any:
     """Sums out broadcast dimensions and casts."""
-    if not _is_expandable(target.shape, array.shape):
+    if not is_expandable(target.shape, array.shape):
         raise AutogradError(
             f"{complaint}. Got {describe(array)}, expected shape compatible with {describe(target)}. Return "
             "a gradient of the input's shape, or of one it broadcasts to."
@@ -82,23 +82,23 @@ def _fit(grad: Any, array: Any, target: Any, currency: Currency, complaint: str)
         )
     if array.shape != target.shape:
         grad = (
-            upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else _sum_to(grad, target.shape)
+            upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else sum_to(grad, target.shape)
         )
     if array.dtype != target.dtype:
         grad = upcalls.to_dtype(grad, target.dtype) if currency.tensor_mode else grad.astype(target.dtype)
     return grad
 
 
-def _is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Tells whether ``shape`` broadcasts to ``to``."""
     lead = len(to) - len(shape)
     return lead >= 0 and all(mine in (1, its) for mine, its in zip(shape, to[lead:], strict=True))
 
 
-def _sum_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """Sums an array over the dimensions in which ``shape`` was broadcast."""
+def sum_to(array: Any, shape: tuple[int, ...], xp: Any = jnp) -> Any:
+    """Sums an array, with ``jax.numpy`` or ``numpy``, over dimensions in which ``shape`` was broadcast."""
     lead = array.ndim - len(shape)
     axes = tuple(range(lead)) + tuple(
         axis for axis in range(lead, array.ndim) if shape[axis - lead] == 1 != array.shape[axis]
     )
-    return jnp.sum(array, axis=axes).reshape(shape)
+    return xp.sum(array, axis=axes).reshape(shape)

@@ -20,8 +20,8 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 from .eager import run_below_autograd, run_composite
+from .formula import missing_formula
 from .record import Tag
-from .setup import missing_formula
 
 if TYPE_CHECKING:
     from .overload import OpOverload

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .kernels import run_fake_kernel, run_kernel
+from .fake_kernel import run_fake_kernel
+from .kernels import trace_kernel
 from .layout import Layout
 from .levels import map_call
 from .structure import Structure
@@ -72,7 +73,7 @@ class BoundCall:
         return self._single(*arrays)
 
     def _run(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-        structure, flat = run_kernel(self.record, self.layout, arrays)
+        structure, flat = trace_kernel(self.record, self.layout, arrays)
         return structure, tuple(make_strong(value) for value in flat)
 
     def trace(self, levels: Levels, arrays: Sequence[Any]) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from oplib.autograd.formula_node import FormulaNode, make_node_class
 from oplib.autograd.formula_node import record as record_call
@@ -25,12 +26,11 @@ from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import Carrier
 from .fast_path import fast_key, is_eligible, make_fast_call
-from .immediate import run_on_host, run_plainly
 from .kernel_choice import choose_kernel
-from .kernels import run_tensor_kernel_on_arrays
+from .kernels import run_kernel
 from .layout import Layout, Slot, count_arrays, make_layout
 from .record import Tag
-from .recording import box_results, check_written, read_arrays, write_back
+from .recording import box_results, check_written, read_arrays, unbox, write_back
 from .specialization import Specialization, SpecializationCache
 from .staleness import StaticWatch
 from .structure import Structure
@@ -88,7 +88,8 @@ class Dispatcher:
             return self._call_on_tensors(layout, flat, values)
         if self._tells_world(layout):
             self._refuse_writing(layout)
-            return arrange(*self._run_on_arrays(layout, flat))
+            structure, outputs = self._run_on_arrays(layout, flat)
+            return structure.arrange(outputs)
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
 
     def _teach_fast_path(
@@ -109,9 +110,8 @@ class Dispatcher:
         """Calls the op on arrays; new values of written arguments come before the results."""
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
-        structure, outputs = self._run_on_arrays(layout, [_unbox(value) for value in flat])
-        results = structure.rebuild(outputs)
-        return results[0] if len(results) == 1 else tuple(results) if results else None
+        structure, outputs = self._run_on_arrays(layout, [unbox(value) for value in flat])
+        return structure.arrange(outputs)
 
     def _tells_world(self, layout: Layout) -> bool:
         """Whether an array stands in a tensor's place, not only in those of operands."""
@@ -124,17 +124,17 @@ class Dispatcher:
         self, layout: Layout, flat: list[Any], values: list[Any], *, arrays_wanted: bool
     ) -> Any:
         """An op without tensor arguments gives Tensors; ``op.arrays`` gives arrays."""
-        if self.record.kind in ("tensor", "composite") and not arrays_wanted:
+        if self.record.takes_tensors and not arrays_wanted:
             return run_on_tensors(self.overload, values, self._autograd_impl)
         structure, outputs = self._run_on_arrays(layout, flat, device=_device_of(self.schema, values))
         if arrays_wanted:
-            return arrange(structure, outputs)
-        return arrange(structure, [Tensor.from_array(output) for output in outputs])
+            return structure.arrange(outputs)
+        return structure.arrange([Tensor.from_array(output) for output in outputs])
 
     def _call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
         self._refuse_numbers(layout, flat)
         written = check_written(self.name, self.schema, values)
-        if self.record.kind in ("tensor", "composite") and not self.record.derivative.derive:
+        if self.record.takes_tensors and not self.record.derivative.derive:
             return run_on_tensors(self.overload, values, self._autograd_impl)
         tensors, arrays = read_arrays(flat)
         wanted = self._find_wanted(tensors)
@@ -156,7 +156,7 @@ class Dispatcher:
                 tensor._read_only = self.name
         if self.returns_written:
             return written[0] if len(written) == 1 else tuple(written)
-        return arrange(structure.without_written(), boxed)
+        return structure.without_written().arrange(boxed)
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """For each array whether its gradient is needed; None where the call is not recorded."""
@@ -192,36 +192,23 @@ class Dispatcher:
         record = self.record
         if record.kind == "array" and record.compiled and config.compile_kernels:
             return False
-        return not any(isinstance(array, jax.core.Tracer) for array in arrays)
+        return not any(isinstance(array, Tracer) for array in arrays)
 
     def _run_on_arrays(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Any = None
     ) -> tuple[Structure, Sequence[Any]]:
         if self._is_immediate(arrays):
-            return self._run_now(layout, arrays, device)
-        if self.record.kernels.keys() != {"default"}:
-            choose_kernel(self.record, arrays, device)
+            return run_kernel(self.record, layout, arrays, device)
+        choose_kernel(self.record, arrays, device)  # raises if there is none
         found = self.specialize(layout)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
-
-    def _run_now(
-        self, layout: Layout, arrays: Sequence[Any], device: Any = None
-    ) -> tuple[Structure, list[Any]]:
-        record = self.record
-        if record.kind == "host":
-            return run_on_host(record, layout, arrays)
-        kernel = choose_kernel(record, arrays, device)
-        if record.kind == "array":
-            return run_plainly(record, kernel, layout, arrays)
-        return run_tensor_kernel_on_arrays(record, kernel, layout, arrays)
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
         if not self._is_immediate(arrays) or self.record.derivative.derive:
-            if self.record.kernels.keys() != {"default"}:
-                choose_kernel(self.record, arrays, None)
+            choose_kernel(self.record, arrays)  # raises if there is none
             return specialization.recorder(wanted)(*arrays)
-        structure, outputs = self._run_now(layout, arrays)
+        structure, outputs = run_kernel(self.record, layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
 
     # What is refused -----------------------------------------------------------------------------------------
@@ -255,12 +242,6 @@ class Dispatcher:
                 )
 
 
-def arrange(structure: Structure, values: Sequence[Any]) -> Any:
-    """Results in the schema's form: one value, a tuple of several, or None."""
-    results = structure.rebuild(values)
-    return results[0] if len(results) == 1 else tuple(results) if results else None
-
-
 def name_node(record: Any) -> str:
     """The name of an op's backward step: ``MulBackward0`` for a built-in, torch's long form for others."""
     namespace, _, name = record.schema.name.partition("::")
@@ -268,10 +249,6 @@ def name_node(record: Any) -> str:
         return "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     overload = record.schema.overload_name or "default"
     return f"GeneratedBackwardFor_{namespace}_{name}_{overload}Backward"
-
-
-def _unbox(value: Any) -> Any:
-    return value.array if isinstance(value, Tensor) else value
 
 
 def _device_of(schema: Any, values: Sequence[Any]) -> Any:
@@ -302,6 +279,6 @@ def shapes_of(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     dispatcher = Dispatcher(overload)
     values = dispatcher.binder.bind(args, kwargs, op=dispatcher.name)
     layout, flat = make_layout(dispatcher.schema, values, overload.record.operand, op=dispatcher.name)
-    shapes = [_unbox(value) for value in flat]
+    shapes = [unbox(value) for value in flat]
     structure, outputs = dispatcher.specialize(layout).call.shapes(shapes)
-    return arrange(structure.without_written(), outputs[structure.written_count :])
+    return structure.without_written().arrange(outputs[structure.written_count :])

@@ -10,7 +10,8 @@ from oplib.tensor import Tensor
 
 from .kernel_choice import choose_kernel
 from .record import Record, Tag
-from .results import check_results
+from .structure import pack
+from .tensor_kernel import check_tensor_results
 from .tracing import grad_off
 
 
@@ -28,14 +29,14 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
     for tensor, version in zip(inputs, versions, strict=True):
         if tensor._storage.version != version and id(tensor) not in written:
             raise _undeclared_write(record, values, tensor)
-    return _finish(record, check_results(record.schema)(result), inputs)
+    return _finish(record, check_tensor_results(record, result), inputs)
 
 
 def run_composite(record: Record, values: Sequence[Any]) -> Any:
     """Runs a composite kernel in the caller's grad mode: autograd sees the ops it is made of."""
     args, kwargs = _split(record, values)
-    results = check_results(record.schema)(_choose(record, values, list(_tensors(values)))(*args, **kwargs))
-    return results[0] if len(results) == 1 else tuple(results) if results else None
+    kernel = _choose(record, values, list(_tensors(values)))
+    return pack(check_tensor_results(record, kernel(*args, **kwargs)))
 
 
 def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
@@ -100,7 +101,7 @@ def _finish(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) ->
             f"{record.name}: an op with Tag.inplace must return its first argument. Got another object: "
             f"{describe(results[0])}. Return the tensor that was written."
         )
-    return results[0] if len(results) == 1 else tuple(results) if results else None
+    return pack(results)
 
 
 def _refuse_aliases(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) -> None:

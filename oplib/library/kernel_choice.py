@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from oplib.errors import MissingRuleError
 
-from .record import Record
+from .platforms import name_slot
+from .record import Function, Record
 
-_SLOTS = {"cuda": "gpu", "rocm": "gpu"}
 
-
-def choose_kernel(record: Record, arrays: Sequence[Any], device: Any = None) -> Callable[..., Any]:
+def choose_kernel(record: Record, arrays: Sequence[Any], device: Any = None) -> Function:
     """Returns the kernel for concrete arrays: that of their platform before the default one.
 
     Args:
         record: of the op.
-        arrays: of the call; the first concrete one tells the platform.
+        arrays: of the call; the first concrete one tells the platform, unless the kernel runs on the host.
         device: the call's ``device`` argument, which tells it for a factory.
 
     Raises:
         MissingRuleError: there is none for this platform.
     """
-    kernels = record.kernels
-    only = kernels.get("default") or kernels.get("composite")
-    if only is not None and len(kernels) == 1:
-        return only
-    platform = _platform_of(arrays, device)
-    kernel = kernels.get(platform) or only
+    if record.sole_kernel is not None:
+        return record.sole_kernel
+    slot = "cpu" if record.kind == "host" else _find_slot(arrays, device)
+    kernel = record.kernels.get(slot) or record.kernels.get("default")
     if kernel is None:
-        raise missing_kernel(record, platform)
+        raise missing_kernel(record, slot)
     return kernel
 
 
-def _platform_of(arrays: Sequence[Any], device: Any) -> str:
+def _find_slot(arrays: Sequence[Any], device: Any) -> str:
     if device is not None:
-        platform = str(getattr(device, "type", device)).partition(":")[0]
-        return _SLOTS.get(platform, platform)
+        return name_slot(str(getattr(device, "type", device)).partition(":")[0])
     for array in arrays:
-        if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer):
-            platform = next(iter(array.devices())).platform
-            return _SLOTS.get(platform, platform)
-    platform = jax.default_backend()
-    return _SLOTS.get(platform, platform)
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+            return name_slot(next(iter(array.devices())).platform)
+    return name_slot(jax.default_backend())
 
 
-def missing_kernel(record: Record, platform: str | None) -> MissingRuleError:
-    """The error for a platform without a kernel."""
-    where = "any platform" if platform is None else f"platform '{platform}'"
+def missing_kernel(record: Record, slot: str | None) -> MissingRuleError:
+    """The error for a platform without a kernel, or for an op without any."""
+    where = "any platform" if slot is None else f"platform '{slot}'"
     have = ", ".join(record.kernels) or "none"
     return MissingRuleError(
         f"{record.name}: Could not run: the op does not have a kernel registered for {where}. Registered: "

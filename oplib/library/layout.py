@@ -100,6 +100,11 @@ class Layout:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def written_places(self) -> list[int]:
+        """The places of the arguments that the op writes."""
+        return [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
+
     def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
         """Puts arrays and fixed values together again, as one value per schema argument."""
         rest = iter(arrays)
@@ -140,7 +145,12 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
         return next(arrays)
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
-    return entry.value if isinstance(entry, Fixed) else None
+    return _copy_lists(entry.value) if isinstance(entry, Fixed) else None
+
+
+def _copy_lists(value: Any) -> Any:
+    """A kernel may change the lists that it gets, and a layout outlives the call."""
+    return type(value)(map(_copy_lists, value)) if type(value) in {list, tuple} else value
 
 
 def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:

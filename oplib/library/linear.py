@@ -14,9 +14,10 @@ from oplib.autograd.array_function import Mask, has_gradient
 from oplib.errors import AutogradError, MissingRuleError
 
 from .bound_call import BoundCall
+from .formula import missing_formula
 from .levels import Level, Levels, map_residuals
 from .linearity import check_linear
-from .setup import missing_formula, plan_formula
+from .setup import plan_formula
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from oplib.errors import AutogradError
 
@@ -102,4 +103,4 @@ def _enter(inner: Any, operands: list[bool]) -> list[bool]:
 
 
 def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)

@@ -36,6 +36,16 @@ _OTHER_KEYS = {
 DeviceTypes = str | Iterable[str] | None
 
 
+def name_slot(platform: str | None) -> str:
+    """Returns the slot for a JAX platform; one that oplib does not know has a slot of its own name."""
+    return _DEVICES.get(str(platform), str(platform))
+
+
+def list_platforms(slot: str) -> list[str]:
+    """Returns the JAX platforms that a slot stands for, as ``jax.lax.platform_dependent`` spells them."""
+    return [name for name, known in _DEVICES.items() if known == slot and name != "gpu"] or [slot]
+
+
 def find_slot(device: str, *, subject: str) -> KernelSlot:
     """Returns the slot for a device type, or for the name of a dispatch key.
 

@@ -94,9 +94,19 @@ class Record:
     version: int = 0
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether its rules are traced; only ``compile=False`` on an array kernel says otherwise."""
-        return self.compiled or self.kind != "array"
+    def takes_tensors(self) -> bool:
+        """Whether kernel and rules are eager code that gets Tensors."""
+        return self.kind in {"tensor", "composite"}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an array kernel, and its rules with it, run as plain Python: ``compile=False``."""
+        return self.kind == "array" and not self.compiled
+
+    @property
+    def sole_kernel(self) -> Function | None:
+        """The kernel for every platform; None where the platform decides."""
+        return self.kernels.get("default") if len(self.kernels) == 1 else None
 
     @property
     def name(self) -> str:

@@ -27,6 +27,11 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
     return tensors, arrays
 
 
+def unbox(value: Any) -> Any:
+    """Returns the array of a Tensor; anything else is returned as it is."""
+    return value._storage.array if isinstance(value, Tensor) else value
+
+
 def box_results(outputs: Sequence[Any]) -> list[Tensor]:
     """Boxes results that are not recorded."""
     boxed = [box(output) for output in outputs]

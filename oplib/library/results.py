@@ -127,7 +127,9 @@ def _to_result_tensor(value: Any) -> Any:
 def _to_eager_tensor(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    raise UnfitError("A kernel on Tensors returns Tensors, and oplib.tensor makes one" if is_array(value) else "")
+    raise UnfitError(
+        "A kernel on Tensors returns Tensors, and oplib.tensor makes one" if is_array(value) else ""
+    )
 
 
 def _to_result_bool(value: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 CAPACITY = 1024
 
@@ -33,7 +34,7 @@ class ScalarCache:
             self._seen.add(number)
             return number
         array = jnp.asarray(number)
-        if isinstance(array, jax.core.Tracer):
+        if isinstance(array, Tracer):
             return number
         if len(self.arrays) >= CAPACITY:
             self.arrays.clear()

@@ -97,7 +97,7 @@ class Specialization:
 
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has just run as plain Python."""
-        if not config.compile_kernels or not self.overload.record.is_compiled:
+        if not config.compile_kernels or self.overload.record.is_plain:
             return self._plan(structure, wanted, arrays, outputs)
         setup = self._setups.get(wanted)
         if setup is None:

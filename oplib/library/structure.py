@@ -60,11 +60,28 @@ class Structure:
         rest = iter(flat)
         return [_rebuild(entry, rest) for entry in self.entries]
 
+    def arrange(self, flat: Sequence[Any]) -> Any:
+        """Arranges flat values as the op returns them."""
+        return pack(self.rebuild(flat))
+
+    def arrange_returns(self, flat: Sequence[Any]) -> Any:
+        """The same for the declared returns, without new values of written arguments."""
+        return pack(self.rebuild(flat)[self.written :])
+
     def rebuild_grads(self, grads: Sequence[Any]) -> list[Any]:
         """Arranges one gradient per array as one per declared return: None for a number."""
         rest = iter(grads)
         arranged = [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
         return arranged[self.written :]
+
+
+def pack(results: Sequence[Any]) -> Any:
+    """One result as itself, several as a tuple, none as None."""
+    return results[0] if len(results) == 1 else tuple(results) if results else None
+
+
+Results = tuple[Structure, list[Any]]
+"""What a kernel gave: how it stands, and the arrays in it."""
 
 
 def _count_arrays(entry: ResultEntry) -> int:

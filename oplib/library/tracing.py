@@ -1,43 +1,91 @@
-"""While oplib traces a kernel or a rule: the mode that makes frozen-in values an error."""
+"""Around every kernel and rule: recording is off, and a value frozen into compiled code is an error."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from typing import Any
 
+import jax
+from jax.core import Tracer
+
+from oplib.errors import TracingError
 from oplib.modes import modes
 
+from .layout import Layout
+
 _scopes = iter(range(1, 1 << 62))
-
-
-@contextmanager
-def tracing(op: str) -> Generator[None]:
-    """Marks the running thread as tracing a kernel or rule of ``op``; nests."""
-    before = modes.tracing, modes.tracing_scope
-    modes.tracing, modes.tracing_scope = op, next(_scopes)
-    try:
-        yield
-    finally:
-        modes.tracing, modes.tracing_scope = before
+_CONCRETIZATION = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 
 
 @contextmanager
 def grad_off() -> Generator[None]:
     """Switches recording off for kernels and rules."""
-    before = modes.grad_enabled
-    modes.grad_enabled = False
+    state = modes.state
+    before = state.grad_enabled
+    state.grad_enabled = False
     try:
         yield
     finally:
-        modes.grad_enabled = before
+        state.grad_enabled = before
 
 
 @contextmanager
-def running_rule(op: str, *, eager: bool) -> Generator[None]:
-    """Around a rule of ``op``: recording is off, and a compiled rule may not read tensors from outside."""
+def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
+    """Around a kernel or a rule: recording is off, and one that is compiled may not read values.
+
+    Args:
+        op: the op's name.
+        part: what runs, for errors: ``kernel``, ``backward formula``.
+        eager: it is plain Python on Tensors, and not traced by oplib.
+        layout: of the call whose arrays are the arguments of the trace, so that an error can name one.
+
+    Raises:
+        TracingError: compiled code asked for a concrete value.
+    """
     with grad_off():
         if eager:
             yield
-        else:
-            with tracing(op):
+            return
+        try:
+            with _tracing(op):
                 yield
+        except _CONCRETIZATION as error:
+            raise _explain_value(op, part, layout, error) from error
+
+
+def is_traced(arrays: Iterable[Any]) -> bool:
+    """Whether a rule that gets these arrays is being traced, and not run as plain Python."""
+    return any(isinstance(array, Tracer) for array in arrays)
+
+
+@contextmanager
+def _tracing(op: str) -> Generator[None]:
+    """Marks the running thread as tracing a kernel or rule of ``op``; nests."""
+    state = modes.state
+    before = state.tracing, state.tracing_scope
+    state.tracing, state.tracing_scope = op, next(_scopes)
+    try:
+        yield
+    finally:
+        state.tracing, state.tracing_scope = before
+
+
+def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
+    """The error for compiled code that reads a value, with the cures."""
+    found = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
+    subject = "a value that it computes or is given"
+    if layout is not None and found is not None:
+        subject = f"argument '{layout.find_argument(int(found[1]))}'"
+    return TracingError(
+        f"{op}: the {part} needs the concrete value of {subject} while it is compiled. "
+        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or "
+        f"write the {part} with jax.lax control flow, or define the op with compile=False to run it as plain "
+        "Python."
+    )

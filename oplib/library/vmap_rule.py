@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 
 from oplib.errors import ResultError
-from oplib.tensor import Tensor, box
+from oplib.tensor import box
 
 from .layout import Layout
 from .levels import Level
 from .record import Record
+from .recording import unbox
 from .results import check_results
 from .structure import Structure, make_structure
-from .tracing import running_rule
+from .tracing import running
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,10 @@ def run_vmap_rule(
 ) -> tuple[Structure, list[Any]]:
     """Runs ``rule(info, in_dims, *args)`` and brings every result's batch axis to the front."""
     assert record.vmap is not None
-    boxed = record.kind in ("tensor", "composite")
+    boxed = record.takes_tensors
     args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
     dims, _ = layout.split(layout.rebuild_tangents(level.axes))
-    with running_rule(record.name, eager=boxed):
+    with running(record.name, "vmap rule", eager=boxed):
         answer = record.vmap(VmapInfo(level.size), dims, *args, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(
@@ -72,7 +73,7 @@ def _front(value: Any, dim: Any, size: int) -> Any:
     if isinstance(value, list):
         dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(value)
         return [_front(member, place, size) for member, place in zip(value, dims, strict=True)]
-    array = value._storage.array if isinstance(value, Tensor) else value
+    array = unbox(value)
     if not isinstance(array, jax.Array):
         return array
     return jnp.broadcast_to(array[None], (size, *array.shape)) if dim is None else jnp.moveaxis(array, dim, 0)

@@ -1,0 +1,45 @@
+"""Fake kernels: the shapes of results without the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.tensor import box
+
+from .layout import Layout
+from .record import Record
+from .recording import unbox
+from .results import check_results
+from .structure import Structure, make_structure
+from .tracing import running
+
+
+def run_fake_kernel(
+    record: Record, layout: Layout, arrays: Sequence[Any]
+) -> tuple[Structure, tuple[Any, ...]]:
+    """Runs the shape rule under an abstract trace: written arguments keep their shapes."""
+    returned: Sequence[Any] = ()
+    if record.fake is not None:
+        boxed = record.kind == "tensor"
+        args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
+        with running(record.name, "fake kernel", eager=boxed):
+            returned = check_results(layout.schema)(record.fake(*args, **kwargs))
+    values = layout.rebuild(arrays)
+    places = layout.written_places
+    results = [*(values[place] for place in places), *map(_materialize, returned)]
+    structure, flat = make_structure(results, len(places), lambda value: isinstance(value, jax.Array))
+    return structure, tuple(flat)
+
+
+def _materialize(value: Any) -> Any:
+    """Turns what a fake kernel may return (shapes, numpy arrays, Tensors) into abstract arrays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_materialize(member) for member in value)
+    if isinstance(value, (jax.ShapeDtypeStruct, np.ndarray, np.generic)):
+        return jnp.zeros(value.shape, value.dtype)
+    return unbox(value)

@@ -1,0 +1,82 @@
+"""Host kernels: plain Python on numpy arrays, at once or as a callback of compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.errors import DtypeError, MissingRuleError, ResultError, describe
+from oplib.tensor.ingestion import to_array
+
+from .fake_kernel import run_fake_kernel
+from .layout import Layout
+from .record import Function, Record
+from .results import check_results
+from .structure import Results, make_structure
+from .tracing import running
+
+
+def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs a host kernel on concrete arrays, with no callback in between; results are copied in."""
+    structure, flat = _run(record, kernel, layout, arrays)
+    return structure, [_copy_in(record, np.asarray(value)) for value in flat]
+
+
+def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Makes a host kernel part of a trace as a callback, with the shapes of its fake kernel.
+
+    Raises:
+        MissingRuleError: it has none.
+    """
+    if record.fake is None and layout.schema.returns:
+        raise MissingRuleError(
+            f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
+            "must know the shapes of the results before the kernel runs. Register one with "
+            f"{record.name}.register_fake."
+        )
+    structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
+
+    def call(*values: Any) -> list[Any]:
+        _, flat = _run(record, kernel, layout, values)
+        return [np.asarray(value) for value in flat]
+
+    return structure, list(jax.pure_callback(call, list(shapes), *arrays, vmap_method="sequential"))
+
+
+def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs it on numpy arrays: read-only ones, and for written arguments copies that it may write into."""
+    values = layout.rebuild([_view(value) for value in arrays])
+    places = layout.written_places
+    for place in places:
+        values[place] = _copy_out(values[place])
+    args, kwargs = layout.split(values)
+    with running(record.name, "kernel", eager=True):
+        returned = check_results(layout.schema)(kernel(*args, **kwargs))
+    results = [*(values[place] for place in places), *returned]
+    return make_structure(results, len(places), lambda value: isinstance(value, (np.ndarray, np.generic)))
+
+
+def _view(value: Any) -> np.ndarray:
+    view = np.asarray(value).view()
+    view.flags.writeable = False
+    return view
+
+
+def _copy_out(value: Any) -> Any:
+    if isinstance(value, list):
+        return [None if member is None else np.array(member) for member in value]
+    return None if value is None else np.array(value)
+
+
+def _copy_in(record: Record, value: np.ndarray) -> Any:
+    """Copies a result, whose memory the kernel may use again, into an array."""
+    try:
+        return to_array(value, None, None)
+    except DtypeError as error:
+        raise ResultError(
+            f"{record.name}: the host kernel returned {describe(value)}, which no array here can hold. "
+            f"{error} Or return another dtype, such as value.astype(numpy.float32)."
+        ) from error
