@@ -32,9 +32,15 @@ def find_functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def count_body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Returns the number of lines below the signature and the docstring."""
+    """Returns the lines below the signature and the docstring; functions inside are counted on their own."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
-    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
+    if not body:
+        return 0
+    inside = [node for statement in body for node in find_functions(statement)]
+    lines = set(range(body[0].lineno, (function.end_lineno or 0) + 1))
+    for node in inside:
+        lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
 
 
 def test_every_import_goes_down_or_stays_on_its_floor():
