@@ -60,6 +60,8 @@ def to_int(value: Any) -> int:
 
     torch drops the fraction; a Python float it refuses, whatever its value.
     """
+    if isinstance(value, float):  # numpy's float64 is one too
+        raise UnfitError
     number = value if isinstance(value, int) else _read_element(value, jnp.integer, jnp.bool_, jnp.floating)
     if isinstance(number, float) and not number.is_integer():
         raise UnfitError("Its fraction would be lost")
@@ -91,9 +93,9 @@ def to_complex(value: Any) -> complex:
 
 
 def to_scalar(value: Any) -> Any:
-    """A Python number, as it is."""
-    if isinstance(value, PYTHON_NUMBERS) and not isinstance(value, np.generic):
-        return value
+    """A Python number, as it is; numpy's float64 and complex128 are Python numbers too."""
+    if isinstance(value, PYTHON_NUMBERS):
+        return value.item() if isinstance(value, np.generic) else value
     raise UnfitError("Take its value out with .item()" if is_array(value) else "")
 
 
