@@ -9,6 +9,7 @@ Tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -104,7 +105,9 @@ class Dispatcher:
             for place, argument in enumerate(self.schema.arguments)
         ]
         if all(value == value for value in given if isinstance(value, float)):
-            self.fast_keys.put(fast_key(self.record, given), self.specialize(layout))
+            # An array of one element passes for a number, but cannot stand in a key.
+            with suppress(TypeError, ValueError):
+                self.fast_keys.put(fast_key(self.record, given), self.specialize(layout))
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the op on arrays; new values of written arguments come before the results."""

@@ -181,7 +181,7 @@ class FastBlock:
     def lines(self) -> list[str]:
         """Returns the lines of the block; it falls through where the complete path is needed."""
         return [
-            f"__s = __find({self._key()})",
+            *self._find_lines(),
             "if __s is not None and __config.compile_kernels:",
             f"    if {self._all('{}.__class__ is __Tensor')}:",
             "        __m = __modes.state",
@@ -192,6 +192,11 @@ class FastBlock:
             f"    elif {self._all('{}.__class__ in __array_types')}:",
             f"        return {self._run_arrays()}",
         ]
+
+    def _find_lines(self) -> list[str]:
+        """What cannot stand in a key is for the complete path; where nothing is fixed, there is no such thing."""
+        find = f"__s = __find({self._key()})"
+        return [f"try: {find}", "except (TypeError, ValueError): __s = None"] if self.source.fixed else [find]
 
     def _key(self) -> str:
         parts = [_key_part(name, argument) for name, argument in self.source.fixed]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -302,6 +304,37 @@ def test_a_static_argument_of_the_wrong_type_is_refused_after_a_right_one() -> N
         strict(jnp.ones(()), "2")
     with pytest.raises(ArgumentError, match="argument 'count'"):
         strict(jnp.ones(()), 2.5)
+
+
+@pytest.mark.parametrize("value", [[2], np.array([1, 2]), jnp.ones(3), {}], ids=str)
+def test_a_static_argument_that_cannot_be_hashed_is_explained_by_its_schema(value: Any) -> None:
+    @custom_op("compiled::unhashable")
+    def unhashable(x: jax.Array, count: int = 1, scale: float = 1.0) -> jax.Array:
+        return x * count * scale
+
+    for _ in range(2):  # the second time by the short cut
+        assert unhashable(jnp.ones(()), 2, 0.5) == 1.0
+        with pytest.raises(ArgumentError, match="argument 'count'"):
+            unhashable(jnp.ones(()), value)
+        with pytest.raises(ArgumentError, match="argument 'scale'"):
+            unhashable(jnp.ones(()), 1, value)
+
+
+def test_a_traced_static_argument_is_refused_with_the_reason() -> None:
+    @custom_op("compiled::traced_static")
+    def traced_static(x: jax.Array, scale: float) -> jax.Array:
+        return x * scale
+
+    with pytest.raises(ArgumentError, match=r"argument 'scale'.*Its value is traced"):
+        jax.jit(lambda scale: traced_static(jnp.ones(()), scale))(2.0)
+
+
+def test_an_array_of_one_element_passes_for_a_static_number() -> None:
+    @custom_op("compiled::element")
+    def element(x: jax.Array, count: int) -> jax.Array:
+        return x * count
+
+    assert [float(element(jnp.ones(()), count)) for count in (jnp.array(2), np.array(2), 2)] == [2.0] * 3
 
 
 def test_a_list_argument_is_told_apart_by_the_types_of_its_members() -> None:
