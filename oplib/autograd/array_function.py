@@ -18,7 +18,7 @@ import numpy as np
 
 from oplib.config import config
 
-from .liveness import find_live_inputs
+from .liveness import find_forwarded, find_live_inputs
 
 Arrays = tuple[Any, ...]
 Mask = tuple[bool, ...]
@@ -77,6 +77,26 @@ class ArrayFunction:
 
             found = self._recorders[wanted] = jax.jit(record, inline=True)
         return found if self.compiled and config.compile_kernels else inspect.unwrap(found)
+
+
+class Forwarding(ArrayFunction):
+    """One that only hands inputs on, as the derivative of an addition does: calling XLA would copy them.
+
+    Args:
+        function: the plain Python function.
+        name: shown in graphs and errors.
+        places: for each output, which input it is.
+    """
+
+    __slots__ = ("_gather",)
+
+    def __init__(self, function: Callable[..., Arrays], name: str, places: Sequence[int]) -> None:
+        super().__init__(function, name)
+        self._gather = make_gather(tuple(places))
+
+    def __call__(self, *arrays: Any) -> Arrays:
+        """Picks the outputs out of the inputs."""
+        return self._gather(arrays)
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
@@ -182,7 +202,7 @@ jax.tree_util.register_pytree_node(Plan, lambda plan: ((), plan), lambda plan, _
 class DerivedPlan(Plan):
     """The plan of a function that JAX differentiates: the residuals are the inputs its vjp really reads."""
 
-    __slots__ = ("_backwards", "_function", "_inputs")
+    __slots__ = ("_backwards", "_forwarded", "_function", "_inputs")
 
     def __init__(self, function: ArrayFunction, wanted: Mask, inputs: Arrays, outputs: Arrays) -> None:
         self._inputs = tuple(shape_of(value) for value in inputs)
@@ -194,18 +214,22 @@ class DerivedPlan(Plan):
     def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> list[int]:
         cotangents = [shape_of(value) for value, has in zip(outputs, given, strict=True) if has]
         pulled_back = self._function.vjp(wanted, given)
-        live = find_live_inputs(jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr)
+        jaxpr = jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
+        live = find_live_inputs(jaxpr)
+        self._forwarded = (given, find_forwarded(jaxpr))
         return [place for place in range(len(wanted)) if live[place]]
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         found = self._backwards.get(given)
         if found is None:
             full = self._function.vjp(self.wanted, given).function
-            found = ArrayFunction(
-                _fill_dead(full, self._inputs, self.sources),
-                self._function.name,
-                compiled=self._function.compiled,
-            )
+            function = _fill_dead(full, self._inputs, self.sources)
+            kind, places = self._forwarded
+            if kind == given and places is not None and not self.sources:
+                first = len(self.wanted)
+                found = Forwarding(function, self._function.name, [place - first for place in places])
+            else:
+                found = ArrayFunction(function, self._function.name, compiled=self._function.compiled)
             self._backwards[given] = found
         return found
 

@@ -19,6 +19,18 @@ def find_live_inputs(jaxpr: Any) -> tuple[bool, ...]:
     return _live(jaxpr, [True] * len(jaxpr.outvars))
 
 
+def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
+    """Tells which input each output of a jaxpr is, or None if some output is computed.
+
+    Args:
+        jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
+    """
+    places = {var: place for place, var in enumerate(jaxpr.invars)}
+    if any(_is_literal(var) or var not in places for var in jaxpr.outvars):
+        return None
+    return tuple(places[var] for var in jaxpr.outvars)
+
+
 def _live(jaxpr: Any, wanted: list[bool]) -> tuple[bool, ...]:
     live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
     for equation in reversed(jaxpr.eqns):

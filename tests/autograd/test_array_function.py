@@ -1,0 +1,69 @@
+"""Array functions: one jit, vjps that are array functions again, and plans made while they are traced."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oplib.autograd.array_function import ArrayFunction
+
+X, Y = jnp.array([0.3, -0.7]), jnp.array([2.0, 5.0])
+
+
+def product_and_sine(x, y):
+    return x * y, jnp.sin(x)
+
+
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True)])
+def test_a_vjp_gives_the_wanted_gradients_of_the_given_cotangents(wanted, given) -> None:
+    function = ArrayFunction(product_and_sine, "f")
+    cotangents = (jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    got = function.vjp(wanted, given)(X, Y, *[c for c, has in zip(cotangents, given, strict=True) if has])
+    full = tuple(c if has else jnp.zeros(2) for c, has in zip(cotangents, given, strict=True))
+    expected = [g for g, want in zip(jax.vjp(product_and_sine, X, Y)[1](full), wanted, strict=True) if want]
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_the_vjp_of_a_vjp_is_the_second_derivative() -> None:
+    function = ArrayFunction(lambda x: (jnp.sin(x),), "sin")
+    second = function.vjp((True,), (True,)).vjp((True, False), (True,))
+    np.testing.assert_allclose(second(X, jnp.ones(2), jnp.ones(2))[0], -np.sin(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "sources"),
+    [
+        (lambda x, y: (x + y,), ()),
+        (lambda x, y: (x * y,), (0, 1)),
+        (lambda x, y: (jnp.sin(x) + y,), (0,)),
+        (lambda x, y: (jnp.sum(x) + 2 * y,), ()),
+    ],
+)
+def test_a_plan_saves_the_inputs_that_the_derivative_reads_and_no_others(function, sources) -> None:
+    plan, _ = ArrayFunction(function, "f").recorder((True, True))(X, Y)
+    assert plan.sources == sources
+
+
+def test_what_is_saved_depends_on_what_is_wanted() -> None:
+    function = ArrayFunction(lambda x, y: (x * y,), "mul")
+    assert function.recorder((True, False))(X, Y)[0].sources == (1,)
+    assert function.recorder((False, True))(X, Y)[0].sources == (0,)
+
+
+def test_a_derivative_that_only_hands_on_its_cotangent_is_not_sent_through_xla() -> None:
+    add = ArrayFunction(lambda x, y: (x + y,), "add")
+    plan, _ = add.recorder((True, True))(jnp.ones(2), jnp.ones(2))
+    cotangent = jnp.array([3.0, 4.0])
+    results = plan.backward((True,))(cotangent)
+    assert results[0] is cotangent
+    assert results[1] is cotangent
+
+
+def test_a_derivative_that_sums_over_a_broadcast_axis_is_computed() -> None:
+    add = ArrayFunction(lambda x, y: (x + y,), "add")
+    plan, _ = add.recorder((True, True))(jnp.ones((3, 2)), jnp.ones(2))
+    results = plan.backward((True,))(jnp.ones((3, 2)))
+    assert results[1].tolist() == [3.0, 3.0]
