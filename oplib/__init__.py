@@ -6,7 +6,7 @@ by which the tensor floor reaches the ops and the engine, and lists the public n
 
 from __future__ import annotations
 
-from . import autograd, errors, library, ops, pytree
+from . import autograd, errors, library, ops, pytree, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.tensor_backward import run_backward
@@ -103,6 +103,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "tensor",
+    "visual",
     "zeros",
     "zeros_like",
 ]
