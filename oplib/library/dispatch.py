@@ -21,13 +21,13 @@ from oplib.autograd.formula_node import record as record_call
 from oplib.config import config
 from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Device, Tensor
 
 from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import Carrier
 from .fast_path import fast_key, is_eligible, make_fast_call
-from .kernel_choice import choose_kernel
+from .kernel_choice import choose_kernel, find_device
 from .kernels import run_kernel
 from .layout import Layout, Slot, count_arrays, make_layout
 from .record import Tag
@@ -113,7 +113,8 @@ class Dispatcher:
         """Calls the op on arrays; new values of written arguments come before the results."""
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
-        structure, outputs = self._run_on_arrays(layout, [unbox(value) for value in flat])
+        arrays = [unbox(value) for value in flat]
+        structure, outputs = self._run_on_arrays(layout, arrays, device=find_device(self.record, values))
         return structure.arrange(outputs)
 
     def _tells_world(self, layout: Layout) -> bool:
@@ -129,7 +130,7 @@ class Dispatcher:
         """An op without tensor arguments gives Tensors; ``op.arrays`` gives arrays."""
         if self.record.takes_tensors and not arrays_wanted:
             return run_on_tensors(self.overload, values, self._autograd_impl)
-        structure, outputs = self._run_on_arrays(layout, flat, device=_device_of(self.schema, values))
+        structure, outputs = self._run_on_arrays(layout, flat, device=find_device(self.record, values))
         if arrays_wanted:
             return structure.arrange(outputs)
         return structure.arrange([Tensor.from_array(output) for output in outputs])
@@ -198,11 +199,19 @@ class Dispatcher:
         return not any(isinstance(array, Tracer) for array in arrays)
 
     def _run_on_arrays(
-        self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Any = None
+        self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Device | None = None
+    ) -> tuple[Structure, Sequence[Any]]:
+        choose_kernel(self.record, arrays, device)  # raises if there is none
+        if device is not None:  # what a factory makes stands there
+            with jax.default_device(device.to_jax()):
+                return self._run_here(layout, arrays, donating=donating, device=device)
+        return self._run_here(layout, arrays, donating=donating)
+
+    def _run_here(
+        self, layout: Layout, arrays: Sequence[Any], *, donating: bool, device: Device | None = None
     ) -> tuple[Structure, Sequence[Any]]:
         if self._is_immediate(arrays):
             return run_kernel(self.record, layout, arrays, device)
-        choose_kernel(self.record, arrays, device)  # raises if there is none
         found = self.specialize(layout)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
 
@@ -254,19 +263,10 @@ def name_node(record: Any) -> str:
     return f"GeneratedBackwardFor_{namespace}_{name}_{overload}Backward"
 
 
-def _device_of(schema: Any, values: Sequence[Any]) -> Any:
-    """The value of an argument named ``device`` of a factory, which chooses its kernel."""
-    for argument, value in zip(schema.arguments, values, strict=True):
-        if argument.name == "device":
-            return value
-    return None
-
-
 def build(overload: OpOverload) -> None:
     """Gives an overload what its calls run."""
     dispatcher = Dispatcher(overload)
     overload.call = make_fast_call(dispatcher)
-    overload.explain = dispatcher.call
     overload.arrays = lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True)
     overload.functional = lambda *args, **kwargs: dispatcher.call_functional(args, kwargs)
 

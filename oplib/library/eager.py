@@ -8,7 +8,7 @@ from typing import Any
 from oplib.errors import AutogradError, ResultError, describe
 from oplib.tensor import Tensor
 
-from .kernel_choice import choose_kernel
+from .kernel_choice import choose_kernel, find_device
 from .record import Record, Tag
 from .structure import pack
 from .tensor_kernel import check_tensor_results
@@ -40,15 +40,9 @@ def run_composite(record: Record, values: Sequence[Any]) -> Any:
 
 
 def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
-    device = next(
-        (
-            value
-            for argument, value in zip(record.schema.arguments, values, strict=True)
-            if argument.name == "device"
-        ),
-        None,
-    )
-    return choose_kernel(record, [tensor._storage.array for tensor in inputs], device)
+    if record.sole_kernel is not None:
+        return record.sole_kernel
+    return choose_kernel(record, [tensor._storage.array for tensor in inputs], find_device(record, values))
 
 
 def _split(record: Record, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from oplib.errors import RegistrationError, RegistrationValueError
 
 from .contribution import KernelSlot
+from .schema import FunctionSchema
 
 _DEVICES: dict[str, KernelSlot] = {
     "cpu": "cpu",
@@ -44,6 +45,15 @@ def name_slot(platform: str | None) -> str:
 def list_platforms(slot: str) -> list[str]:
     """Returns the JAX platforms that a slot stands for, as ``jax.lax.platform_dependent`` spells them."""
     return [name for name, known in _DEVICES.items() if known == slot and name != "gpu"] or [slot]
+
+
+def find_device_place(schema: FunctionSchema) -> int | None:
+    """Returns the place of the argument that chooses the kernel of a factory; None where tensors choose."""
+    if any(argument.has_tensor for argument in schema.arguments):
+        return None
+    typed = (str(argument.type).rstrip("?") == "Device" for argument in schema.arguments)
+    pairs = zip(schema.arguments, typed, strict=True)
+    return next((place for place, (one, fits) in enumerate(pairs) if fits and one.name == "device"), None)
 
 
 def find_slot(device: str, *, subject: str) -> KernelSlot:

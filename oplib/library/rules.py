@@ -13,6 +13,7 @@ from oplib.errors import (
 
 from .contribution import KERNEL_SLOTS, Contributions, Definition, Kernel, find_kind, find_newest
 from .infer_schema import infer_kind
+from .platforms import find_device_place
 from .qualname import Qualname
 from .record import Derivative, Function, Record, Tag
 from .schema import BaseType, FunctionSchema, has_kwarg_only_tensors
@@ -112,12 +113,7 @@ def require_device_argument(schema: FunctionSchema) -> None:
     Raises:
         RegistrationValueError: no tensor argument, and no ``Device device``.
     """
-    if any(argument.has_tensor for argument in schema.arguments):
-        return
-    if any(
-        argument.name == "device" and str(argument.type).rstrip("?") == "Device"
-        for argument in schema.arguments
-    ):
+    if any(argument.has_tensor for argument in schema.arguments) or find_device_place(schema) is not None:
         return
     raise RegistrationValueError(
         f"{schema.qualified_name}: functions without tensor inputs are required to have a `device: Device` "
