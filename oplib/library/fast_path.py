@@ -1,9 +1,10 @@
 """The short cut: Python code generated for one overload, for the calls that need no care.
 
-It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and whose
-specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the caches that
-this code reads. Python itself binds the arguments: parameters and defaults are those of the schema, and every
-other name in the generated text begins with two underscores.
+It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and
+whose specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the caches
+that this code reads. Positional and keyword-only arguments are bound by Python itself, others by
+:mod:`.late_binding`. Parameters have the names of the schema, and every other name in the generated text begins
+with two underscores.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
+from .late_binding import MISSING, LateBinding
 from .layout import freeze
 from .record import Record, Tag
 from .scalars import to_operand
@@ -31,18 +33,17 @@ MAX_OPTIONAL = 2  # each optional tensor doubles the text
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
-
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return dispatcher.call(args, kwargs)
-
     if not dispatcher.is_fast:
-        return lambda *args, **kwargs: slow(args, kwargs)
+        return lambda *args, **kwargs: dispatcher.call(args, kwargs)
     source = FastSource(dispatcher.record)
+    binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
     namespace: dict[str, Any] = {
+        "__MISSING": MISSING,
         "__Storage": Storage,
         "__Tensor": Tensor,
         "__array_types": dispatcher.array_types,
         "__box": make_view_box(source.view) if source.view else box,
+        "__by_name": binding.by_name,
         "__config": config,
         "__edge": gradient_edge,
         "__find": dispatcher.fast_keys.get if source.fixed else dispatcher.fast_keys.find,
@@ -55,12 +56,13 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__record": record,
         "__recording": dispatcher.record.derivative.constant is None,
         "__save": save,
-        "__slow": slow,
+        "__slow": binding.slow,
         "__to_operand": to_operand,
         **source.defaults,
     }
     exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)
-    return namespace["__call"]
+    binding.call = namespace["__call"]
+    return binding.call
 
 
 def make_view_box(name: str) -> Callable[[Any], Tensor]:
@@ -135,6 +137,8 @@ class FastSource:
         return "\n".join(
             [
                 f"def __call({self._parameters()}):",
+                f"    if __named or __rest: return __by_name({self._given()}, __rest, __named)",
+                *self._default_lines(),
                 *[f"    __o_{name} = {_operand(name, argument)}" for name, argument in self.operands],
                 *blocks,
                 f"    return __slow({self._given()})",
@@ -142,15 +146,25 @@ class FastSource:
         )
 
     def _parameters(self) -> str:
-        """The parameters of the schema; what does not fit them is explained by the overload."""
-        positional = [place for place, (_, argument) in enumerate(self.pairs) if not argument.kwarg_only]
-        keyword_only = [place for place, (_, argument) in enumerate(self.pairs) if argument.kwarg_only]
-        star = ["*"] if keyword_only else []
-        return ", ".join([*map(self._parameter, positional), *star, *map(self._parameter, keyword_only)])
+        """Parameters that take whatever is given, so that it is the schema that refuses."""
+        positional = [f"{name}=__MISSING" for name, argument in self.pairs if not argument.kwarg_only]
+        keyword_only = [
+            f"{name}={self._default(place)}"
+            for place, (name, argument) in enumerate(self.pairs)
+            if argument.kwarg_only
+        ]
+        slash = ["/"] if positional else []
+        return ", ".join([*positional, *slash, "*__rest", *keyword_only, "**__named"])
 
-    def _parameter(self, place: int) -> str:
-        name = self.pairs[place][0]
-        return f"{name}=__d{place}" if f"__d{place}" in self.defaults else name
+    def _default(self, place: int) -> str:
+        return f"__d{place}" if f"__d{place}" in self.defaults else "__MISSING"
+
+    def _default_lines(self) -> list[str]:
+        return [
+            f"    if {name} is __MISSING: {name} = __d{place}"
+            for place, (name, argument) in enumerate(self.pairs)
+            if argument.has_default_value() and not argument.kwarg_only
+        ]
 
     def _given(self) -> str:
         """The arguments for the complete path."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from oplib.errors import RegistrationError, UnknownOperatorError
 
@@ -15,6 +16,10 @@ from .schema import FunctionSchema
 
 _interned: dict[str, OpOverload] = {}
 _interning = threading.Lock()
+
+# Python finds `__call__` through a property written in C, and calls what that gives: no frame of ours stands
+# between a user and what runs, which would cost a tenth of a small op.
+_CALL_DOC = "Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."
 
 
 class OpOverload:
@@ -30,7 +35,6 @@ class OpOverload:
         call: does the whole work of a call. Assigned anew with every record, and built at the first call.
         arrays: as ``call``, but gives arrays where no argument tells the world.
         functional: the array-level function; stays when the op is destroyed.
-        explain: the complete path of a call, for arguments that ``call`` cannot bind.
     """
 
     record: Record
@@ -38,7 +42,6 @@ class OpOverload:
     call: Function
     arrays: Function
     functional: Function
-    explain: Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
     def __init__(self, qualname: Qualname) -> None:
         self._qualname = qualname
@@ -47,14 +50,12 @@ class OpOverload:
         self._is_built = False
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
-        try:
-            return self.call(*args, **kwargs)
-        except TypeError as error:
-            if not is_misfit(error):
-                raise
-        return self.explain(args, kwargs)
+    if TYPE_CHECKING:
+
+        def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102  see _CALL_DOC
+
+    else:
+        __call__ = property(attrgetter("call"), doc=_CALL_DOC)
 
     # What it is called ------------------------------------------------------------------------------------
 
@@ -132,25 +133,14 @@ class OpOverload:
 class OverloadHandle:
     """What stands for an overload in other places, and is called at the same cost."""
 
-    _target: Any  # an OpOverload, or what has its `call` and `explain`
+    _target: Any  # an OpOverload, or what has its `call`
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."""
-        target = self._target
-        try:  # what the overload's own __call__ does, without a further frame
-            return target.call(*args, **kwargs)
-        except TypeError as error:
-            if not is_misfit(error):
-                raise
-        return target.explain(args, kwargs)
+    if TYPE_CHECKING:
 
+        def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102  see _CALL_DOC
 
-def is_misfit(error: TypeError) -> bool:
-    """Tells whether an error that was just caught says that arguments do not fit a function's parameters.
-
-    There is no further frame then: Python could not bind them. ``explain`` asks the schema why.
-    """
-    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+    else:
+        __call__ = property(attrgetter("_target.call"), doc=_CALL_DOC)
 
 
 def intern_overload(qualname: Qualname) -> OpOverload:
