@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ResultError, ResultTypeError, describe
-from oplib.tensor import Tensor
 
 from .conversions import make_converter
 from .plain_conversions import CONVERTERS, Converter, UnfitError, is_array, to_bool, to_scalar
@@ -20,7 +19,7 @@ Check = Callable[[Any], list[Any]]
 
 
 @lru_cache(maxsize=4096)
-def check_results(schema: FunctionSchema, *, eager: bool = False) -> Check:
+def check_results(schema: FunctionSchema) -> Check:
     """Returns the function that checks and converts what a kernel of this schema returned.
 
     It gives a list with one value for each declared return: a list where a list is declared, a tuple where
@@ -28,7 +27,6 @@ def check_results(schema: FunctionSchema, *, eager: bool = False) -> Check:
 
     Args:
         schema: the schema of an overload.
-        eager: the kernel runs on Tensors, so it returns Tensors: an array has lost its history.
 
     Returns:
         A function of a kernel's result, the same one at every call with this schema. It raises ResultError
@@ -43,8 +41,7 @@ def check_results(schema: FunctionSchema, *, eager: bool = False) -> Check:
     name = schema.qualified_name
     if not schema.returns:
         return lambda result: _check_nothing(name, result)
-    bases = _EAGER_CONVERTERS if eager else _RESULT_CONVERTERS
-    converters = [_make_result_converter(returned.type, bases) for returned in schema.returns]
+    converters = [_make_result_converter(returned.type) for returned in schema.returns]
     if len(converters) == 1:
         return lambda result: [_convert(schema, 0, converters[0], result)]
 
@@ -99,15 +96,15 @@ def _print_returns(schema: FunctionSchema) -> str:
     return f"-> {text}" if len(schema.returns) == 1 else f"-> ({text})"
 
 
-def _make_result_converter(type_: SchemaType, bases: Mapping[str, Converter]) -> Converter:
+def _make_result_converter(type_: SchemaType) -> Converter:
     """As for arguments, but an array is no sequence, and a number is no tensor."""
     if isinstance(type_, OptionalType):
-        convert = _make_result_converter(type_.element, bases)
+        convert = _make_result_converter(type_.element)
         return lambda value: None if value is None else convert(value)
     if isinstance(type_, (ListType, TupleType)):
-        convert = make_converter(type_, bases)
+        convert = make_converter(type_, _RESULT_CONVERTERS)
         return lambda value: convert(_require_sequence(value))
-    return make_converter(type_, bases)
+    return make_converter(type_, _RESULT_CONVERTERS)
 
 
 def _require_sequence(value: Any) -> Any:
@@ -122,14 +119,6 @@ def _to_result_tensor(value: Any) -> Any:
     if isinstance(value, (int, float, complex)):
         raise UnfitError("A number is no tensor: wrap it in jax.numpy.asarray")
     raise UnfitError
-
-
-def _to_eager_tensor(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    raise UnfitError(
-        "A kernel on Tensors returns Tensors, and oplib.tensor makes one" if is_array(value) else ""
-    )
 
 
 def _to_result_bool(value: Any) -> bool:
@@ -147,4 +136,3 @@ _RESULT_CONVERTERS = CONVERTERS | {
     "bool": _to_result_bool,
     "Scalar": _to_result_scalar,
 }
-_EAGER_CONVERTERS = _RESULT_CONVERTERS | {"Tensor": _to_eager_tensor}

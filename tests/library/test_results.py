@@ -58,15 +58,6 @@ def test_a_tensor_result_is_any_array_and_stays_the_same_object():
         assert check("(Tensor, int)", [array, 1])[0] is array
 
 
-def test_a_kernel_on_tensors_returns_tensors():
-    check_eager = check_results(parse_schema("ns::f() -> Tensor"), eager=True)
-    tensor = Tensor.from_array(jnp.zeros(2))
-    assert check_eager(tensor) == [tensor]
-    for array in (jnp.zeros(2), np.zeros(2)):
-        with pytest.raises(ResultError, match="A kernel on Tensors returns Tensors, and oplib.tensor makes one"):
-            check_eager(array)
-
-
 def test_tracers_are_tensors():
     seen = []
     jax.jit(lambda x: seen.append(check("Tensor", x)[0] is x))(1.0)
