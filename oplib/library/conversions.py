@@ -67,8 +67,8 @@ def _make_list_converter(type_: ListType, convert: Converter) -> Converter:
     def convert_list(value: Any) -> list[Any]:
         if size is not None and is_number and _is_single(value):
             return [convert(value)] * size
-        if not is_number and isinstance(value, np.ndarray):
-            raise UnfitError("Pass a list")
+        if not is_number and is_array(value):  # its rows are not meant, nor the numbers in it
+            raise UnfitError("Put it into a list, also where it is the only one")
         return _convert_items(convert, list_items(value))
 
     return convert_list

@@ -213,6 +213,12 @@ def test_a_tensor_or_array_is_no_list():
             convert("int[]", value)
 
 
+def test_a_tensor_or_array_alone_is_no_list_of_tensors():
+    for value in (make_tensor([1, 2]), jnp.arange(2), np.arange(2)):
+        with pytest.raises(ArgumentError, match=r"Put it into a list, also where it is the only one"):
+            convert("Tensor[]", value)
+
+
 def test_defaults_are_filled_in_as_values_of_their_types():
     schema = parse_schema(
         "f(Device d='cpu', ScalarType t=float32, float x=1, *, int[2] n=3, Tensor? y=None) -> ()"
