@@ -32,7 +32,7 @@ from .kernels import run_kernel
 from .layout import Layout, Slot, count_arrays, make_layout
 from .record import Tag
 from .recording import box_results, check_written, read_arrays, unbox, write_back
-from .specialization import Specialization, SpecializationCache
+from .specialization import CAPACITY, Specialization, SpecializationCache
 from .staleness import StaticWatch
 from .structure import Structure
 
@@ -55,7 +55,9 @@ class Dispatcher:
     Attributes:
         overload: the op.
         specializations: by layout.
-        fast_keys: specializations by the keys that the fast path makes from unconverted arguments.
+        fast_keys: specializations by the keys that the fast path makes from unconverted arguments. A plain
+            dictionary that counts no uses, emptied at half the capacity of ``specializations``: what is used
+            often comes by there again before it would be the least recently used.
         array_types: classes of arrays that have been seen, which the fast path takes as they are.
         node_class: of the nodes that its calls record.
     """
@@ -71,7 +73,7 @@ class Dispatcher:
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
         self.returns_written = Tag.inplace in record.tags or Tag.out in record.tags
-        self.fast_keys = SpecializationCache()
+        self.fast_keys: dict[Any, Specialization] = {}
         self.array_types: set[type] = set()
         self.node_class: type[FormulaNode] = make_node_class(name_node(record))
         self.written = [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
@@ -107,7 +109,9 @@ class Dispatcher:
         if all(value == value for value in given if isinstance(value, float)):
             # An array of one element passes for a number, but cannot stand in a key.
             with suppress(TypeError, ValueError):
-                self.fast_keys.put(fast_key(self.record, given), self.specialize(layout))
+                if len(self.fast_keys) >= CAPACITY // 2:
+                    self.fast_keys.clear()
+                self.fast_keys[fast_key(self.record, given)] = self.specialize(layout)
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the op on arrays; new values of written arguments come before the results."""

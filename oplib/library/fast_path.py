@@ -46,7 +46,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__by_name": binding.by_name,
         "__config": config,
         "__edge": gradient_edge,
-        "__find": dispatcher.fast_keys.get if source.fixed else dispatcher.fast_keys.find,
+        "__find": dispatcher.fast_keys.get,
         "__freeze": freeze_softly,
         "__freeze_ints": freeze_ints,
         "__modes": modes,

@@ -114,11 +114,10 @@ class Specialization:
 class SpecializationCache:
     """The specializations of one record by key, bounded: the least recently used one goes first."""
 
-    __slots__ = ("_by_key", "find")
+    __slots__ = ("_by_key",)
 
     def __init__(self) -> None:
         self._by_key: OrderedDict[Hashable, Specialization] = OrderedDict()
-        self.find = self._by_key.get  # as `get`, for a cache with one key, where the order of use is nothing
 
     def __len__(self) -> int:
         return len(self._by_key)
