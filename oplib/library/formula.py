@@ -98,12 +98,8 @@ class FormulaPlan(Plan):
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
             eager = boxed or not is_traced(arrays)
-            try:
-                with running(record.name, "backward formula", eager=eager):
-                    result = rule(ctx, *grads)
-            except Exception as error:
-                error.add_note(f"raised in the backward formula of {record.name}")
-                raise
+            with running(record.name, "backward formula", eager=eager):
+                result = rule(ctx, *grads)
             return targets.take(result)
 
         return formula

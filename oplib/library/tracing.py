@@ -40,6 +40,8 @@ def grad_off() -> Generator[None]:
 def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
     """Around a kernel or a rule: recording is off, and one that is compiled may not read values.
 
+    An error that passes keeps its type and text, and gets a note that says whose kernel or rule it was.
+
     Args:
         op: the op's name.
         part: what runs, for errors: ``kernel``, ``backward formula``.
@@ -50,14 +52,19 @@ def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) ->
         TracingError: compiled code asked for a concrete value.
     """
     with grad_off():
-        if eager:
-            yield
-            return
         try:
-            with _tracing(op):
+            if eager:
                 yield
-        except _CONCRETIZATION as error:
-            raise _explain_value(op, part, layout, error) from error
+                return
+            try:
+                with _tracing(op):
+                    yield
+            except _CONCRETIZATION as error:
+                raise _explain_value(op, part, layout, error) from error
+        except Exception as error:
+            if not str(error).startswith(f"{op}:"):
+                error.add_note(f"Raised in the {part} of {op}.")
+            raise
 
 
 def is_traced(arrays: Iterable[Any]) -> bool:

@@ -1,0 +1,67 @@
+"""Around kernels and rules: an error that leaves one says whose it was."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oplib.autograd import backward
+from oplib.library import custom_op
+from oplib.tensor import Tensor
+
+X = jnp.ones(2)
+
+
+def fail(*args, **kwargs):
+    raise KeyError("mine")
+
+
+def kernel_on_arrays(x: jax.Array) -> jax.Array:
+    return fail()
+
+
+def kernel_on_host(x: np.ndarray) -> np.ndarray:
+    return fail()
+
+
+def kernel_on_tensors(x: Tensor) -> Tensor:
+    return fail()
+
+
+def double(x: jax.Array) -> jax.Array:
+    return x * 2
+
+
+@pytest.mark.parametrize("kernel", [kernel_on_arrays, kernel_on_host, kernel_on_tensors])
+def test_an_error_of_a_kernel_keeps_its_type_and_names_the_op(kernel):
+    with pytest.raises(KeyError, match="mine") as caught:
+        custom_op("trc::f", kernel)(X)
+    assert "Raised in the kernel of trc::f." in caught.value.__notes__
+
+
+def test_an_error_of_a_formula_names_the_op():
+    op = custom_op("trc::f", double)
+    op.register_autograd(fail)
+    y = op(Tensor.from_array(X, requires_grad=True))
+    with pytest.raises(KeyError, match="mine") as caught:
+        backward(y, Tensor.from_array(X))
+    assert "Raised in the backward formula of trc::f." in caught.value.__notes__
+
+
+def test_an_error_of_a_setup_names_the_op():
+    op = custom_op("trc::f", double)
+    op.register_autograd(double, setup_context=lambda c, i, o: None)
+    with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
+        op(Tensor.from_array(X, requires_grad=True))
+    assert "Raised in the setup_context of trc::f." in caught.value.__notes__
+
+
+def test_an_error_that_names_the_op_itself_is_left_as_it_is():
+    def branch(x: jax.Array) -> jax.Array:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(RuntimeError, match=r"^trc::f: the kernel needs the concrete value") as caught:
+        custom_op("trc::f", branch)(X)
+    assert not [note for note in getattr(caught.value, "__notes__", []) if note.startswith("Raised")]
