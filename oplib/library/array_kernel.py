@@ -14,8 +14,8 @@ from oplib.tensor import Tensor
 
 from .layout import Entry, Layout, Slot
 from .record import Function, Record
-from .results import check_results
-from .structure import Results, make_structure
+from .results import check_results, leave_out_returned_arguments, put_back_returned_arguments
+from .structure import Results, make_structure, pack
 from .tracing import running
 
 
@@ -44,10 +44,7 @@ def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
 
 def _split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
     # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
-    returns = [
-        output for output in layout.schema.returns if not (output.alias_info and output.alias_info.is_write)
-    ]
-    slots = len(places) + len(returns)
+    slots = len(places) + layout.schema.returned_arguments.count(None)
     given = (result,) if slots == 1 else result
     if not isinstance(given, (tuple, list)) or len(given) != slots:
         raise ResultError(
@@ -58,11 +55,10 @@ def _split_written(record: Record, layout: Layout, places: Sequence[int], result
     written = [
         _check_written(record, layout, place, value) for place, value in zip(places, given, strict=False)
     ]
-    if not returns and layout.schema.returns:
-        return written
-    declared = tuple(given[len(places) :])
-    result = declared[0] if len(returns) == 1 else declared if returns else None
-    return [*written, *check_results(layout.schema)(result)]
+    new = dict(zip(places, written, strict=True))
+    full = put_back_returned_arguments(layout.schema, given[len(places) :], new)
+    checked = check_results(layout.schema)(pack(full))
+    return [*written, *leave_out_returned_arguments(layout.schema, checked)]
 
 
 def _check_written(record: Record, layout: Layout, place: int, value: Any) -> Any:

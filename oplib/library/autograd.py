@@ -15,13 +15,14 @@ import jax.numpy as jnp
 
 from oplib.autograd.function import Function
 from oplib.autograd.tensor_list import supports_tensorlist
-from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 from .eager import run_below_autograd, run_composite
 from .formula import missing_formula
 from .record import Tag
+from .recording import refuse_out_gradient
+from .schema import Argument, fill_defaults
 
 if TYPE_CHECKING:
     from .overload import OpOverload
@@ -88,20 +89,15 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     made: list[type[Function]] = []  # at the first call that needs it: most ops of a module are never called
 
     def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
-        defaults = {
-            argument.name: argument.default_value for argument in schema.arguments if argument.kwarg_only
-        }
-        given = [*args, *({**defaults, **keyword_only_args}[name] for name in names)]
+        if len(args) + len(keyword_only_args) < len(schema.arguments):
+            args, keyword_only_args = fill_defaults(schema, args, keyword_only_args)
+        given = [*args, *(keyword_only_args[name] for name in names)]
         if modes.grad_enabled and _needs_grad(args):
             if Tag.out in op.record.tags:
-                raise AutogradError(
-                    f"{op.name()}: functions with out=... arguments don't support automatic differentiation, "
-                    "but one of the arguments requires grad. Run it under oplib.no_grad(), or use the op "
-                    "without out=."
-                )
+                raise refuse_out_gradient(op.name())
             if not made:
                 made.append(_generate(op, info))
-            return made[0].apply(*given)
+            return made[0].apply(*map(_hold, schema.arguments, given))
         return run_below_autograd(op.record, given)
 
     return autograd_impl
@@ -113,14 +109,15 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     positional = sum(not argument.kwarg_only for argument in schema.arguments)
     names = [argument.name for argument in schema.arguments[positional:]]
 
-    def forward(ctx: Any, *values: Any) -> Any:
+    def forward(ctx: Any, *given: Any) -> Any:
+        values = [value.value if isinstance(value, Constant) else value for value in given]
         result = run_below_autograd(op.record, values)
         setup = info._setup_context_fn
         if setup is not None:
             extra = (
                 {"keyword_only_inputs": dict(zip(names, values[positional:], strict=True))} if names else {}
             )
-            setup(ctx=ctx, inputs=tuple(_complete(schema, values[:positional])), output=result, **extra)
+            setup(ctx=ctx, inputs=tuple(values[:positional]), output=result, **extra)
         return result
 
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -130,7 +127,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         try:
             result = formula(ctx, *grads)
         except Exception as error:
-            error.add_note(f"raised in the backward formula of {op.name()}")
+            error.add_note(f"Raised in the backward formula of {op.name()}.")
             raise
         return _pad(schema, result)
 
@@ -140,14 +137,22 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     generated: type[Function] = type(title, (Function,), members)
     has_lists = any(argument.is_tensor_list for argument in schema.arguments)
     if has_lists or any(output.is_tensor_list for output in schema.returns):
-        generated = supports_tensorlist(generated)
+        generated = supports_tensorlist(generated, or_none=True)
     return generated
 
 
-def _complete(schema: Any, values: Sequence[Any]) -> list[Any]:
-    """Fills in defaults of positional arguments that were left out."""
-    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
-    return [*values, *(argument.default_value for argument in positional[len(values) :])]
+class Constant:
+    """A list among the arguments that is none of tensors: one place for a gradient, whatever it holds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _hold(argument: Argument, value: Any) -> Any:
+    is_constant = isinstance(value, (list, tuple)) and not argument.has_tensor
+    return Constant(value) if is_constant else value
 
 
 def _pad(schema: Any, result: Any) -> Any:

@@ -136,6 +136,7 @@ def compose_record(
         donates=definition.donates,
         compiled=kind == "array" if definition.compiled is None else definition.compiled,
         tags=definition.tags,
+        is_custom=definition.function is not None,
         where=str(defined.site),
         version=version,
     )

@@ -31,10 +31,19 @@ from .kernel_choice import choose_kernel, find_device
 from .kernels import run_kernel
 from .layout import Layout, Slot, count_arrays, make_layout
 from .record import Tag
-from .recording import box_results, check_written, read_arrays, unbox, write_back
+from .recording import (
+    box_results,
+    check_written,
+    read_arrays,
+    refuse_out_gradient,
+    share_storage,
+    unbox,
+    write_back,
+)
+from .results import put_back_returned_arguments
 from .specialization import CAPACITY, Specialization, SpecializationCache
 from .staleness import StaticWatch
-from .structure import Structure
+from .structure import Structure, pack
 
 if TYPE_CHECKING:
     from .overload import OpOverload
@@ -72,7 +81,7 @@ class Dispatcher:
         self.carrier = carrier_of(self.name)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
-        self.returns_written = Tag.inplace in record.tags or Tag.out in record.tags
+        self.returns_written = any(place is not None for place in record.schema.returned_arguments)
         self.fast_keys: dict[Any, Specialization] = {}
         self.array_types: set[type] = set()
         self.node_class: type[FormulaNode] = make_node_class(name_node(record))
@@ -146,6 +155,8 @@ class Dispatcher:
             return run_on_tensors(self.overload, values, self._autograd_impl)
         tensors, arrays = read_arrays(flat)
         wanted = self._find_wanted(tensors)
+        if wanted is not None and Tag.out in self.record.tags:
+            raise refuse_out_gradient(self.name)
         if wanted is None:
             structure, outputs = self._run_on_arrays(layout, arrays, donating=bool(written))
             recorded = None
@@ -155,16 +166,30 @@ class Dispatcher:
             outputs = recorded[1 : 1 + len(recorded[0].outputs)]
         write_back(outputs, written)
         count = structure.written_count
+        histories: Sequence[tuple[Tensor, Tensor]] = ()
         if recorded is None:
             boxed = box_results(outputs[count:])
         else:
-            boxed = record_call(self.node_class, recorded, tensors, arrays)[count:]
+            boxed = record_call(self.node_class, recorded, tensors, arrays)
+            histories, boxed = list(zip(written, boxed[:count], strict=True)), boxed[count:]
         if Tag.view in self.record.tags:
             for tensor in boxed:
                 tensor._read_only = self.name
         if self.returns_written:
-            return written[0] if len(written) == 1 else tuple(written)
+            return self._return_written(values, histories, structure.without_written().rebuild(boxed))
         return structure.without_written().arrange(boxed)
+
+    def _return_written(
+        self, values: list[Any], histories: Sequence[tuple[Tensor, Tensor]], results: list[Any]
+    ) -> Any:
+        """The results in order, where some are written arguments: themselves, or aliases with a history."""
+        aliases = {
+            id(tensor): share_storage(recorded, tensor, self.name)
+            for tensor, recorded in histories
+            if recorded._requires_grad
+        }
+        given = put_back_returned_arguments(self.schema, results, values)
+        return pack([aliases.get(id(value), value) for value in given])
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """For each array whether its gradient is needed; None where the call is not recorded."""
@@ -288,4 +313,6 @@ def shapes_of(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     layout, flat = make_layout(dispatcher.schema, values, overload.record.operand, op=dispatcher.name)
     shapes = [unbox(value) for value in flat]
     structure, outputs = dispatcher.specialize(layout).call.shapes(shapes)
-    return structure.without_written().arrange(outputs[structure.written_count :])
+    found = structure.rebuild(outputs)
+    written = dict(zip(layout.written_places, found, strict=False))
+    return pack(put_back_returned_arguments(dispatcher.schema, found[structure.written :], written))

@@ -10,6 +10,7 @@ from oplib.tensor import Tensor
 
 from .kernel_choice import choose_kernel, find_device
 from .record import Record, Tag
+from .results import take_returned_arguments
 from .structure import pack
 from .tensor_kernel import check_tensor_results
 from .tracing import grad_off
@@ -20,8 +21,9 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
     inputs = list(_tensors(values))
     written = {id(tensor) for tensor in _written(record, values)}
     kernel = _choose(record, values, inputs)
-    for tensor in _written(record, values):
-        tensor._storage.version += 1
+    if record.is_custom:
+        for tensor in _written(record, values):
+            tensor._storage.version += 1
     versions = [tensor._storage.version for tensor in inputs]
     args, kwargs = _split(record, values)
     with grad_off():
@@ -29,7 +31,7 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
     for tensor, version in zip(inputs, versions, strict=True):
         if tensor._storage.version != version and id(tensor) not in written:
             raise _undeclared_write(record, values, tensor)
-    return _finish(record, check_tensor_results(record, result), inputs)
+    return _finish(record, check_tensor_results(record, result), values)
 
 
 def run_composite(record: Record, values: Sequence[Any]) -> Any:
@@ -85,21 +87,27 @@ def _undeclared_write(record: Record, values: Sequence[Any], tensor: Tensor) -> 
     )
 
 
-def _finish(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
-    """Refuses results that share storage with an input or each other, and cuts what history they carry."""
-    if Tag.inplace not in record.tags and Tag.out not in record.tags:
-        _refuse_aliases(record, results, inputs)
-        results = [_cut(value) for value in results]
-    elif Tag.inplace in record.tags and results[0] is not inputs[0]:
-        raise ResultError(
-            f"{record.name}: an op with Tag.inplace must return its first argument. Got another object: "
-            f"{describe(results[0])}. Return the tensor that was written."
-        )
-    return pack(results)
+def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
+    """Refuses results that share storage with an input or each other, and cuts what history they carry.
+
+    Two kinds of results may: written arguments, which an op of ``custom_op`` returns only under a tag, and
+    what the schema marks as a view.
+    """
+    schema = record.schema
+    if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:
+        places: Sequence[int | None] = (None,) * len(results)
+    else:
+        places = schema.returned_arguments
+        take_returned_arguments(record.name, schema, results, values)
+    triples = zip(results, places, schema.returns, strict=True)
+    _refuse_aliases(
+        record, [one for one, place, declared in triples if place is None and not declared.is_view], values
+    )
+    return pack([_cut(one) if place is None else one for one, place in zip(results, places, strict=True)])
 
 
-def _refuse_aliases(record: Record, results: Sequence[Any], inputs: Sequence[Tensor]) -> None:
-    seen = {id(tensor._storage) for tensor in inputs}
+def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
+    seen = {id(tensor._storage) for tensor in _tensors(values)}
     for tensor in _tensors(results):
         if id(tensor._storage) in seen:
             raise ResultError(

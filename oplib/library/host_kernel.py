@@ -14,7 +14,7 @@ from oplib.tensor.ingestion import to_array
 from .fake_kernel import run_fake_kernel
 from .layout import Layout
 from .record import Function, Record
-from .results import check_results
+from .results import check_results, take_returned_arguments
 from .structure import Results, make_structure
 from .tracing import running
 
@@ -55,7 +55,8 @@ def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]
     args, kwargs = layout.split(values)
     with running(record.name, "kernel", eager=True):
         returned = check_results(layout.schema)(kernel(*args, **kwargs))
-    results = [*(values[place] for place in places), *returned]
+    rest = take_returned_arguments(record.name, layout.schema, returned, values)
+    results = [*(values[place] for place in places), *rest]
     return make_structure(results, len(places), lambda value: isinstance(value, (np.ndarray, np.generic)))
 
 

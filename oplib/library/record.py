@@ -74,6 +74,9 @@ class Record:
         donates: names of written arguments whose buffer the op may take over.
         compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).
         tags: promises beyond the schema.
+        is_custom: made by ``custom_op``, and so held to its contract: what the schema declares is written
+            counts as written at every call, and no result aliases an argument. With ``define`` the kernel
+            answers for both.
         where: ``file:line`` of the registration.
         version: grows with every replacement of the record of this op.
     """
@@ -90,6 +93,7 @@ class Record:
     donates: frozenset[str] = frozenset()
     compiled: bool = True
     tags: tuple[Tag, ...] = ()
+    is_custom: bool = False
     where: str = "?"
     version: int = 0
 

@@ -84,6 +84,21 @@ def refuse_read_only(tensor: Tensor, op: str) -> None:
         )
 
 
+def refuse_out_gradient(op: str) -> AutogradError:
+    """The error for a gradient through an op with ``Tag.out``."""
+    return AutogradError(
+        f"{op}: functions with out=... arguments don't support automatic differentiation, but one of the "
+        "arguments requires grad. Run it under oplib.no_grad(), or use the op without out=."
+    )
+
+
+def share_storage(recorded: Tensor, written: Tensor, op: str) -> Tensor:
+    """Makes a recorded result an alias of the tensor that was written, which keeps its own history."""
+    recorded._storage = written._storage
+    recorded._read_only = op
+    return recorded
+
+
 def write_back(outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
     """Writes new values, which come first among the outputs, into their boxes."""
     for tensor, new in zip(written, outputs, strict=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -89,6 +89,37 @@ def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any)
             f"Declared: {_print_returns(schema)}. {advice}"
             f"Return what is declared, or declare what is returned."
         ) from error
+
+
+def take_returned_arguments(
+    name: str, schema: FunctionSchema, results: list[Any], values: Sequence[Any]
+) -> list[Any]:
+    """Checks the results that are written arguments, as ``Tensor(a!)`` declares, and gives the others.
+
+    Raises:
+        ResultError: something else stands in the place of one.
+    """
+    for place, result in zip(schema.returned_arguments, results, strict=True):
+        if place is not None and result is not values[place]:
+            raise ResultError(
+                f"{name}: the kernel must return its written arguments (with Tag.inplace its first argument, "
+                f"with Tag.out its mutable keyword-only arguments). In the place of "
+                f"'{schema.arguments[place].name}' it returned another object: {describe(result)}. Return "
+                "the argument itself."
+            )
+    return leave_out_returned_arguments(schema, results)
+
+
+def leave_out_returned_arguments(schema: FunctionSchema, results: list[Any]) -> list[Any]:
+    """The results that are no written arguments."""
+    pairs = zip(schema.returned_arguments, results, strict=True)
+    return [result for place, result in pairs if place is None]
+
+
+def put_back_returned_arguments(schema: FunctionSchema, rest: Sequence[Any], written: Any) -> list[Any]:
+    """All results in order, from those that are no written arguments, and the written ones by their place."""
+    others = iter(rest)
+    return [next(others) if place is None else written[place] for place in schema.returned_arguments]
 
 
 def _print_returns(schema: FunctionSchema) -> str:

@@ -13,7 +13,7 @@ from oplib.tensor import Tensor, box
 from .layout import Layout
 from .plain_conversions import is_array
 from .record import Function, Record
-from .results import check_results
+from .results import check_results, take_returned_arguments
 from .structure import Results, make_structure
 from .tracing import running
 
@@ -24,10 +24,9 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     args, kwargs = layout.split(values)
     with running(record.name, "kernel", eager=True):
         returned = check_tensor_results(record, kernel(*args, **kwargs))
+    rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[place] for place in layout.written_places]
-    structure, flat = make_structure(
-        [*written, *returned], len(written), lambda value: isinstance(value, Tensor)
-    )
+    structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in flat]
 
 

@@ -54,6 +54,11 @@ class Return:
         """Its type holds tensors, at any depth."""
         return type_has_tensor(self.type)
 
+    @cached_property
+    def is_view(self) -> bool:
+        """It shares memory with an argument and nothing is written: ``Tensor(a)``."""
+        return self.alias_info is not None and not self.alias_info.is_write
+
     def __str__(self) -> str:
         text = print_type(self.type, self.alias_info)
         return f"{text} {self.name}" if self.name else text
@@ -148,6 +153,21 @@ class FunctionSchema:
     def is_mutable(self) -> bool:
         """Some argument is written."""
         return any(argument.is_written for argument in self.arguments)
+
+    @cached_property
+    def returned_arguments(self) -> tuple[int | None, ...]:
+        """For each result the place of the written argument that it is, as ``Tensor(a!)`` says, or None."""
+        return tuple(map(self._find_returned, self.returns))
+
+    def _find_returned(self, returned: Return) -> int | None:
+        mark = returned.alias_info
+        if mark is None or not mark.is_write or not returned.is_tensor:
+            return None
+        written = (place for place, argument in enumerate(self.arguments) if argument.is_written)
+        marks = ((place, self.arguments[place].alias_info) for place in written)
+        return next(
+            (place for place, own in marks if own is not None and own.before_set & mark.before_set), None
+        )
 
     @cached_property
     def num_positional(self) -> int:
