@@ -25,23 +25,27 @@ def make_network():
     return demo.make_params(64, 10, oplib.Generator().manual_seed(0))
 
 
+@pytest.mark.slow
 def test_a_few_epochs_reduce_the_loss(digits):
     losses = demo.train(make_network(), digits[0], 2, np.random.default_rng(0))
     assert len(losses) == 2 * (len(digits[0].labels) // demo.BATCH)
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
+@pytest.mark.slow
 def test_training_is_repeatable(digits):
     first, again = (demo.train(make_network(), digits[0], 1, np.random.default_rng(0)) for _ in range(2))
     assert first == again
 
 
+@pytest.mark.slow
 def test_training_leaves_no_gradient_behind(digits):
     params = make_network()
     demo.train(params, digits[0], 1, np.random.default_rng(0))
     assert all(param.grad is None and param.is_leaf and param.requires_grad for param in params.values())
 
 
+@pytest.mark.slow
 def test_the_gradients_of_the_network_are_those_of_jax(digits):
     batch = next(demo.draw_batches(digits[0], 64, np.random.default_rng(0)))
     assert 0 <= demo.compare_gradients(make_network(), batch) < 1e-5
