@@ -9,9 +9,9 @@ from oplib.errors import SavedTensorError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
-from .accumulate import AccumulateGrad, gradient_edge
+from .accumulate import AccumulateGrad, gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
-from .node import TapeNode
+from .node import Edge, TapeNode
 from .saved import check_version
 
 _new: Any = object.__new__
@@ -20,10 +20,22 @@ NOBODY = Storage(None)
 _ALL_GIVEN = (True,)
 
 
+class _Edges:
+    """Makes the edges of a node when somebody first looks, and then gives way to them.
+
+    To make the accumulator of a leaf costs as much as to record the call, and many graphs never run.
+    """
+
+    def __get__(self, node: FormulaNode, owner: type) -> tuple[Edge | None, ...]:
+        node.edges = tuple([leaf_edge(one) if isinstance(one, Tensor) else one for one in node.inputs])
+        return node.edges
+
+
 class FormulaNode(TapeNode):
     """A backward step whose formula is a pure array function, found through a plan.
 
     Attributes:
+        inputs: for each input its edge, None, or the leaf; where ``edges`` have not been set instead.
         plan: how the recorded call differentiates.
         saved: the residuals, in the plan's order; None once they have been freed.
         storages: the storages these were read from.
@@ -33,6 +45,8 @@ class FormulaNode(TapeNode):
     """
 
     plan: Plan
+    inputs: tuple[Tensor | Edge | None, ...] = ()
+    edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
     saved: tuple[Any, ...] | None = ()
     storages: tuple[Storage, ...] = ()
     versions: tuple[int, ...] = ()

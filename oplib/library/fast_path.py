@@ -14,7 +14,6 @@ import keyword
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.formula_node import NOBODY, record, save
 from oplib.config import config
 from oplib.modes import modes
@@ -45,7 +44,6 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__box": make_view_box(source.view) if source.view else box,
         "__by_name": binding.by_name,
         "__config": config,
-        "__edge": gradient_edge,
         "__find": dispatcher.fast_keys.get,
         "__freeze": freeze_softly,
         "__freeze_ints": freeze_ints,
@@ -54,7 +52,6 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__nobody": NOBODY,
         "__node_class": dispatcher.node_class,
         "__record": record,
-        "__recording": dispatcher.record.derivative.constant is None,
         "__save": save,
         "__slow": binding.slow,
         "__to_operand": to_operand,
@@ -111,6 +108,7 @@ class FastSource:
             for place, argument in enumerate(arguments)
         ]
         self.is_single = len(record.schema.returns) == 1
+        self.records = record.derivative.constant is None
         self.view = record.name if Tag.view in record.tags else ""
         self.pairs: list[tuple[str, Argument]] = list(zip(names, arguments, strict=True))
         self.defaults: dict[str, Any] = {
@@ -200,8 +198,7 @@ class FastBlock:
             f"    if {self._all('{}.__class__ is __Tensor')}:",
             "        __m = __modes.state",
             "        if __m.tracing is None:",
-            f"            if __recording and ({self._any_requires_grad()}) and __m.grad_enabled:",
-            *[f"                {line}" for line in self._record_lines()],
+            *[f"            {line}" for line in self._record_lines() if self.source.records],
             f"            {self._run_line()}",
             f"    elif {self._all('{}.__class__ in __array_types')}:",
             f"        return {self._run_arrays()}",
@@ -221,9 +218,6 @@ class FastBlock:
         operands = [f"__o_{name} is not None" for name, _ in self.source.operands]
         return " and ".join([*(test.format(name) for name in self.tensors), *operands])
 
-    def _any_requires_grad(self) -> str:
-        return " or ".join(f"{name}._requires_grad" for name in self.tensors)
-
     def _run_line(self) -> str:
         read = ", ".join(expression for expression, _ in self.flat)
         if self.source.is_single:
@@ -240,23 +234,30 @@ class FastBlock:
 
     def _record_lines(self) -> list[str]:
         """The hot path of training: everything that ``record`` does, spelled out for this schema."""
-        wanted = ", ".join("False" if name is None else f"{name}._requires_grad" for _, name in self.flat)
+        wanted = ", ".join("False" if name is None else f"__q_{name}" for _, name in self.flat)
+        return [
+            *[f"__q_{name} = {name}._requires_grad" for name in self.tensors],
+            f"if ({' or '.join(f'__q_{name}' for name in self.tensors)}) and __m.grad_enabled:",
+            f"    __w = ({wanted},)",
+            "    __r = __s.recorders.get(__w) or __s.recorder(__w)",
+            *[
+                f"    {line}"
+                for line in (self._record_one_lines() if self.source.is_single else self._record_several_lines())
+            ],
+        ]
+
+    def _record_several_lines(self) -> list[str]:
+        read = ", ".join(expression for expression, _ in self.flat)
         boxes = ", ".join(name or "None" for _, name in self.flat)
-        recorder = [f"__w = ({wanted},)", "__r = __s.recorders.get(__w) or __s.recorder(__w)"]
-        if not self.source.is_single:
-            read = ", ".join(expression for expression, _ in self.flat)
-            return [
-                *recorder,
-                f"__a = ({read},)",
-                f"return tuple(__record(__node_class, __r(*__a), ({boxes},), __a))",
-            ]
-        return [*recorder, *self._record_one_lines()]
+        return [f"__a = ({read},)", f"return tuple(__record(__node_class, __r(*__a), ({boxes},), __a))"]
 
     def _record_one_lines(self) -> list[str]:
         places = range(len(self.flat))
         names = [name for _, name in self.flat]
         arrays = ", ".join(f"__a{place}" for place in places)
         storages = ", ".join("__nobody" if names[place] is None else f"__s{place}" for place in places)
+        edges = ", ".join("None" if name is None else f"__e_{name}" for name in names)
+        leaves = " or ".join(f"__e_{name}.__class__ is __Tensor" for name in self.tensors)
         versions = ", ".join("0" if names[place] is None else f"__s{place}.version" for place in places)
         reads = [
             f"__a{place} = {expression}"
@@ -273,7 +274,9 @@ class FastBlock:
             *([f"__t._read_only = {self.source.view!r}"] if self.source.view else []),
             "if not __p.differentiable[0]: return __t",
             "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
-            f"__n.edges = ({', '.join(map(_edge, names))},)",
+            *[f"__e_{name} = {_edge(name)}" for name in self.tensors],
+            f"if {leaves}: __n.inputs = ({edges},)",
+            f"else: __n.edges = ({edges},)",
             "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
             "__t._requires_grad = True; __t._grad_fn = __n",
             "if __p.sources:",
@@ -290,13 +293,10 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
-def _edge(name: str | None) -> str:
-    if name is None:
-        return "None"
-    return (
-        f"(None if not {name}._requires_grad else __edge({name}) if {name}._grad_fn is None "
-        f"else ({name}._grad_fn, {name}._output_nr))"
-    )
+def _edge(name: str) -> str:
+    """The edge of an input, or the leaf itself: the node makes its edge when it is looked at."""
+    edge = f"({name}._grad_fn, {name}._output_nr)"
+    return f"None if not __q_{name} else {name} if {name}._grad_fn is None else {edge}"
 
 
 def _operand(name: str, argument: Argument) -> str:
