@@ -24,7 +24,7 @@ _COMPILED = Row(
     f"{LINKS} chained multiplications, the backward compiled",
     "torch eager",
     1.4,
-    note="comes with its issue: a backward graph that is compiled once and found again",
+    note="not built yet: a backward graph that is compiled once and found again",
 )
 
 
