@@ -1,4 +1,4 @@
-"""``grad(..., is_grads_batched=True)``, SPEC 001.9."""
+"""``grad(..., is_grads_batched=True)``."""
 
 import pytest
 
