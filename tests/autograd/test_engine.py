@@ -1,4 +1,4 @@
-"""The engine as an object, SPEC 004.10 to 004.18."""
+"""The engine as an object."""
 
 import pytest
 
