@@ -1,4 +1,4 @@
-"""The engine in a forked child (SPEC 004.2, 004.17, D.18)."""
+"""The engine in a forked child."""
 
 import os
 import subprocess
