@@ -1,4 +1,4 @@
-"""Gradient edges and version counters, SPEC 000.10 to 000.13."""
+"""Gradient edges and version counters."""
 
 import pytest
 
