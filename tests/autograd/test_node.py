@@ -1,4 +1,4 @@
-"""The class Node, SPEC 000.2 to 000.9."""
+"""The class Node."""
 
 import gc
 
