@@ -1,4 +1,4 @@
-"""Hooks: their order, what they see, and what they may return (SPEC 000.7, 000.8, E.3)."""
+"""Hooks: their order, what they see, and what they may return."""
 
 import jax
 import jax.numpy as jnp
