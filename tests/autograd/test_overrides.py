@@ -1,4 +1,4 @@
-"""Classes that take over ``backward`` and ``grad`` (SPEC 001.8, step 3)."""
+"""Classes that take over ``backward`` and ``grad``."""
 
 from typing import ClassVar
 
