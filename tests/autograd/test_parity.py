@@ -1,4 +1,4 @@
-"""Names kept for parity (SPEC 001.2, 001.11 to 001.16, D.22)."""
+"""Names kept for parity."""
 
 import pytest
 
