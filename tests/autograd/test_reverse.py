@@ -1,4 +1,4 @@
-"""``backward`` and ``grad`` as SPEC 001.7 and 001.8 have them, and what traced gradients may not do."""
+"""``backward`` and ``grad``: what they take and give, and what traced gradients may not do."""
 
 import warnings
 from collections import OrderedDict
