@@ -1,4 +1,4 @@
-"""The gradients a pass starts with, SPEC 001.4 and 001.5."""
+"""The gradients a pass starts with."""
 
 import jax.numpy as jnp
 import pytest
