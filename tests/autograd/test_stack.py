@@ -1,4 +1,4 @@
-"""A backward inside a backward inside a backward (SPEC 004.4, D.17)."""
+"""A backward inside a backward inside a backward."""
 
 import sys
 import threading
