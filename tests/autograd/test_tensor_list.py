@@ -1,4 +1,4 @@
-"""``supports_tensorlist``, SPEC 003.10 to 003.17."""
+"""``supports_tensorlist``."""
 
 import pytest
 
