@@ -1,4 +1,4 @@
-"""make_autograd_impl and formulas of registered ops, row by row of SPEC 003 and LIBRARY 8.
+"""make_autograd_impl and formulas of registered ops.
 
 Each behaviour is shown for a compiled op (``jax.Array``) and an eager one (``Tensor``) where both have it.
 """
@@ -40,7 +40,7 @@ def make_scale(hint: Any, name: str = "rule::scale") -> Any:
     return register(name, scale, hints={"x": hint, "k": float, "return": hint})
 
 
-# 003.1 to 003.9: make_autograd_impl -------------------------------------------------------------------------
+# make_autograd_impl -----------------------------------------------------------------------------------------
 
 
 def test_003_2_info_has_two_required_fields() -> None:
@@ -253,7 +253,7 @@ def test_d_16_the_last_record_survives_its_library() -> None:
     assert x.grad.item() == 3.0
 
 
-# Lists and optional arguments (003.10 to 003.18) ------------------------------------------------------------
+# Lists and optional arguments -------------------------------------------------------------------------------
 
 
 def make_total(hint: Any) -> Any:
