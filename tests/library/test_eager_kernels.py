@@ -1,4 +1,4 @@
-"""Kernels on Tensors: plain Python on every call, their rules too, under SPEC 003 and LIBRARY 1, 8 and 11."""
+"""Kernels on Tensors: plain Python on every call, their rules too."""
 
 from __future__ import annotations
 
