@@ -1,4 +1,4 @@
-"""Nodes, hooks and the engine: the same programs on torch and oplib (SPEC 000.2 to 000.13, 004, E)."""
+"""Nodes, hooks and the engine: the same programs on torch and oplib."""
 
 import pytest
 
@@ -454,7 +454,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_run_backward(agree, case):
+def test_run_backward_does_what_torchs_does(agree, case):
     def check(lib):
         x = leaf(lib, 2)
         return engine(lib).run_backward(*RUNS[case](lib, x)), x.grad
@@ -463,5 +463,5 @@ def test_run_backward(agree, case):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(agree, name):
+def test_a_program_does_what_it_does_on_torch(agree, name):
     agree(PROGRAMS[name])
