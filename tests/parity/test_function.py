@@ -302,5 +302,5 @@ def test_what_backward_may_return(agree, case, arguments):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(agree, name):
+def test_a_program_does_what_it_does_on_torch(agree, name):
     agree(PROGRAMS[name])
