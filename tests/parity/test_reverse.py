@@ -1,4 +1,4 @@
-"""``backward`` and ``grad``: the same programs on torch and oplib (SPEC 001)."""
+"""``backward`` and ``grad``: the same programs on torch and oplib."""
 
 from collections import OrderedDict
 
@@ -20,7 +20,7 @@ def grads(*tensors):
     return [tensor.grad for tensor in tensors]
 
 
-# 001.4 to 001.6
+# The gradients a pass starts with
 
 
 def seeds(lib, shape, given, *, dtype=None, batched=False):
@@ -51,28 +51,28 @@ BATCHED = {
 
 
 @pytest.mark.parametrize("case", SEEDS)
-def test_seeds(agree, case):
+def test_seeds_are_those_of_torch(agree, case):
     agree(lambda lib: seeds(lib, *SEEDS[case]))
 
 
 @pytest.mark.parametrize("case", BATCHED)
-def test_batched_seeds(agree, case):
+def test_batched_seeds_are_those_of_torch(agree, case):
     agree(lambda lib: seeds(lib, *BATCHED[case], batched=True))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "int32", "float32"])
-def test_dtypes_of_seeds(agree, dtype):
+def test_a_seed_of_each_dtype_is_taken_as_by_torch(agree, dtype):
     agree(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
 
 
-def test_tensor_or_tensors_to_tuple(agree):
+def test_gradients_become_a_tuple_as_in_torch(agree):
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(None, 2))
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(lib.ones(1), 5))
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple([lib.ones(1), None], 7))
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(3, 1))
 
 
-def test_calculate_shape(agree):
+def test_shapes_of_gradients_are_read_as_in_torch(agree):
     agree(
         lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), True)))
     )
@@ -81,7 +81,7 @@ def test_calculate_shape(agree):
     )
 
 
-# 001.7
+# backward
 
 
 @program
@@ -247,7 +247,7 @@ def backward_on_a_leaf(lib):
     return a.grad, given, a.grad is given
 
 
-# 001.8
+# grad
 
 
 @program
@@ -404,7 +404,7 @@ def grad_higher_orders(lib):
     return found
 
 
-# 001.9
+# Batched gradients
 
 
 @program
@@ -447,7 +447,7 @@ def batched_differentiable(lib):
     return jacobian, lib.autograd.grad(jacobian.sum(), a)
 
 
-# 001.10 to 001.16
+# Names kept for parity
 
 
 @program
@@ -493,11 +493,11 @@ def a_device_class_that_is_none(lib):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(agree, name):
+def test_a_program_does_what_it_does_on_torch(agree, name):
     agree(PROGRAMS[name])
 
 
-def test_public_names():
+def test_every_public_name_of_torch_autograd_is_there():
     torch = pytest.importorskip("torch")
     import oplib
 
