@@ -7,22 +7,28 @@ a registered op is a :class:`BoundCall`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import jax
 
+from oplib.autograd.array_function import Mask
+from oplib.config import config
+
 from .fake_kernel import run_fake_kernel
+from .formula import FormulaPlan
 from .kernels import trace_kernel
 from .layout import Layout
-from .levels import map_call
+from .levels import Level, Levels, map_residuals
+from .overload import OpOverload
+from .record import Record
+from .setup import plan_formula
 from .structure import Structure
+from .tracing import trace_to_jaxpr
 from .varying import match_varying
 from .vmap_rule import run_vmap_rule
 
-if TYPE_CHECKING:
-    from .levels import Level, Levels
-    from .overload import OpOverload
-    from .record import Record
+Results = tuple[Structure, tuple[Any, ...]]
 
 
 class BoundCall:
@@ -37,17 +43,17 @@ class BoundCall:
         version: of the record it was made for.
     """
 
-    __slots__ = ("_batched", "_hash", "_levelled", "_single", "layout", "overload", "version")
+    __slots__ = ("_batched", "_hash", "_levelled", "_planners", "_single", "layout", "overload", "version")
 
     def __init__(self, overload: OpOverload, layout: Layout) -> None:
         self.overload = overload
         self.layout = layout
         self.version = overload.record.version
         self._hash = hash((overload.name(), layout, self.version))
-        self._single: Callable[..., Any] = jax.jit(self._run, inline=True)
-
-        self._batched: dict[Level, Callable[..., Any]] = {}
-        self._levelled: dict[Levels, Callable[..., Any]] = {}
+        self._single: Any = jax.jit(self._run, inline=True)
+        self._batched: dict[Level, Callable[..., Results]] = {}
+        self._levelled: dict[Levels, Any] = {}
+        self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -68,11 +74,11 @@ class BoundCall:
         """The record in force."""
         return self.overload.record
 
-    def run(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+    def run(self, *arrays: Any) -> Results:
         """Runs the kernel on arrays or tracers; one trace serves shapes, lowering and mapping."""
         return self._single(*arrays)
 
-    def _run(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+    def _run(self, *arrays: Any) -> Results:
         structure, flat = trace_kernel(self.record, self.layout, arrays)
         return structure, tuple(make_strong(value) for value in flat)
 
@@ -80,31 +86,88 @@ class BoundCall:
         """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature."""
         found = self._levelled.get(levels)
         if found is None:
-            mapped = map_call(self, levels)
+            mapped = self._map(levels)
             found = self._levelled[levels] = jax.jit(
                 lambda *values: match_varying(mapped(*values)[1], like=values)
             )
-        return found.trace(*arrays).jaxpr
+        return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
-    def run_batched(self, level: Level, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+    def _map(self, levels: Levels) -> Callable[..., Results]:
+        """Maps over all levels, the innermost first; a registered batching rule stands for that one."""
+        run = self.run
+        if levels and self.record.vmap is not None:
+            run, levels = partial(self._run_batched, levels[0]), levels[1:]
+        for level in levels:
+            run = level.map(run, level.axes)
+        return run
+
+    def _run_batched(self, level: Level, *arrays: Any) -> Results:
         """Runs the registered batching rule in place of the kernel; one trace per level and signature."""
         found = self._batched.get(level)
         if found is None:
 
-            def run(*values: Any) -> tuple[Structure, tuple[Any, ...]]:
+            def run(*values: Any) -> Results:
                 structure, flat = run_vmap_rule(self.record, self.layout, level, values)
                 return structure, tuple(make_strong(value) for value in flat)
 
             found = self._batched[level] = jax.jit(run, inline=True)
         return found(*arrays)
 
-    def abstract(self, *arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+    def plan(
+        self,
+        wanted: Mask,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        *,
+        levels: Levels = (),
+        structure: Structure | None = None,
+    ) -> tuple[FormulaPlan, list[Any]]:
+        """Plans the backward at a point where the kernel has run.
+
+        Args:
+            wanted: for each input, whether its gradient is needed.
+            inputs: the arrays of the call, batched as the levels say.
+            outputs: what the kernel gave, batched at all levels.
+            levels: of vmap.
+            structure: of the outputs, where it is known.
+
+        Returns:
+            The plan for one example, and the intermediates that setup saved, batched at all levels.
+        """
+        found = self._planners.get((levels, wanted))
+        if found is None:
+            found = self._planners[levels, wanted] = self._make_planner(levels, wanted)
+        return found(structure, tuple(inputs), tuple(outputs))
+
+    def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
+        def plan(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
+            def plan_one(values: Any, results: Any) -> tuple[FormulaPlan, list[Any]]:
+                return plan_formula(
+                    self.overload,
+                    self.layout,
+                    structure or self.shapes(values)[0],
+                    wanted=wanted,
+                    inputs=values,
+                    outputs=results,
+                )
+
+            return map_residuals(plan_one, levels)(inputs, outputs)
+
+        compiled = jax.jit(plan, inline=True)
+
+        def choose(*arguments: Any) -> tuple[FormulaPlan, list[Any]]:
+            is_plain = self.record.is_plain or not config.compile_kernels
+            return plan(*arguments) if is_plain else compiled(*arguments)
+
+        return choose
+
+    def abstract(self, *arrays: Any) -> Results:
         """What ``run`` gives, as far as shapes go: by the fake kernel where there is one."""
         if self.record.fake is None:
             return self._single(*arrays)
         return run_fake_kernel(self.record, self.layout, arrays)
 
-    def shapes(self, arrays: Sequence[Any]) -> tuple[Structure, tuple[Any, ...]]:
+    def shapes(self, arrays: Sequence[Any]) -> Results:
         """Returns the structure and the shapes of the results for arrays or their avals."""
         return jax.eval_shape(self.abstract, *arrays)
 

@@ -13,14 +13,21 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from .bound_call import BoundCall
-from .levels import Level, Levels, map_backward, map_linear, move_to_front
+from .levels import Level, Levels, move_to_front
 from .linear import Linear, make_linear
 from .varying import match_varying
+
+_carriers: dict[str, Carrier] = {}
+
+
+def find_carrier(name: str) -> Carrier:
+    """Returns the primitive pair of a qualified name: one for ever."""
+    found = _carriers.get(name)
+    return found if found is not None else _carriers.setdefault(name, Carrier(name))
 
 
 class Carrier:
@@ -68,7 +75,7 @@ class Carrier:
         if all(dim is None for dim in dims):
             outputs = self.linear.bind(*args, linear=linear)
             return outputs, [None] * len(outputs)
-        batched = [_batch_fully(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
+        batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
         outputs = self.linear.bind(*batched, linear=linear.batched(axis))
         return outputs, [0] * len(outputs)
 
@@ -124,7 +131,7 @@ def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
 def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """What the primitive *op.lin* computes: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
-    return match_varying(map_linear(linear)(residuals, tangents), like=arrays)
+    return match_varying(linear.push(residuals, tangents), like=arrays)
 
 
 def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
@@ -141,10 +148,10 @@ def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any
 def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
     """The backward formula, for the tangents that are being transposed."""
     count = linear.residual_count
-    if linear.backward is None:
+    if linear.plan is None:
         return [None] * count + _transpose_rule(cotangents, args, linear=linear)
     given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    grads = map_backward(linear)(args[:count], tuple(given))
+    grads = linear.pull(args[:count], given)
     return [None] * count + [
         grad if ad.is_undefined_primal(tangent) else None
         for grad, tangent in zip(grads, args[count:], strict=True)
@@ -169,7 +176,3 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
     given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
     found = dict(zip(places, jax.linear_transpose(apply, *shapes)(given), strict=True))
     return [found.get(place) for place in range(len(args) - count)]
-
-
-def _batch_fully(value: Any, dim: int | None, size: int) -> Any:
-    return jnp.broadcast_to(value[None], (size, *value.shape)) if dim is None else move_to_front(value, dim)

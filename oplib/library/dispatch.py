@@ -10,26 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
 from oplib.autograd.formula_node import FormulaNode, make_node_class
 from oplib.autograd.formula_node import record as record_call
 from oplib.config import config
-from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
 from oplib.tensor import Device, Tensor
 
 from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
-from .carrier import Carrier
-from .fast_path import fast_key, is_eligible, make_fast_call
+from .carrier import find_carrier
+from .fast_key import FastKey, is_eligible
 from .kernel_choice import choose_kernel, find_device
 from .kernels import run_kernel
-from .layout import Layout, Slot, count_arrays, make_layout
+from .layout import Layout, count_arrays, make_layout
+from .overload import OpOverload
 from .record import Tag
 from .recording import (
     box_results,
@@ -44,18 +43,7 @@ from .results import put_back_returned_arguments
 from .specialization import CAPACITY, Specialization, SpecializationCache
 from .staleness import StaticWatch
 from .structure import Structure, pack
-
-if TYPE_CHECKING:
-    from .overload import OpOverload
-
-NUMBERS = (bool, int, float, complex, np.generic)
-_carriers: dict[str, Carrier] = {}
-
-
-def carrier_of(name: str) -> Carrier:
-    """Returns the primitive pair of a qualified name: one for ever."""
-    found = _carriers.get(name)
-    return found if found is not None else _carriers.setdefault(name, Carrier(name))
+from .worlds import refuse_numbers, refuse_writing, tells_world
 
 
 class Dispatcher:
@@ -78,18 +66,18 @@ class Dispatcher:
         self.name = overload.name()
         self.schema = record.schema
         self.binder = Binder(record.schema, operand=record.operand)
-        self.carrier = carrier_of(self.name)
+        self.carrier = find_carrier(self.name)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
         self.returns_written = any(place is not None for place in record.schema.returned_arguments)
         self.fast_keys: dict[Any, Specialization] = {}
+        self._make_key = FastKey(record).compile()
         self.array_types: set[type] = set()
-        self.node_class: type[FormulaNode] = make_node_class(name_node(record))
-        self.written = [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
+        self.node_class: type[FormulaNode] = make_node_class(record.node_name)
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name, record.operand)
 
-    # The worlds ----------------------------------------------------------------------------------------------
+    # The worlds ---------------------------------------------------------------------------------------------
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
         """Does one call, whatever its arguments are."""
@@ -98,8 +86,8 @@ class Dispatcher:
         self._teach_fast_path(layout, flat, args, kwargs)
         if any(isinstance(value, Tensor) for value in flat):
             return self._call_on_tensors(layout, flat, values)
-        if self._tells_world(layout):
-            self._refuse_writing(layout)
+        if tells_world(self.record, layout):
+            refuse_writing(self.record, layout)
             structure, outputs = self._run_on_arrays(layout, flat)
             return structure.arrange(outputs)
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
@@ -120,7 +108,7 @@ class Dispatcher:
             with suppress(TypeError, ValueError):
                 if len(self.fast_keys) >= CAPACITY // 2:
                     self.fast_keys.clear()
-                self.fast_keys[fast_key(self.record, given)] = self.specialize(layout)
+                self.fast_keys[self._make_key(*given)] = self.specialize(layout)
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the op on arrays; new values of written arguments come before the results."""
@@ -129,13 +117,6 @@ class Dispatcher:
         arrays = [unbox(value) for value in flat]
         structure, outputs = self._run_on_arrays(layout, arrays, device=find_device(self.record, values))
         return structure.arrange(outputs)
-
-    def _tells_world(self, layout: Layout) -> bool:
-        """Whether an array stands in a tensor's place, not only in those of operands."""
-        return any(
-            count_arrays(entry) and argument.name not in self.record.operand
-            for entry, argument in zip(layout.entries, self.schema.arguments, strict=True)
-        )
 
     def _call_without_tensors(
         self, layout: Layout, flat: list[Any], values: list[Any], *, arrays_wanted: bool
@@ -149,7 +130,7 @@ class Dispatcher:
         return structure.arrange([Tensor.from_array(output) for output in outputs])
 
     def _call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
-        self._refuse_numbers(layout, flat)
+        refuse_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
         if self.record.takes_tensors and not self.record.derivative.derive:
             return run_on_tensors(self.overload, values, self._autograd_impl)
@@ -198,7 +179,7 @@ class Dispatcher:
         wanted = tuple([tensor is not None and tensor._requires_grad for tensor in tensors])
         return wanted if any(wanted) else None
 
-    # Running -------------------------------------------------------------------------------------------------
+    # Running ------------------------------------------------------------------------------------------------
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, made where it is new."""
@@ -251,68 +232,3 @@ class Dispatcher:
             return specialization.recorder(wanted)(*arrays)
         structure, outputs = run_kernel(self.record, layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
-
-    # What is refused -----------------------------------------------------------------------------------------
-
-    def _refuse_numbers(self, layout: Layout, flat: list[Any]) -> None:
-        """Among Tensors, a number in a tensor's place is refused, as torch does."""
-        if not any(isinstance(value, NUMBERS) for value in flat):
-            return
-        for place, argument in enumerate(self.schema.arguments):
-            if argument.name in self.record.operand:
-                continue
-            if count_arrays(layout.entries[place]):
-                self._refuse_number(argument.name, layout.rebuild(flat)[place], place)
-
-    def _refuse_number(self, name: str, value: Any, place: int) -> None:
-        for member in value if isinstance(value, list) else [value]:
-            if isinstance(member, NUMBERS):
-                raise ArgumentError(
-                    f"{self.name}() Expected a value of type 'Tensor' for argument '{name}' but instead "
-                    f"found type '{type(member).__name__}'. Position: {place}. Value: {describe(member)}. "
-                    f"Declaration: {self.schema}. Pass oplib.tensor({describe(member)})."
-                )
-
-    def _refuse_writing(self, layout: Layout) -> None:
-        for place in self.written:
-            if layout.entries[place] is not Slot.absent:
-                raise ArgumentError(
-                    f"{self.name}: argument '{self.schema.arguments[place].name}' is written, but arrays "
-                    "cannot be. The call has arrays and no Tensor. Call .functional, which returns the new "
-                    "values, or pass Tensors."
-                )
-
-
-def name_node(record: Any) -> str:
-    """The name of an op's backward step: ``MulBackward0`` for a built-in, torch's long form for others."""
-    namespace, _, name = record.schema.name.partition("::")
-    if namespace == "oplib":
-        return "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
-    overload = record.schema.overload_name or "default"
-    return f"GeneratedBackwardFor_{namespace}_{name}_{overload}Backward"
-
-
-def build(overload: OpOverload) -> None:
-    """Gives an overload what its calls run."""
-    dispatcher = Dispatcher(overload)
-    overload.call = make_fast_call(dispatcher)
-    overload.arrays = lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True)
-    overload.functional = lambda *args, **kwargs: dispatcher.call_functional(args, kwargs)
-
-
-def build_call(overload: OpOverload) -> Any:
-    """Returns the function that does the whole work of a call, and assigns its siblings."""
-    build(overload)
-    return overload.call
-
-
-def shapes_of(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns the shapes of the results of a call, from its fake kernel or by tracing the kernel."""
-    dispatcher = Dispatcher(overload)
-    values = dispatcher.binder.bind(args, kwargs, op=dispatcher.name)
-    layout, flat = make_layout(dispatcher.schema, values, overload.record.operand, op=dispatcher.name)
-    shapes = [unbox(value) for value in flat]
-    structure, outputs = dispatcher.specialize(layout).call.shapes(shapes)
-    found = structure.rebuild(outputs)
-    written = dict(zip(layout.written_places, found, strict=False))
-    return pack(put_back_returned_arguments(dispatcher.schema, found[structure.written :], written))

@@ -1,33 +1,29 @@
 """The short cut: Python code generated for one overload, for the calls that need no care.
 
 It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and
-whose specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the caches
-that this code reads. Positional and keyword-only arguments are bound by Python itself, others by
-:mod:`.late_binding`. Parameters have the names of the schema, and every other name in the generated text begins
-with two underscores.
+whose specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the
+caches that this code reads. Positional and keyword-only arguments are bound by Python itself, others by
+:mod:`.late_binding`. Parameters have the names of the schema, and every other name in the generated text
+begins with two underscores.
 """
 
 from __future__ import annotations
 
 import itertools
-import keyword
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oplib.autograd.formula_node import NOBODY, record, save
 from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
+from .dispatch import Dispatcher
+from .fast_key import FastKey
 from .late_binding import MISSING, LateBinding
-from .layout import freeze
 from .record import Record, Tag
 from .scalars import to_operand
 from .schema import Argument
-
-if TYPE_CHECKING:
-    from .dispatch import Dispatcher
-MAX_OPTIONAL = 2  # each optional tensor doubles the text
 
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
@@ -45,8 +41,6 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__by_name": binding.by_name,
         "__config": config,
         "__find": dispatcher.fast_keys.get,
-        "__freeze": freeze_softly,
-        "__freeze_ints": freeze_ints,
         "__modes": modes,
         "__new": object.__new__,
         "__nobody": NOBODY,
@@ -56,6 +50,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__slow": binding.slow,
         "__to_operand": to_operand,
         **source.defaults,
+        **source.key.names_used,
     }
     exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)
     binding.call = namespace["__call"]
@@ -73,24 +68,6 @@ def make_view_box(name: str) -> Callable[[Any], Tensor]:
     return box_view
 
 
-def is_eligible(record: Record) -> bool:
-    """Whether the short cut can serve some calls of an op."""
-    arguments = record.schema.arguments
-    return (
-        record.kind == "array"
-        and record.compiled
-        and record.kernels.keys() == {"default"}
-        and not record.schema.is_mutable
-        and any(argument.is_tensor for argument in arguments)
-        and all(
-            argument.is_tensor or argument.is_optional_tensor for argument in arguments if argument.has_tensor
-        )
-        and sum(argument.is_optional_tensor for argument in arguments) <= MAX_OPTIONAL
-        and len(record.schema.returns) > 0
-        and all(output.is_tensor for output in record.schema.returns)
-    )
-
-
 class FastSource:
     """The text of the generated function.
 
@@ -103,33 +80,24 @@ class FastSource:
 
     def __init__(self, record: Record) -> None:
         arguments = record.schema.arguments
-        names = [
-            argument.name if _is_plain_name(argument.name) else f"__p{place}"
-            for place, argument in enumerate(arguments)
-        ]
+        self.key = FastKey(record)
         self.is_single = len(record.schema.returns) == 1
         self.records = record.derivative.constant is None
         self.view = record.name if Tag.view in record.tags else ""
-        self.pairs: list[tuple[str, Argument]] = list(zip(names, arguments, strict=True))
+        self.pairs: list[tuple[str, Argument]] = list(zip(self.key.names, arguments, strict=True))
         self.defaults: dict[str, Any] = {
             f"__d{place}": argument.default_value
             for place, argument in enumerate(arguments)
             if argument.has_default_value()
         }
         self.operands = [(name, argument) for name, argument in self.pairs if argument.name in record.operand]
-        self.optionals = [name for name, argument in self.pairs if argument.is_optional_tensor]
-        self.fixed = [
-            (name, argument)
-            for name, argument in self.pairs
-            if not argument.has_tensor and argument.name not in record.operand
-        ]
 
     def text(self) -> str:
         """Returns the whole function: one block for each way in which optional tensors are there or not."""
         blocks: list[str] = []
-        for present in itertools.product((True, False), repeat=len(self.optionals)):
-            absent = {name for name, there in zip(self.optionals, present, strict=True) if not there}
-            tests = [f"{name} is {'None' if name in absent else 'not None'}" for name in self.optionals]
+        for present in itertools.product((True, False), repeat=len(self.key.optionals)):
+            absent = {name for name, there in zip(self.key.optionals, present, strict=True) if not there}
+            tests = [f"{name} is {'None' if name in absent else 'not None'}" for name in self.key.optionals]
             blocks.append(f"    if {' and '.join(tests) or 'True'}:")
             blocks += [f"        {line}" for line in FastBlock(self, absent).lines()]
         return "\n".join(
@@ -205,14 +173,10 @@ class FastBlock:
         ]
 
     def _find_lines(self) -> list[str]:
-        """What cannot stand in a key is for the complete path; where nothing is fixed, there is no such thing."""
-        find = f"__s = __find({self._key()})"
-        return [f"try: {find}", "except (TypeError, ValueError): __s = None"] if self.source.fixed else [find]
-
-    def _key(self) -> str:
-        parts = [_key_part(name, argument) for name, argument in self.source.fixed]
-        parts += [str(name in self.absent) for name in self.source.optionals]
-        return f"({', '.join(parts)},)" if parts else "()"
+        """What cannot stand in a key is for the complete path; where nothing is fixed, all calls have one."""
+        key = self.source.key
+        find = f"__s = __find({key.spell(self.absent)})"
+        return [f"try: {find}", "except (TypeError, ValueError): __s = None"] if key.fixed else [find]
 
     def _all(self, test: str) -> str:
         operands = [f"__o_{name} is not None" for name, _ in self.source.operands]
@@ -284,13 +248,11 @@ class FastBlock:
             "    if len(__r) == 2:",
             f"        __n.saved = __g(({arrays}, __r[1])); __n.storages = __g(({storages}, __o))",
             f"        __n.versions = __g(({versions}, 0))",
-            f"    else: __save(__n, __p, ({arrays}, *__r[1:]), ({storages}, __o, *([__nobody] * (len(__r) - 2))))",
+            "    else:",
+            "        __x = [__nobody] * (len(__r) - 2)",
+            f"        __save(__n, __p, ({arrays}, *__r[1:]), ({storages}, __o, *__x))",
             "return __t",
         ]
-
-
-def _is_plain_name(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def _edge(name: str) -> str:
@@ -304,52 +266,3 @@ def _operand(name: str, argument: Argument) -> str:
     kind = str(argument.type)
     classes = f"is {kind}" if kind in ("float", "int") else "in (float, int)"
     return f"__to_operand({name}) if {name}.__class__ {classes} else None"
-
-
-def _key_part(name: str, argument: Argument) -> str:
-    """Class and value; floats that equal another one, and containers, go the long way."""
-    kind = str(argument.type).rstrip("?")
-    if kind in _SIMPLE:
-        return f"{name}.__class__, {name}"
-    if kind in _NUMBERS:
-        return f"{name}.__class__, {name} or __freeze({name})"
-    freezer = "__freeze_ints" if kind.startswith("int[") else "__freeze"
-    return f"None if {name} is None else {freezer}({name})"
-
-
-_SIMPLE = ("int", "bool", "str")
-_NUMBERS = ("float", "Scalar")
-
-
-def freeze_softly(value: Any) -> object:
-    """As ``freeze``, but what cannot be hashed gives a key that nothing has; the complete path will explain."""
-    try:
-        return freeze(value)
-    except TypeError:
-        return object()
-
-
-def freeze_ints(value: Any) -> object:
-    """As ``freeze_softly``, for what is nearly always a short list of numbers."""
-    return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)
-
-
-def fast_key(record: Record, values: list[Any]) -> tuple[Any, ...]:
-    """The key under which the generated code looks for a specialization, for the values as the user gave them."""
-    parts: list[Any] = []
-    for argument, value in zip(record.schema.arguments, values, strict=True):
-        if argument.has_tensor or argument.name in record.operand:
-            continue
-        kind = str(argument.type).rstrip("?")
-        if kind in _SIMPLE:
-            parts += [value.__class__, value]
-        elif kind in _NUMBERS:
-            parts += [value.__class__, value or freeze_softly(value)]
-        else:
-            freezer = freeze_ints if kind.startswith("int[") else freeze_softly
-            parts.append(None if value is None else freezer(value))
-    optional = (argument.is_optional_tensor for argument in record.schema.arguments)
-    return (
-        *parts,
-        *(value is None for is_optional, value in zip(optional, values, strict=True) if is_optional),
-    )

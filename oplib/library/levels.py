@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-
-if TYPE_CHECKING:
-    from .bound_call import BoundCall
-    from .linear import Linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,56 +50,15 @@ class Level:
 Levels = tuple[Level, ...]
 
 
-def move_to_front(value: Any, dim: int | None) -> Any:
-    """Moves a batched axis to the front; an unbatched value is left alone."""
-    return value if dim is None else jnp.moveaxis(value, dim, 0)
+def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
+    """Moves a batch axis to the front; a value without one is left alone, or given one of this size."""
+    if dim is not None:
+        return jnp.moveaxis(value, dim, 0)
+    return value if size is None else jnp.broadcast_to(value[None], (size, *value.shape))
 
 
-def map_call(call: BoundCall, levels: Levels) -> Callable[..., Any]:
-    """Maps a call over all levels, the innermost first; a registered batching rule stands for that one."""
-    run = call.run
-    if levels and call.record.vmap is not None:
-        run, levels = partial(call.run_batched, levels[0]), levels[1:]
+def map_residuals(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+    """Maps ``function(inputs, outputs)`` over all levels; outputs are batched at every one."""
     for level in levels:
-        run = level.map(run, level.axes)
-    return run
-
-
-def map_residuals(residuals: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
-    """Maps ``residuals(inputs, outputs)``; outputs are batched at every level."""
-    for level in levels:
-        residuals = level.map(residuals, (level.axes, 0))
-    return residuals
-
-
-def map_linear(linear: Linear) -> Callable[..., Any]:
-    """Maps ``tangents(residuals, tangents)`` over the levels of a linear call."""
-    if linear.rule is None:
-        return linear.transpose_backward(map_backward(linear))
-    function = linear.rule
-    for level in linear.levels:
-        tangent_axes = tuple(0 if level.batched[place] else None for place in linear.wanted_places)
-        function = level.map(function, (0, tangent_axes))
+        function = level.map(function, (level.axes, 0))
     return function
-
-
-def map_backward(linear: Linear) -> Callable[..., Any]:
-    """Maps ``grads(residuals, cotangents)``; the gradient of an unbatched input is summed over the batch."""
-    assert linear.backward is not None
-    function = linear.backward
-    for level in linear.levels:
-        function = _map_and_sum(function, level, linear.wanted_places)
-    return function
-
-
-def _map_and_sum(function: Callable[..., Any], level: Level, places: Sequence[int]) -> Callable[..., Any]:
-    mapped = level.map(function, (0, 0))
-
-    def summed(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-        grads = mapped(residuals, cotangents)
-        return tuple(
-            grad if level.batched[place] else jnp.sum(grad, axis=0)
-            for place, grad in zip(places, grads, strict=True)
-        )
-
-    return summed

@@ -115,5 +115,18 @@ class Record:
     @property
     def name(self) -> str:
         """The qualified name, with the overload where it has one: ``ns::op.overload``."""
-        overload = self.schema.overload_name
-        return f"{self.schema.name}.{overload}" if overload else self.schema.name
+        return self.schema.qualified_name
+
+    @property
+    def step_name(self) -> str:
+        """What torch calls the backward step, less its suffix: ``GeneratedBackwardFor_ns_op_default``."""
+        namespace, _, name = self.schema.name.partition("::")
+        return f"GeneratedBackwardFor_{namespace}_{name}_{self.schema.overload_name or 'default'}"
+
+    @property
+    def node_name(self) -> str:
+        """The name of its nodes: torch's long form, or ``MulBackward0`` for a built-in op."""
+        namespace, _, name = self.schema.name.partition("::")
+        if namespace != "oplib":
+            return f"{self.step_name}Backward"
+        return "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from oplib.errors import RegistrationError
 
+from .assembly import build_call
 from .contribution import FOREVER, Contribution, Contributions, Definition, Owner, compose_record, find_newest
-from .dispatch import build_call
 from .namespace import hide, show
 from .overload import OpOverload, intern_overload
 from .qualname import Qualname

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 CAPACITY = 1024
+_jax_config: Any = jax.config  # its attributes are made at run time
 
 
 class ScalarCache:
@@ -49,7 +50,7 @@ _caches: dict[tuple[type, bool], ScalarCache] = {
 
 def to_operand(number: Any) -> Any:
     """Returns what a compiled call gets for a Python number: a weak scalar array, or the number itself."""
-    cache = _caches.get((number.__class__, jax.config.jax_enable_x64))
+    cache = _caches.get((number.__class__, _jax_config.jax_enable_x64))
     if cache is None:
         return number
     array = cache.arrays.get(number)

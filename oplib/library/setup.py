@@ -19,7 +19,7 @@ from .formula_context import Notes, SetupContext, read_context
 from .layout import Layout
 from .overload import OpOverload
 from .structure import Structure
-from .tracing import is_traced, running
+from .tracing import is_traced, running, trace_to_jaxpr
 
 Setup = Callable[[Sequence[Any]], tuple[list[Any], Notes]]
 
@@ -62,7 +62,7 @@ def plan_formula(
         noted.append(notes)
         return arrays
 
-    closed = jax.jit(traced_setup).trace(*values).jaxpr
+    closed = trace_to_jaxpr(jax.jit(traced_setup), values, op=overload.name(), part="setup_context")
     return plan, _keep_by_variable(plan, noted[0], closed, values)
 
 

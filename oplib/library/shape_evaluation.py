@@ -6,9 +6,14 @@ from typing import Any
 
 from oplib.errors import RegistrationValueError
 
-from .dispatch import shapes_of
+from .binding import Binder
+from .bound_call import BoundCall
+from .layout import make_layout
 from .namespace import OpOverloadPacket
+from .recording import unbox
 from .resolution import Op, resolve_op
+from .results import put_back_returned_arguments
+from .structure import pack
 
 
 def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
@@ -44,4 +49,11 @@ def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
                 f"Pass one of them, such as ops.{op}.{op.overloads()[0]}."
             )
         op = getattr(op, op.overloads()[0])
-    return shapes_of(resolve_op(op, subject="eval_shape"), args, kwargs)
+    overload = resolve_op(op, subject="eval_shape")
+    record = overload.record
+    values = Binder(record.schema, operand=record.operand).bind(args, kwargs, op=record.name)
+    layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
+    structure, outputs = BoundCall(overload, layout).shapes([unbox(value) for value in flat])
+    found = structure.rebuild(outputs)
+    written = dict(zip(layout.written_places, found, strict=False))
+    return pack(put_back_returned_arguments(record.schema, found[structure.written :], written))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from oplib.autograd.array_function import ArrayFunction, Mask
-from oplib.config import config
 
 from .bound_call import BoundCall
+from .carrier import Carrier
 from .layout import Layout
-from .setup import plan_formula
+from .overload import OpOverload
 from .structure import Structure
-
-if TYPE_CHECKING:
-    from .overload import OpOverload
 
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
 CAPACITY = 256
@@ -38,7 +35,6 @@ class Specialization:
     """
 
     __slots__ = (
-        "_setups",
         "call",
         "function",
         "layout",
@@ -49,12 +45,13 @@ class Specialization:
         "run_one",
     )
 
-    def __init__(self, overload: OpOverload, layout: Layout, carrier: Any, donated: Sequence[int]) -> None:
+    def __init__(
+        self, overload: OpOverload, layout: Layout, carrier: Carrier, donated: Sequence[int]
+    ) -> None:
         self.overload = overload
         self.layout = layout
         self.call = call = BoundCall(overload, layout)
         self.recorders: dict[Mask, Callable[..., Recorded]] = {}
-        self._setups: dict[Mask, Callable[..., Any]] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
             return call.shapes(arrays)[0], tuple(carrier.bind(call, arrays))
@@ -76,7 +73,7 @@ class Specialization:
             def record(*arrays: Any) -> Recorded:
                 structure = self.call.shapes(arrays)[0]
                 if not derived:
-                    return self._plan(structure, wanted, arrays, self.function.function(*arrays))
+                    return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
                 recorded = self.function.recorder(wanted)(*arrays)
                 recorded[0].structure = structure
                 return recorded
@@ -89,25 +86,9 @@ class Specialization:
         record = self.overload.record
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
-    def _plan(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
-        plan, extras = plan_formula(
-            self.overload, self.layout, structure, wanted=wanted, inputs=arrays, outputs=outputs
-        )
-        return plan, *outputs, *extras
-
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
-        """Plans the backward of a kernel that has just run as plain Python."""
-        if not config.compile_kernels or self.overload.record.is_plain:
-            return self._plan(structure, wanted, arrays, outputs)
-        setup = self._setups.get(wanted)
-        if setup is None:
-
-            def run_setup(structure: Structure, arrays: Any, outputs: Any) -> Recorded:
-                plan, *rest = self._plan(structure, wanted, arrays, outputs)
-                return plan, *rest[len(outputs) :]
-
-            setup = self._setups[wanted] = jax.jit(run_setup)
-        plan, *extras = setup(structure, tuple(arrays), tuple(outputs))
+        """Plans the backward of a kernel that has run; gives what :meth:`recorder` gives."""
+        plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
         return plan, *outputs, *extras
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
-from oplib.errors import TracingError
+from oplib.errors import TracingError, describe
 from oplib.modes import modes
 
 from .layout import Layout
@@ -65,6 +65,22 @@ def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) ->
             if not str(error).startswith(f"{op}:"):
                 error.add_note(f"Raised in the {part} of {op}.")
             raise
+
+
+def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:
+    """Returns the closed jaxpr of a jitted kernel or rule of flat arrays.
+
+    Raises:
+        TracingError: it closes over a value that is being traced. JAX makes that a further argument.
+    """
+    closed = jitted.trace(*arrays).jaxpr
+    if len(closed.in_avals) > len(arrays):
+        raise TracingError(
+            f"{op}: the {part} closes over a traced value. Got {describe(closed.in_avals[0])}, which exists "
+            "only while a JAX transformation traces, and the compiled code outlives it. Make it an argument "
+            "of the op."
+        )
+    return closed
 
 
 def is_traced(arrays: Iterable[Any]) -> bool:
