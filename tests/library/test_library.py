@@ -63,7 +63,9 @@ class TestKinds:
     def test_a_def_library_may_come_after_fragments_and_custom_ops(self, lib):
         lib.define("f(Tensor x) -> Tensor")
         custom_op("lab::g", adding(1))
-        Library("lab", "DEF").define("h(Tensor x) -> Tensor")
+        late = Library("lab", "DEF")
+        assert late.define("h(Tensor x) -> Tensor") == "h"
+        assert [hasattr(ops.lab, name) for name in "fgh"] == [True, True, True]
 
     @pytest.mark.parametrize("namespace", ["prim", "oplib"])
     @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT"])
@@ -90,7 +92,7 @@ class TestLibraryDefine:
 
     @pytest.mark.parametrize("analysis", ["", "FROM_SCHEMA", "CONSERVATIVE"])
     def test_an_alias_analysis_of_torch_is_accepted(self, lib, analysis):
-        lib.define("f(Tensor x) -> Tensor", analysis)
+        assert lib.define("f(Tensor x) -> Tensor", analysis) == "f"
 
     def test_another_alias_analysis_is_refused(self, lib):
         with pytest.raises(RuntimeError, match="Invalid alias_analysis type 'PURE_FUNCTION'"):
@@ -250,6 +252,7 @@ class TestLibraryImpl:
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU", allow_override=False)
         lib.impl("f", adding(2), "default", allow_override=False)
+        assert ops.lab.f.default.record.kernels.keys() == {"cpu", "default"}
 
     def test_kernels_that_run_in_different_ways_are_refused(self, lib):
         def eager(x: Tensor) -> Tensor: ...
@@ -331,9 +334,10 @@ class TestDestruction:
         assert issubclass(LibraryDestroyedError, AssertionError)
 
     def test_the_name_of_a_dead_op_is_free(self):
-        for _ in range(2):
+        for schema in ("f(Tensor x) -> Tensor", "f(Tensor x, Tensor y) -> Tensor"):
             with _scoped_library("lab", "FRAGMENT") as library:
-                library.define("f(Tensor x) -> Tensor")
+                library.define(schema)
+                assert str(ops.lab.f.default._schema) == f"lab::{schema}"
 
 
 class TestDefine:
