@@ -315,7 +315,8 @@ class TestDevices:
         ["(Device device) -> Tensor", "(*, Device? device=None) -> Tensor", "(Tensor[] x) -> Tensor"],
     )
     def test_a_device_argument_or_any_tensor_will_do(self, schema):
-        custom_op("cop::f", lambda *_, device=None: None, schema=schema, device_types="cpu")
+        op = custom_op("cop::f", lambda *_, device=None: None, schema=schema, device_types="cpu")
+        assert schema_of(op) == f"cop::f{schema}"
 
 
 class TestTags:
@@ -381,7 +382,10 @@ class TestTags:
 
     def test_out_may_have_tensors_only_by_keyword(self):
         schema = "(Tensor x, *, Tensor(a!) p, Tensor(b!) q) -> (Tensor(a!), Tensor(b!))"
-        custom_op("cop::f", lambda x, *, p, q: (p, q), schema=schema, mutates_args=("p", "q"), tags=Tag.out)
+        op = custom_op(
+            "cop::f", lambda x, *, p, q: (p, q), schema=schema, mutates_args=("p", "q"), tags=Tag.out
+        )
+        assert schema_of(op) == f"cop::f{schema}"
 
     def test_inplace_and_out_exclude_each_other(self):
         with pytest.raises(AssertionError, match="mutually exclusive"):
