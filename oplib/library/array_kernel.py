@@ -36,13 +36,16 @@ def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: S
 def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
     """Splits what a kernel returned: new values of written arguments first, then the declared returns."""
     places = layout.written_places
-    values = (
-        _split_written(record, layout, places, result) if places else check_results(layout.schema)(result)
-    )
+    values = split_written(record, layout, places, result) if places else check_results(layout.schema)(result)
     return make_structure([_to_arrays(value) for value in values], len(places), _is_array)
 
 
-def _split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
+def split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
+    """Checks new values of written arguments, which come first, and results; one entry for each.
+
+    Raises:
+        ResultError: another number of them, or one that does not fit what is declared.
+    """
     # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
     slots = len(places) + layout.schema.returned_arguments.count(None)
     given = (result,) if slots == 1 else result

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from oplib.errors import AutogradError, ResultError, describe
+from oplib.errors import ResultError, describe
 from oplib.tensor import Tensor
 
 from .kernel_choice import choose_kernel, find_device
 from .record import Record, Tag
 from .results import take_returned_arguments
 from .structure import pack
-from .tensor_kernel import check_tensor_results
+from .tensor_kernel import (
+    check_tensor_results,
+    find_tensors,
+    find_written,
+    note_versions,
+    refuse_undeclared_writes,
+)
 from .tracing import grad_off
 
 
 def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel with grad mode off, around the very Tensors of the caller, and checks what it did."""
-    inputs = list(_tensors(values))
-    written = {id(tensor) for tensor in _written(record, values)}
+    inputs = find_tensors(values)
     kernel = _choose(record, values, inputs)
-    if record.is_custom:
-        for tensor in _written(record, values):
+    if record.is_custom and record.schema.is_mutable:
+        for tensor in find_written(record, values):
             tensor._storage.version += 1
-    versions = [tensor._storage.version for tensor in inputs]
+    versions = note_versions(inputs)
     args, kwargs = _split(record, values)
     with grad_off():
         result = kernel(*args, **kwargs)
-    for tensor, version in zip(inputs, versions, strict=True):
-        if tensor._storage.version != version and id(tensor) not in written:
-            raise _undeclared_write(record, values, tensor)
+    refuse_undeclared_writes(record, values, versions)
     return _finish(record, check_tensor_results(record, result), values)
 
 
 def run_composite(record: Record, values: Sequence[Any]) -> Any:
     """Runs a composite kernel in the caller's grad mode: autograd sees the ops it is made of."""
     args, kwargs = _split(record, values)
-    kernel = _choose(record, values, list(_tensors(values)))
+    kernel = _choose(record, values, find_tensors(values))
     return pack(check_tensor_results(record, kernel(*args, **kwargs)))
 
 
@@ -60,33 +63,6 @@ def _split(record: Record, values: Sequence[Any]) -> tuple[list[Any], dict[str, 
     return args, kwargs
 
 
-def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
-
-
-def _written(record: Record, values: Sequence[Any]) -> list[Tensor]:
-    marked = [
-        value for argument, value in zip(record.schema.arguments, values, strict=True) if argument.is_written
-    ]
-    return list(_tensors(marked))
-
-
-def _undeclared_write(record: Record, values: Sequence[Any], tensor: Tensor) -> AutogradError:
-    named = zip(record.schema.arguments, values, strict=True)
-    name = next(
-        argument.name for argument, value in named if any(found is tensor for found in _tensors([value]))
-    )
-    return AutogradError(
-        f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "
-        f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. Declare it: "
-        f"mutates_args=('{name}',), or write into a clone."
-    )
-
-
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
     """Refuses results that share storage with an input or each other, and cuts what history they carry.
 
@@ -107,8 +83,8 @@ def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
 
 
 def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
-    seen = {id(tensor._storage) for tensor in _tensors(values)}
-    for tensor in _tensors(results):
+    seen = {id(tensor._storage) for tensor in find_tensors(values)}
+    for tensor in find_tensors(results):
         if id(tensor._storage) in seen:
             raise ResultError(
                 f"{record.name}: a result may not alias an input or another result. "

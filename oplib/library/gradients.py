@@ -51,7 +51,7 @@ class GradientTargets:
                 flat.extend(self._take_list(value, entry, self.layout.schema.arguments[place].name))
             elif entry is Slot.array:
                 flat.append(value)
-            elif not _is_nothing(value):
+            elif value is not None:
                 self._refuse_value(value, place)
         return tuple(
             self._fit(value, shape, place)
@@ -62,8 +62,11 @@ class GradientTargets:
     def _check_count(self, values: list[Any]) -> None:
         arguments = self.layout.schema.arguments
         last = max((place for place, argument in enumerate(arguments) if argument.has_tensor), default=-1)
-        extra = [value for value in values[len(arguments) :] if value is not None]
-        if len(values) <= last or extra:
+        extra = values[len(arguments) :]
+        has_lists = any(
+            argument.is_tensor_list for argument in arguments
+        )  # there structure counts, not values
+        if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
             raise AutogradError(
                 f"{self.op}: the formula returned an incorrect number of gradients. Expected "
                 f"{self.layout.positional_count}, got {len(values)}. Return one per argument of "
@@ -115,7 +118,3 @@ class GradientTargets:
             f"but expected shape compatible with {describe(shape)}. {reason}. Return a gradient of the "
             "input's shape and kind, or of a shape it broadcasts to."
         )
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, (list, tuple)) and all(member is None for member in value))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.errors import ResultError, describe
+from oplib.errors import AutogradError, ResultError, describe
 from oplib.tensor import Tensor, box
 
 from .layout import Layout
@@ -22,12 +22,63 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     """Runs an eager kernel on boxes around arrays or tracers; what it wrote into them comes first."""
     values = layout.rebuild([box(jnp.asarray(value)) for value in arrays])
     args, kwargs = layout.split(values)
+    versions = note_versions(find_tensors(values))
     with running(record.name, "kernel", eager=True):
         returned = check_tensor_results(record, kernel(*args, **kwargs))
+    refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[place] for place in layout.written_places]
     structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in flat]
+
+
+def find_tensors(values: Iterable[Any]) -> list[Tensor]:
+    """Returns the Tensors among values, and in lists and tuples among them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(find_tensors(value))
+    return found
+
+
+def find_written(record: Record, values: Sequence[Any]) -> list[Tensor]:
+    """Returns the Tensors that the schema declares to be written."""
+    pairs = zip(record.schema.arguments, values, strict=True)
+    return find_tensors([value for argument, value in pairs if argument.is_written])
+
+
+def note_versions(tensors: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
+    """Returns Tensors with their versions as they are now."""
+    return [(tensor, tensor._storage.version) for tensor in tensors]
+
+
+def refuse_undeclared_writes(
+    record: Record, values: Sequence[Any], before: Sequence[tuple[Tensor, int]]
+) -> None:
+    """Raises where a kernel has written more than its schema declares.
+
+    Raises:
+        AutogradError: it has; the argument is named.
+    """
+    changed = [tensor for tensor, version in before if tensor._storage.version != version]
+    if not changed:
+        return
+    declared = {id(tensor._storage) for tensor in find_written(record, values)}
+    for tensor in changed:
+        if id(tensor._storage) not in declared:
+            pairs = zip(record.schema.arguments, values, strict=True)
+            name = next(
+                argument.name
+                for argument, value in pairs
+                if any(found is tensor for found in find_tensors([value]))
+            )
+            raise AutogradError(
+                f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "
+                f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
+                f"Declare it: mutates_args=('{name}',), or write into a clone."
+            )
 
 
 def check_tensor_results(record: Record, result: Any) -> list[Any]:
