@@ -16,7 +16,7 @@ _STEP = constant("the result is a bool, which does not change with the operands 
 
 
 def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
-    kernel = comparison(op, function)
+    kernel = comparison(op, function, is_order=op not in ("eq", "ne"))
     doc = f"self {sign} other"
     return (
         Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),

@@ -30,14 +30,10 @@ def find_dims(op: str, array: Any, dims: Sequence[int] | None) -> tuple[int, ...
         DimensionError: there is no such dim.
         ArgumentError: one of them stands there twice.
     """
-    if not dims or not array.ndim:
-        for dim in dims or ():
-            find_dim(op, array.ndim, dim)
-        return tuple(range(array.ndim))
-    found = tuple(find_dim(op, array.ndim, dim) for dim in dims)
+    found = tuple(find_dim(op, array.ndim, dim) for dim in dims or ())
     if len(set(found)) < len(found):
         raise ArgumentError(
-            f"{op}: a dim appears multiple times in the list of dims. Got {list(dims)} for {describe(array)}. "
+            f"{op}: a dim appears multiple times in the list of dims. Got {dims} for {describe(array)}. "
             f"Name each once."
         )
-    return found
+    return found if found and array.ndim else tuple(range(array.ndim))

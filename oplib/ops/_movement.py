@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import result_type
 
 from ._dims import find_dim
@@ -109,7 +109,7 @@ def _permute(self: Any, dims: Sequence[int]) -> Any:
 
 def _to_common_dtype(op: str, tensors: Sequence[Any]) -> list[Any]:
     if not tensors:
-        raise ArgumentError(f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one.")
+        raise ArgumentValueError(f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one.")
     dtype = result_type(*tensors)
     return [lax.convert_element_type(tensor, dtype) for tensor in tensors]
 

@@ -9,10 +9,9 @@ from jax import lax
 
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
-from oplib.tensor import dtypes
+from oplib.tensor import default_int_dtype, dtypes
 
 from ._promotion import (
-    Dtype,
     broadcast,
     compute_dtype,
     elementwise,
@@ -26,17 +25,20 @@ from ._table import Row, from_output
 # Arithmetic ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_bool(op: str, dtype: Dtype) -> None:
-    if dtype == dtypes.bool:
+def _refuse_bool(op: str, *operands: Any) -> None:
+    if any(operand.dtype == dtypes.bool for operand in operands):
         raise ArgumentError(
-            f"{op}: bool has no subtraction. Got two bool operands. Use the comparison !=, or convert one first."
+            f"{op}: subtraction with a bool operand is not supported. Got {', '.join(map(describe, operands))}. "
+            f"Use the comparison !=, or convert it first."
         )
 
 
-def _scaled(op: str, function: Any) -> Any:
+def _scaled(op: str, function: Any, check: Any = None) -> Any:
     """The kernel of ``add`` or ``sub`` with ``alpha``."""
 
     def kernel(self: Any, other: Any, *, alpha: Any) -> Any:
+        if check is not None:
+            check(op, self, other)
         dtype = find_dtype(self, other)
         if is_integral(dtype) and not is_integral(alpha.dtype):
             raise ArgumentError(
@@ -45,8 +47,8 @@ def _scaled(op: str, function: Any) -> Any:
             )
         own = compute_dtype(dtype, (self, other, alpha))
         x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
-        (factor,) = (lax.convert_element_type(alpha, own),)
-        return lax.convert_element_type(function(x, lax.mul(y, lax.broadcast(factor, y.shape))), dtype)
+        factor = lax.broadcast(lax.convert_element_type(alpha, own), y.shape)
+        return lax.convert_element_type(function(x, _mul(y, factor)), dtype)
 
     return kernel
 
@@ -63,14 +65,28 @@ def _reversed(function: Any) -> Any:
     return lambda x, y: function(y, x)
 
 
-def _refuse_negation(array: Any) -> Any:
-    if array.dtype == dtypes.bool:
-        raise ArgumentError("neg: bool has no negation. Got a bool operand. Use the comparison with False instead.")
+def _neg(array: Any) -> Any:
+    _refuse_bool_input("neg", array)
     return lax.neg(array)
 
 
 def _abs(array: Any) -> Any:
-    return array if array.dtype == dtypes.bool or array.dtype.kind == "u" else lax.abs(array)
+    _refuse_bool_input("abs", array)
+    return array if array.dtype.kind == "u" else lax.abs(array)
+
+
+def _refuse_bool_input(op: str, array: Any) -> None:
+    if array.dtype == dtypes.bool:
+        raise ArgumentError(f"{op}: not implemented for bool. Got {describe(array)}. Convert it first.")
+
+
+def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(*inputs)
+
+
+def _abs_backward(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g * lax.sign(x)  # 0 at 0, where JAX has 1
 
 
 def _kernel_pow(x: Any, exponent: Any) -> Any:
@@ -83,7 +99,8 @@ def _pow_int(self: Any, exponent: int) -> Any:
             f"pow: integers to negative integer powers are not allowed. Got {describe(self)} and {exponent}. "
             f"Convert the tensor to a floating dtype."
         )
-    return lax.integer_pow(self, exponent)
+    own = default_int_dtype() if self.dtype == dtypes.bool else self.dtype
+    return lax.integer_pow(lax.convert_element_type(self, own), exponent)
 
 
 def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
@@ -115,7 +132,7 @@ ARITHMETIC = (
     Row("add.Scalar(Tensor self, Scalar other) -> Tensor", elementwise("add", _add), "self + other", operand=("other",)),
     Row(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        _scaled("add", lax.add),
+        _scaled("add", _add),
         "self + alpha * other",
         operand=("alpha",),
     ),
@@ -133,7 +150,7 @@ ARITHMETIC = (
     ),
     Row(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        _scaled("sub", lax.sub),
+        _scaled("sub", lax.sub, _refuse_bool),
         "self - alpha * other",
         operand=("alpha",),
     ),
@@ -186,14 +203,21 @@ ARITHMETIC = (
         derivative=POW,
         operand=("self",),
     ),
-    Row("neg(Tensor self) -> Tensor", _refuse_negation, "-self", in_place=True),
-    Row("abs(Tensor self) -> Tensor", _abs, "absolute value; the gradient at 0 is 0", in_place=True),
+    Row("neg(Tensor self) -> Tensor", _neg, "-self", in_place=True),
+    Row(
+        "abs(Tensor self) -> Tensor",
+        _abs,
+        "absolute value; the gradient at 0 is 0",
+        derivative=Derivative(backward=_abs_backward, setup_context=_save_input),
+        in_place=True,
+    ),
 )
 
 # Elementary functions -------------------------------------------------------------------------------------------
 
 
 def _relu(array: Any) -> Any:
+    _refuse_bool_input("relu", array)
     return lax.max(array, lax.full_like(array, 0))
 
 

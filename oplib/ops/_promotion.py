@@ -16,7 +16,7 @@ from jax import lax
 
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import dtypes, get_default_dtype, result_dtype, scalar_dtype
-from oplib.tensor.dtype_rules import INTEGRAL
+from oplib.tensor.dtype_rules import COMPLEX, INTEGRAL
 
 Dtype = np.dtype[Any]
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -85,7 +85,7 @@ def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
 
 
 def elementwise(
-    op: str, function: Callable[..., Any], *, floating: bool = False, check: Callable[[str, Dtype], None] | None = None
+    op: str, function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
 ) -> Callable[..., Any]:
     """Makes the kernel of an op on several operands from a function of arrays of one dtype and shape.
 
@@ -93,13 +93,13 @@ def elementwise(
         op: the op's name, for errors.
         function: of as many arrays as the op has operands.
         floating: integers are converted to the default dtype.
-        check: raises for dtypes that the op does not take.
+        check: ``check(op, *operands)`` raises for dtypes that the op does not take.
     """
 
     def kernel(*operands: Any) -> Any:
-        dtype = find_dtype(*operands)
         if check is not None:
-            check(op, dtype)
+            check(op, *operands)
+        dtype = find_dtype(*operands)
         if floating:
             dtype = to_floating_dtype(dtype)
         own = compute_dtype(dtype, operands)
@@ -109,11 +109,16 @@ def elementwise(
     return kernel
 
 
-def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the kernel of a comparison, which gives bools."""
+def comparison(op: str, function: Callable[..., Any], *, is_order: bool = False) -> Callable[..., Any]:
+    """Makes the kernel of a comparison, which gives bools; there is no order of complex numbers."""
 
     def kernel(self: Any, other: Any) -> Any:
         dtype = find_dtype(self, other)
+        if is_order and dtype in COMPLEX:
+            raise ArgumentError(
+                f"{op}: not implemented for complex numbers, which have no order. "
+                f"Got {describe(self)} and {describe(other)}. Compare their absolute values."
+            )
         arrays = broadcast([lax.convert_element_type(operand, dtype) for operand in (self, other)], op)
         return function(*arrays)
 

@@ -181,11 +181,8 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
             f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Leave some out."
         )
     rest = [slice(None)] * (len(shape) - consumed)
-    ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
-    if len(ellipses) > 1:
-        raise DimensionError("index: an index can only have a single ellipsis ('...'). Got several. Keep one.")
-    where = ellipses[0] if ellipses else len(items)
-    items = [*items[:where], *rest, *items[where + 1 :]]
+    where = next((place for place, item in enumerate(items) if item is Ellipsis), len(items))
+    items = [*items[:where], *rest, *(item for item in items[where + 1 :] if item is not Ellipsis)]
     return [place for item in _with_dims(items) for place in _spread_mask(*item, shape)]
 
 
@@ -200,6 +197,8 @@ def _with_dims(items: list[Any]) -> list[tuple[Any, int]]:
 
 
 def _read_one(item: Any) -> Any:
+    if isinstance(item, slice):
+        _check_step(item.step)
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, range)):
@@ -244,18 +243,18 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
         )
 
 
-def read_slice(given: slice, length: int) -> tuple[int, int, int]:
-    """Returns start, number of items and step.
-
-    Raises:
-        ArgumentValueError: the step is not positive.
-    """
-    step = 1 if given.step is None else operator.index(given.step)
-    if step <= 0:
+def _check_step(step: Any) -> None:
+    if step is not None and operator.index(step) <= 0:
         raise ArgumentValueError(
             f"index: slice step must be positive, step must be greater than zero. Got {step}. "
             f"Take the items with a positive step."
         )
+
+
+def read_slice(given: slice, length: int) -> tuple[int, int, int]:
+    """Returns start, number of items and step."""
+    _check_step(given.step)
+    step = 1 if given.step is None else operator.index(given.step)
     start, stop, _ = given.indices(length)
     count = max(0, -((start - stop) // step))
     return (start if count else 0), count, step

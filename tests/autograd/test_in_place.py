@@ -1,0 +1,220 @@
+"""Writing in place: what the box takes over, what saved values think of it, and what is refused.
+
+The numbers are compared with torch's in ``tests/parity/test_ops.py``; here they are those of ``jax.grad``.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import ArgumentError, AutogradError, SavedTensorError, TracingError
+
+
+def leaf(*values):
+    return oplib.tensor(list(values), requires_grad=True)
+
+
+# What it does ---------------------------------------------------------------------------------------------------
+
+
+def test_an_in_place_op_returns_the_tensor_it_wrote_and_counts_the_write():
+    x = oplib.tensor([1.0, 2.0])
+    assert x.add_(1) is x
+    assert (x.tolist(), x._version) == ([2.0, 3.0], 1)
+
+
+def test_the_tensor_takes_over_the_place_on_the_tape_of_its_new_value():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.exp_()
+    assert y.grad_fn.name() == "ExpBackward0"
+    assert y.grad_fn.next_functions[0][0].name() == "MulBackward0"
+
+
+def test_a_constant_that_takes_in_a_tensor_with_history_has_one_too():
+    x, total = leaf(1.0, 2.0), oplib.zeros(2)
+    total += x * x
+    assert total.requires_grad
+    assert not total.is_leaf
+    total.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_under_no_grad_the_value_changes_and_the_history_stays():
+    x = leaf(1.0, 2.0)
+    y = x + 1
+    before = y.grad_fn
+    with oplib.no_grad():
+        y.mul_(10)
+        x.sub_(1)
+    assert y.grad_fn is before
+    assert x.is_leaf
+    assert x.requires_grad
+    assert (x.tolist(), y.tolist()) == ([0.0, 1.0], [20.0, 30.0])
+
+
+def test_a_detached_tensor_sees_the_write_and_its_version():
+    x = oplib.tensor([1.0, 2.0])
+    other = x.detach()
+    other.zero_()
+    assert (x.tolist(), x._version) == ([0.0, 0.0], 1)
+
+
+def test_only_the_other_operand_is_broadcast_and_only_the_result_is_converted():
+    x = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=oplib.float16)
+    x += oplib.tensor([0.5, 1.0])
+    assert x.dtype == oplib.float16
+    assert x.tolist() == [[1.5, 3.0], [3.5, 5.0]]
+
+
+def test_zero_keeps_requires_grad_and_the_gradient_is_zero():
+    x = leaf(1.0, 2.0)
+    y = (x * 3).zero_()
+    assert y.requires_grad
+    (y + x).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+# Saved values ----------------------------------------------------------------------------------------------------
+
+
+def test_a_value_saved_before_the_write_is_refused_by_the_backward():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    product = y * y
+    y.add_(1)
+    with pytest.raises(SavedTensorError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_a_write_after_a_use_that_saved_nothing_is_harmless():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    total = y + 1
+    y.mul_(5)
+    (total.sum() + y.sum()).backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_what_the_writing_op_itself_saved_of_the_old_value_is_exempt():
+    x, factor = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    y = x * 1
+    y.mul_(factor)
+    y.sum().backward()
+    assert (x.grad.tolist(), factor.grad.tolist()) == ([3.0, 4.0], [1.0, 2.0])
+
+
+def test_a_saved_result_belongs_to_the_written_tensor_from_then_on():
+    x = leaf(1.0, 2.0)
+    y = (x * 1).exp_()
+    y.add_(1)
+    with pytest.raises(SavedTensorError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_chain_of_writes_differentiates_as_the_functional_program_twice():
+    def program(x):
+        y = x * 1.0
+        y = y * x
+        y = jnp.sin(y) + 2.0
+        return jnp.sum(y * y)
+
+    x = leaf(0.3, 0.7)
+    y = x * 1
+    y.mul_(x).sin_().add_(2.0)
+    (first,) = oplib.autograd.grad((y * y).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    expected = jax.grad(program)(x.array)
+    np.testing.assert_allclose(first.detach().numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        second.numpy(), jax.grad(lambda a: jax.grad(program)(a).sum())(x.array), rtol=1e-5
+    )
+
+
+# Hooks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_stays_with_the_gradient_for_which_it_was_registered():
+    x, seen = leaf(1.0), []
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(("before", grad.tolist())))
+    y.mul_(10)
+    y.register_hook(lambda grad: seen.append(("after", grad.tolist())))
+    y.sum().backward()
+    assert seen == [("after", [1.0]), ("before", [10.0])]
+
+
+def test_a_retained_gradient_is_that_of_the_new_value():
+    x = leaf(1.0)
+    y = x * 2
+    y.retain_grad()
+    y.mul_(10)
+    (y * 3).sum().backward()
+    assert y.grad.tolist() == [3.0]
+    assert x.grad.tolist() == [60.0]
+
+
+# What is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(1),
+        lambda x: x.zero_(),
+        lambda x: x.copy_(x * 2),
+        lambda x: x.__setitem__(0, 1.0),
+        lambda x: x.__imul__(2),
+    ],
+)
+def test_a_leaf_that_requires_grad_is_not_written_while_grad_mode_is_on(write):
+    x = leaf(1.0, 2.0)
+    with pytest.raises(AutogradError, match="a leaf Variable that requires grad is being used in an in-place"):
+        write(x)
+    assert (x.tolist(), x._version) == ([1.0, 2.0], 0)
+
+
+def test_a_result_of_a_higher_kind_is_not_stored():
+    x = oplib.tensor([1, 2], dtype=oplib.int32)
+    with pytest.raises(ArgumentError, match="result type Float can't be cast to the desired output type Int"):
+        x.mul_(0.5)
+    assert (x.tolist(), x._version) == ([1, 2], 0)
+
+
+def test_a_result_of_another_shape_is_not_stored():
+    x = oplib.zeros(3)
+    with pytest.raises(ArgumentError, match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]"):
+        x.add_(oplib.ones(2, 3))
+    assert x._version == 0
+
+
+def test_the_result_of_a_view_op_is_not_written():
+    x = oplib.zeros(2, 3)
+    for view in (x.t(), x[0], x[:, 1:], x.reshape(6), x.expand(4, 2, 3), (x.requires_grad_() * 1).view(3, 2)):
+        with pytest.raises(AutogradError, match="is the result of the view op"):
+            view.add_(1)
+
+
+def test_an_array_is_not_written():
+    with pytest.raises(ArgumentError, match="only a Tensor can be written in place. Got f32"):
+        oplib.Tensor.exp_(jnp.ones(2))
+
+
+def test_a_traced_value_does_not_escape_into_a_tensor_from_outside():
+    x = oplib.zeros(2)
+    with pytest.raises(TracingError, match="outlives it"):
+        jax.jit(lambda a: x.add_(oplib.Tensor.from_array(a)).array)(jnp.ones(2))
+    assert x.tolist() == [0.0, 0.0]
+
+
+def test_a_tensor_made_in_a_trace_is_written_there():
+    def program(a):
+        y = oplib.Tensor.from_array(a) * 2
+        y.exp_()
+        total = oplib.zeros(2)
+        total += y
+        return total.array
+
+    np.testing.assert_allclose(jax.jit(program)(jnp.ones(2)), np.exp(2.0) * np.ones(2), rtol=1e-6)

@@ -1,0 +1,114 @@
+"""Subscripts beyond what ``tests/parity/test_ops.py`` compares with torch: other kinds, traces, what compiles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, TracingError
+from oplib.library.overload import find_overload
+
+
+def grid():
+    return oplib.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.int64(1),
+        np.array([1, 0]),
+        jnp.array([1, 0]),
+        [1, 0],
+        range(2),
+        (slice(None), np.array([True, False, True])),
+        (0, jnp.array([2, 0])),
+    ],
+    ids=repr,
+)
+def test_subscripts_of_numpy_and_jax_do_what_numpys_do(index):
+    assert grid()[index].tolist() == np.asarray(grid())[index].tolist()
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "text"),
+    [
+        (2, DimensionError, "index 2 is out of bounds for dimension 0 with size 2"),
+        ((0, -4), DimensionError, "index -4 is out of bounds for dimension [01] with size 3"),
+        ((0, 0, 0), DimensionError, "too many indices for tensor of dimension 2"),
+        ([0, 5], DimensionError, "index 5 is out of bounds"),
+        (slice(None, None, -1), ArgumentValueError, "step must be greater than zero"),
+        (1.5, DimensionError, "only integers, slices"),
+        (np.array([0.5]), DimensionError, "only integers, slices"),
+        (np.array([True, False, True]), DimensionError, "shape of the mask at index 0 does not match"),
+        ((np.array([0, 1]), np.array([0, 1, 2])), DimensionError, "could not be broadcast together"),
+    ],
+    ids=repr,
+)
+def test_a_place_that_is_not_there_is_refused(index, kind, text):
+    with pytest.raises(kind, match=text):
+        grid()[index]
+    with pytest.raises(kind, match=text):
+        grid()[index] = 0.0
+
+
+def test_a_value_that_does_not_fit_its_place_is_refused_and_nothing_is_written():
+    x = grid()
+    with pytest.raises(ArgumentError, match="setitem: the value does not broadcast"):
+        x[0] = oplib.ones(2)
+    assert x._version == 0
+
+
+def test_a_traced_mask_has_no_size_and_the_error_names_the_cure():
+    with pytest.raises(TracingError, match=r"Use oplib.where\(mask, x, other\)"):
+        jax.jit(lambda a: oplib.Tensor.from_array(a)[oplib.Tensor.from_array(a) > 0].array)(jnp.ones(3))
+
+
+def test_a_number_is_stored_under_a_traced_mask():
+    def program(a):
+        x = oplib.Tensor.from_array(a) * 1
+        x[x > 1] = 9.0
+        return x.array
+
+    assert jax.jit(program)(jnp.array([0.0, 2.0])).tolist() == [0.0, 9.0]
+
+
+def test_places_are_the_same_in_a_trace():
+    def program(a, places):
+        x = oplib.Tensor.from_array(a) * 1
+        x[0, 1:] = 7.0
+        return (x[1:, ::2] + x[0, 1]).array, x[:, oplib.Tensor.from_array(places)].array
+
+    sliced, picked = jax.jit(program)(grid().array, jnp.array([2, 0]))
+    assert sliced.tolist() == [[10.0, 12.0]]
+    assert picked.tolist() == [[7.0, 0.0], [5.0, 3.0]]
+
+
+def test_a_loop_over_places_compiles_once(caplog):
+    x = oplib.zeros(50, 3)
+
+    def visit(place):
+        x[place] = x[place] + 1.0
+        x[place : place + 2] = x[place : place + 2] * 2.0
+
+    for place in (7, 8, 7):
+        visit(place)
+    with jax.log_compiles(True), caplog.at_level("WARNING"):
+        for place in range(40):
+            visit(place)
+    assert [record for record in caplog.records if "XLA compilation" in record.getMessage()] == []
+    with jax.log_compiles(True), caplog.at_level("WARNING"):
+        x[0:5] = 1.0
+    assert [record for record in caplog.records if "XLA compilation" in record.getMessage()] != []
+
+
+@pytest.mark.devices(2)
+def test_places_of_an_array_over_several_devices_are_static_and_right():
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    x = oplib.Tensor.from_array(jax.device_put(grid().array, sharding))
+    assert x[1].tolist() == [3.0, 4.0, 5.0]
+    assert x[:, 1:].tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    x[1, 0] = 9.0
+    assert x.tolist() == [[0.0, 1.0, 2.0], [9.0, 4.0, 5.0]]
