@@ -19,7 +19,10 @@ from oplib.errors import AutogradError
 # Zero as soon as one operand is zero.
 _PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated", "and"})
 # Zero where the first operand is zero; the others are indices, divisors or shapes.
-_FIRST = frozenset({"div", "dynamic_slice", "gather", "integer_pow", "reduce_precision"})
+_FIRST = frozenset({"div", "dynamic_slice", "reduce_precision"})
+_CALLS = frozenset(
+    {"jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call"}
+)
 # Zero where all operands are zero.
 _SUMS = frozenset(
     {
@@ -53,7 +56,7 @@ def check_linear(
         if not is_zero:
             raise AutogradError(
                 f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
-                "shown to be linear in the incoming gradients: it keeps a term when these are zero. "
+                "shown to be linear in the incoming gradients: it seems to keep a term when these are zero. "
                 "Register a rule with register_jvp, or declare the formula with register_autograd(..., "
                 "nonlinear=True)."
             )
@@ -74,24 +77,48 @@ def _find_zeros(jaxpr: Any, constants: list[bool], inputs: list[bool]) -> list[b
 
 
 def _zero_results(equation: Any, operands: list[bool]) -> list[bool]:
-    name, count = equation.primitive.name, len(equation.outvars)
-    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-    if (
-        name in ("jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-        and inner
-    ):
+    """Which results of one equation are zero; control flow is looked into."""
+    name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
+    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    if name in _CALLS and inner is not None:
         return _enter(inner, operands)
+    if name == "scan":
+        return _scan(params, operands)
+    if name == "cond":
+        branches = [_enter(branch, operands[1:]) for branch in params["branches"]]
+        return [all(results) for results in zip(*branches, strict=True)]
+    return [_is_zero_result(name, params, operands)] * count
+
+
+def _is_zero_result(name: str, params: Any, operands: list[bool]) -> bool:
     if name in _PRODUCTS:
-        return [any(operands)] * count
+        return any(operands)
     if name in _FIRST:
-        return [operands[0]] * count
+        return operands[0]
+    if name == "gather":  # what is out of bounds is filled
+        return operands[0] and params.get("fill_value") in (None, 0)
+    if name == "integer_pow":
+        return operands[0] and params["y"] > 0
     if name == "select_n":
-        return [all(operands[1:])] * count
+        return all(operands[1:])
     if name.startswith("scatter"):
-        return [operands[0] and operands[2]] * count
+        return operands[0] and operands[2]
     if name == "dynamic_update_slice":
-        return [operands[0] and operands[1]] * count
-    return [all(operands) and (name in _SUMS or name.endswith(".lin"))] * count
+        return operands[0] and operands[1]
+    # The linear primitive of an op is the one with this parameter, whatever an overload is called.
+    return all(operands) and (name in _SUMS or "linear" in params)
+
+
+def _scan(params: Any, operands: list[bool]) -> list[bool]:
+    """A loop: what is zero at the start of every step, found by leaving out what is not until nothing changes."""
+    first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+    carry = operands[first:last]
+    while True:
+        results = _enter(params["jaxpr"], [*operands[:first], *carry, *operands[last:]])
+        after = [before and result for before, result in zip(carry, results, strict=False)]
+        if after == carry:
+            return results
+        carry = after
 
 
 def _enter(inner: Any, operands: list[bool]) -> list[bool]:
