@@ -81,9 +81,7 @@ def _fit(grad: Any, array: Any, target: Any, currency: Currency, complaint: str)
             f"imaginary part. Return its real part."
         )
     if array.shape != target.shape:
-        grad = (
-            upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else sum_to(grad, target.shape)
-        )
+        grad = upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else sum_to(grad, target.shape)
     if array.dtype != target.dtype:
         grad = upcalls.to_dtype(grad, target.dtype) if currency.tensor_mode else grad.astype(target.dtype)
     return grad

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 
@@ -20,12 +20,10 @@ from oplib.tensor import Tensor, box
 
 from .eager import run_below_autograd, run_composite
 from .formula import missing_formula
+from .overload import OpOverload
 from .record import Tag
 from .recording import refuse_out_gradient
-from .schema import Argument, fill_defaults
-
-if TYPE_CHECKING:
-    from .overload import OpOverload
+from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]
 
@@ -106,18 +104,15 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
 def _generate(op: OpOverload, info: Any) -> type[Function]:
     """The Function subclass of an overload."""
     schema = op._schema
-    positional = sum(not argument.kwarg_only for argument in schema.arguments)
-    names = [argument.name for argument in schema.arguments[positional:]]
 
     def forward(ctx: Any, *given: Any) -> Any:
         values = [value.value if isinstance(value, Constant) else value for value in given]
         result = run_below_autograd(op.record, values)
         setup = info._setup_context_fn
         if setup is not None:
-            extra = (
-                {"keyword_only_inputs": dict(zip(names, values[positional:], strict=True))} if names else {}
-            )
-            setup(ctx=ctx, inputs=tuple(values[:positional]), output=result, **extra)
+            inputs, keyword_only = split_values(schema, values)
+            extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
+            setup(ctx=ctx, inputs=inputs, output=result, **extra)
         return result
 
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -131,10 +126,8 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
             raise
         return _pad(schema, result)
 
-    namespace, _, name = schema.name.partition("::")
-    title = f"GeneratedBackwardFor_{namespace}_{name}_{schema.overload_name or 'default'}"
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward), "__module__": __name__}
-    generated: type[Function] = type(title, (Function,), members)
+    generated: type[Function] = type(op.record.step_name, (Function,), members)
     has_lists = any(argument.is_tensor_list for argument in schema.arguments)
     if has_lists or any(output.is_tensor_list for output in schema.returns):
         generated = supports_tensorlist(generated, or_none=True)
@@ -185,9 +178,8 @@ def run_on_tensors(overload: OpOverload, values: Sequence[Any], impl: Rule) -> A
         return run_composite(record, boxed)
     if record.derivative.constant is not None:
         return run_below_autograd(record, boxed)
-    positional = sum(not argument.kwarg_only for argument in record.schema.arguments)
-    names = [argument.name for argument in record.schema.arguments[positional:]]
-    return impl(*boxed[:positional], **dict(zip(names, boxed[positional:], strict=True)))
+    args, kwargs = split_values(record.schema, boxed)
+    return impl(*args, **kwargs)
 
 
 def _box_constants(argument: Any, value: Any) -> Any:

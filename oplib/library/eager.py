@@ -9,8 +9,10 @@ from oplib.errors import ResultError, describe
 from oplib.tensor import Tensor
 
 from .kernel_choice import choose_kernel, find_device
+from .layout import copy_lists
 from .record import Record, Tag
 from .results import take_returned_arguments
+from .schema import split_values
 from .structure import pack
 from .tensor_kernel import (
     check_tensor_results,
@@ -50,17 +52,8 @@ def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> 
     return choose_kernel(record, [tensor._storage.array for tensor in inputs], find_device(record, values))
 
 
-def _split(record: Record, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional values, lists fresh so that a kernel may change them, and keyword-only ones."""
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    for argument, value in zip(record.schema.arguments, values, strict=True):
-        fresh = list(value) if isinstance(value, list) else value
-        if argument.kwarg_only:
-            kwargs[argument.name] = fresh
-        else:
-            args.append(fresh)
-    return args, kwargs
+def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return split_values(record.schema, list(map(copy_lists, values)))
 
 
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:

@@ -69,7 +69,7 @@ class GradientTargets:
         if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
             raise AutogradError(
                 f"{self.op}: the formula returned an incorrect number of gradients. Expected "
-                f"{self.layout.positional_count}, got {len(values)}. Return one per argument of "
+                f"{self.layout.schema.num_positional}, got {len(values)}. Return one per argument of "
                 f"{self.layout.schema}, None where there is none."
             )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError
 
-from .schema import FunctionSchema
+from .schema import FunctionSchema, split_values
 
 
 def freeze(value: Any) -> object:
@@ -85,12 +85,11 @@ class Layout:
         array_count: how many arrays the call has, lists counted by their members.
     """
 
-    __slots__ = ("_hash", "array_count", "entries", "positional_count", "schema")
+    __slots__ = ("_hash", "array_count", "entries", "schema")
 
     def __init__(self, schema: FunctionSchema, entries: Sequence[Entry]) -> None:
         self.schema = schema
         self.entries = tuple(entries)
-        self.positional_count = sum(not argument.kwarg_only for argument in schema.arguments)
         self.array_count = sum(map(count_arrays, entries))
         self._hash = hash(self.entries)
 
@@ -125,9 +124,7 @@ class Layout:
 
     def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Splits one value per schema argument into positional and keyword-only ones."""
-        count = self.positional_count
-        names = [argument.name for argument in self.schema.arguments[count:]]
-        return tuple(values[:count]), dict(zip(names, values[count:], strict=True))
+        return split_values(self.schema, values)
 
     def spread_flags(self, flags: Sequence[bool]) -> list[Any]:
         """Arranges one flag per array as one per argument: a list for a list, False for what is no array."""
@@ -145,12 +142,12 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
         return next(arrays)
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
-    return _copy_lists(entry.value) if isinstance(entry, Fixed) else None
+    return copy_lists(entry.value) if isinstance(entry, Fixed) else None
 
 
-def _copy_lists(value: Any) -> Any:
-    """A kernel may change the lists that it gets, and a layout outlives the call."""
-    return type(value)(map(_copy_lists, value)) if type(value) in {list, tuple} else value
+def copy_lists(value: Any) -> Any:
+    """Makes the lists in a value anew: a kernel may change those it gets, and a layout outlives it."""
+    return type(value)(map(copy_lists, value)) if type(value) in {list, tuple} else value
 
 
 def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:

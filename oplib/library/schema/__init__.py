@@ -9,6 +9,7 @@ from .function_schema import (
     fill_defaults,
     has_kwarg_only_args,
     has_kwarg_only_tensors,
+    split_values,
 )
 from .parser import parse_schema
 from .types import (
@@ -40,4 +41,5 @@ __all__ = [
     "has_tensor",
     "is_tensorlist_like_type",
     "parse_schema",
+    "split_values",
 ]

@@ -243,6 +243,21 @@ def fill_defaults(
     }
 
 
+def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Splits one value per argument into those of positional and those of keyword-only ones.
+
+    Args:
+        schema: the schema of an overload.
+        values: one for each argument, in order.
+
+    Returns:
+        The positional values as a tuple, and the keyword-only ones by name.
+    """
+    count = schema.num_positional
+    names = [argument.name for argument in schema.arguments[count:]]
+    return tuple(values[:count]), dict(zip(names, values[count:], strict=True))
+
+
 def freeze(value: Any) -> Any:
     """Returns a default with its lists as tuples, so that it can stand in a frozen record."""
     return tuple(map(freeze, value)) if isinstance(value, (list, tuple)) else value
