@@ -42,7 +42,7 @@ from .recording import (
 from .results import put_back_returned_arguments
 from .specialization import CAPACITY, Specialization, SpecializationCache
 from .staleness import StaticWatch
-from .structure import Structure, pack
+from .structure import ONE_ARRAY, Structure, pack
 from .worlds import refuse_numbers, refuse_writing, tells_world
 
 
@@ -69,6 +69,7 @@ class Dispatcher:
         self.carrier = find_carrier(self.name)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
+        self.returns_one = len(record.schema.returns) == 1
         self.returns_written = any(place is not None for place in record.schema.returned_arguments)
         self.fast_keys: dict[Any, Specialization] = {}
         self._make_key = FastKey(record).compile()
@@ -145,7 +146,7 @@ class Dispatcher:
             recorded = self._record(layout, arrays, wanted)
             structure = recorded[0].structure
             outputs = recorded[1 : 1 + len(recorded[0].outputs)]
-        write_back(outputs, written)
+        write_back(self.name, outputs, written)
         count = structure.written_count
         histories: Sequence[tuple[Tensor, Tensor]] = ()
         if recorded is None:
@@ -223,6 +224,8 @@ class Dispatcher:
         if self._is_immediate(arrays):
             return run_kernel(self.record, layout, arrays, device)
         found = self.specialize(layout)
+        if self.is_fast and self.returns_one:  # what the short cut runs, so that nothing is compiled twice
+            return ONE_ARRAY, (found.run_one(*arrays),)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:

@@ -99,13 +99,13 @@ def share_storage(recorded: Tensor, written: Tensor, op: str) -> Tensor:
     return recorded
 
 
-def write_back(outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
+def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
     """Writes new values, which come first among the outputs, into their boxes."""
     for tensor, new in zip(written, outputs, strict=False):
         old = tensor._storage.array
         if new.shape != old.shape or new.dtype != old.dtype:
             raise AutogradError(
-                f"in-place write: the new value does not fit the tensor. Got {describe(new)} for "
+                f"{op}: the new value of a written argument does not fit the tensor. Got {describe(new)} for "
                 f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
             )
     for tensor, new in zip(written, outputs, strict=False):

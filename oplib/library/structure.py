@@ -126,3 +126,5 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
 jax.tree_util.register_pytree_node(
     Structure, lambda structure: ((), structure), lambda structure, _: structure
 )
+
+ONE_ARRAY = Structure((True,), 0)

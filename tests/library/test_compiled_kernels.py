@@ -405,7 +405,10 @@ def test_a_new_value_of_another_shape_is_refused_and_changes_nothing() -> None:
         return x + 1, jnp.concatenate([y, y])
 
     x, y = oplib.tensor([1.0]), oplib.tensor([2.0])
-    with pytest.raises(AutogradError, match=r"new value does not fit the tensor. Got f32\[2\] for f32\[1\]"):
+    with pytest.raises(
+        AutogradError,
+        match=r"compiled::grow: the new value.*does not fit the tensor. Got f32\[2\] for f32\[1\]",
+    ):
         grow(x, y)
     assert (x.tolist(), y.tolist(), x._version) == ([1.0], [2.0], 0)
 
@@ -538,3 +541,18 @@ def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(ke
             assert b is None or b.grad.item() == 1.0
             arrays = call(jnp.array([7.0]), jnp.array([2.0]), None if bias is None else jnp.array([bias]))
             assert arrays.tolist() == [42.0 + (bias or 0.0)]
+
+
+def test_the_complete_path_and_the_short_cut_run_the_same_executable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @custom_op("compiled::once")
+    def once(x: jax.Array, w: jax.Array) -> jax.Array:
+        return x * w
+
+    x = oplib.tensor([1.0, 2.0])
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        for _ in range(3):
+            once(x, x)
+    compiled = [record for record in caplog.records if record.getMessage().startswith("Compiling")]
+    assert len(compiled) == 1
