@@ -1,4 +1,4 @@
-"""A world is torch or oplib, with a namespace for one program and short ways to register and to make tensors."""
+"""A world is torch or oplib, with a namespace for one program and short ways to register and make tensors."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ class World:
     def library(self, kind: str = "FRAGMENT") -> Any:
         self._libraries.append(self.lib.library.Library(self.namespace, kind))
         return self._libraries[-1]
+
+    def destroy(self) -> None:
+        """Destroys the libraries of this world; what custom_op has made stays."""
+        for library in self._libraries:
+            library._destroy()
 
     def low(
         self, schema: str, kernel: Any = None, *, name: str = "", key: str = "CompositeExplicitAutograd"
