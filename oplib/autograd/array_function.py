@@ -139,6 +139,8 @@ class Plan:
         wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
         spread: puts the wanted gradients, followed by a None, at their places among all inputs.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
+        pick: takes the residuals, or what belongs to them, out of a tuple in this order.
+        pick_both: takes the residuals and then their storages out of one tuple of both.
         differentiable: for each output, whether it can carry a gradient.
         extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
@@ -150,10 +152,11 @@ class Plan:
         "differentiable",
         "extra_reads",
         "extras",
-        "gather",
         "gather_reads",
         "input_count",
         "outputs",
+        "pick",
+        "pick_both",
         "sources",
         "spread",
         "structure",
@@ -171,12 +174,18 @@ class Plan:
         self.differentiable: Mask = tuple(
             value is not None and has_gradient(value.dtype) for value in outputs
         )
-        self.sources = tuple(sources)
-        self.gather = make_gather(self.sources)
+        self.set_sources(sources)
         self.extras: ArrayFunction | None = None
         self.extra_reads: tuple[int, ...] = ()
         self.gather_reads = make_gather(())
         self.structure: Any = None
+
+    def set_sources(self, sources: Sequence[int]) -> None:
+        """Says where the residuals come from."""
+        self.sources = tuple(sources)
+        self.pick = make_gather(self.sources)
+        count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
+        self.pick_both = make_gather((*sources, *(count + source for source in sources)))
 
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns the function ``(*residuals, *given cotangents) -> gradients of the wanted inputs``."""

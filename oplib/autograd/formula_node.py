@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from oplib.errors import SavedTensorError
@@ -37,9 +38,9 @@ class FormulaNode(TapeNode):
     Attributes:
         inputs: for each input its edge, None, or the leaf; where ``edges`` have not been set instead.
         plan: how the recorded call differentiates.
-        saved: the residuals, in the plan's order; None once they have been freed.
-        storages: the storages these were read from.
-        versions: the versions these storages had.
+        saved: the residuals, in the plan's order, and then the storages that these were read from; None once
+            they have been freed.
+        versions: the versions these storages had; None where each was 0, as of most.
         kept: inputs and outputs from which intermediates are computed anew when the backward itself is
             recorded, with their storages and versions; None where the plan has no intermediates.
     """
@@ -48,8 +49,7 @@ class FormulaNode(TapeNode):
     inputs: tuple[Tensor | Edge | None, ...] = ()
     edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
     saved: tuple[Any, ...] | None = ()
-    storages: tuple[Storage, ...] = ()
-    versions: tuple[int, ...] = ()
+    versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
     results_are_checked = True
 
@@ -58,10 +58,11 @@ class FormulaNode(TapeNode):
         saved = self.saved
         if saved is None:
             raise _freed(self)
-        for storage, version in zip(self.storages, self.versions, strict=True):
+        plan = self.plan
+        count = len(plan.sources)
+        for storage, version in zip(saved[count:], self.versions or repeat(0)):  # noqa: B905  zeros have no end
             if storage.version != version:
                 check_version(self.name(), storage, version)
-        plan = self.plan
         if len(grads) == 1 and grads[0] is not None:
             given = _ALL_GIVEN
         else:
@@ -71,8 +72,19 @@ class FormulaNode(TapeNode):
                 return (None,) * plan.input_count
         if run.create_graph:
             return self._apply_recorded(grads, given)
-        results = plan.backward(given).choose()(*saved, *grads)
+        results = plan.backward(given).choose()(*saved[:count], *grads)
         return results if plan.wants_all else plan.spread((*results, None))
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """The storages of the residuals."""
+        return () if self.saved is None else self.saved[len(self.plan.sources) :]
+
+    def set_storages(self, storages: Sequence[Storage]) -> None:
+        """Says anew to which storages the residuals belong, whose versions they have now."""
+        assert self.saved is not None
+        self.saved = (*self.saved[: len(self.plan.sources)], *storages)
+        self.versions = tuple([storage.version for storage in storages])
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
         plan = self.plan
@@ -88,7 +100,7 @@ class FormulaNode(TapeNode):
         first_extra = plan.input_count + len(plan.outputs)
         return [
             extras[source - first_extra] if source >= first_extra else self._link(source, value, storage)
-            for source, value, storage in zip(plan.sources, self.saved, self.storages, strict=True)
+            for source, value, storage in zip(plan.sources, self.saved, self.storages, strict=False)
         ]
 
     def _recompute_extras(self, extras: ArrayFunction) -> Sequence[Any]:
@@ -124,8 +136,7 @@ class FormulaNode(TapeNode):
             return
         self.saved = None
         self.kept = None
-        self.storages = ()
-        self.versions = ()
+        self.versions = None
 
 
 def _freed(node: TapeNode) -> SavedTensorError:
@@ -182,10 +193,8 @@ def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
 
 def save(node: FormulaNode, plan: Plan, values: Sequence[Any], storages: Sequence[Storage]) -> None:
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
-    gather = plan.gather
-    node.saved = gather(values)
-    node.storages = gather(storages)
-    node.versions = tuple([storage.version for storage in node.storages])
+    node.saved = plan.pick_both((*values, *storages))
+    node.versions = plan.pick(tuple([storage.version for storage in storages]))
     if plan.extras is not None:
         read = plan.gather_reads(storages)
         node.kept = (plan.gather_reads(values), read, tuple([storage.version for storage in read]))

@@ -115,24 +115,16 @@ def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
 
     Its old value is no longer the tensor's; its new value, a saved output, is.
     """
-    node.storages, node.versions = _move(node.storages, node.versions, storage, own)
+    node.set_storages(_move(node.storages, storage, own))
     if node.kept is not None:
-        values, storages, versions = node.kept
-        node.kept = (values, *_move(storages, versions, storage, own))
+        values, storages, _ = node.kept
+        moved = _move(storages, storage, own)
+        node.kept = (values, moved, tuple([one.version for one in moved]))
 
 
-def _move(
-    storages: tuple[Storage, ...], versions: tuple[int, ...], written: Storage, own: Storage | None
-) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
-    moved: list[tuple[Storage, int]] = []
-    for storage, version in zip(storages, versions, strict=True):
-        if storage is written:
-            moved.append((NOBODY, NOBODY.version))
-        elif storage is own:
-            moved.append((written, written.version))
-        else:
-            moved.append((storage, version))
-    return tuple(storage for storage, _ in moved), tuple(version for _, version in moved)
+def _move(storages: tuple[Storage, ...], written: Storage, own: Storage | None) -> tuple[Storage, ...]:
+    """Gives what was saved of the written storage to nobody, and what was saved of the result to it."""
+    return tuple([NOBODY if one is written else written if one is own else one for one in storages])
 
 
 def _take_over(tensor: Tensor, result: Tensor) -> None:

@@ -223,6 +223,7 @@ class FastBlock:
         edges = ", ".join("None" if name is None else f"__e_{name}" for name in names)
         leaves = " or ".join(f"__e_{name}.__class__ is __Tensor" for name in self.tensors)
         versions = ", ".join("0" if names[place] is None else f"__s{place}.version" for place in places)
+        written = " or ".join(f"__s{place}.version" for place in places if names[place] is not None)
         reads = [
             f"__a{place} = {expression}"
             if name is None
@@ -244,10 +245,9 @@ class FastBlock:
             "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
             "__t._requires_grad = True; __t._grad_fn = __n",
             "if __p.sources:",
-            "    __g = __p.gather",
             "    if len(__r) == 2:",
-            f"        __n.saved = __g(({arrays}, __r[1])); __n.storages = __g(({storages}, __o))",
-            f"        __n.versions = __g(({versions}, 0))",
+            f"        __n.saved = __p.pick_both(({arrays}, __r[1], {storages}, __o))",
+            f"        if {written}: __n.versions = __p.pick(({versions}, 0))",
             "    else:",
             "        __x = [__nobody] * (len(__r) - 2)",
             f"        __save(__n, __p, ({arrays}, *__r[1:]), ({storages}, __o, *__x))",

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, make_gather
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient
 from oplib.errors import MissingRuleError
 from oplib.tensor import box
 
@@ -58,8 +58,7 @@ class FormulaPlan(Plan):
     def keep(self, notes: Notes, sources: Sequence[int]) -> None:
         """Takes what the setup recorded, and where each saved array comes from."""
         self.notes = notes
-        self.sources = tuple(sources)
-        self.gather = make_gather(self.sources)
+        self.set_sources(sources)
         self.differentiable = tuple(
             has and not marked
             for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
