@@ -87,11 +87,14 @@ def choose_pow(overloads: Overloads) -> Function:
     on_int, of_number = overloads["pow.Tensor_int"], overloads["pow.Scalar"]
 
     def function(input: Any, exponent: Any) -> Any:  # noqa: A002  torch's name
-        input, exponent = take_operand(input), take_operand(exponent)  # noqa: A001
+        input = take_operand(input)  # noqa: A001
+        exponent = take_operand(exponent)
         if isinstance(input, _NUMBERS):
             return of_number.call(input, exponent)
         if not isinstance(exponent, _NUMBERS):
             return on_tensors.call(input, exponent)
+        if isinstance(exponent, complex):
+            return on_scalar.call(input, exponent)
         is_floating = input.dtype.kind not in "iub"
         whole = exponent.__class__ is int or (is_floating and exponent.__class__ is float)
         if whole and (exponent in _SMALL or (exponent < 0 and not is_floating)):
@@ -139,7 +142,8 @@ def choose_fill(overloads: Overloads) -> Function:
     def fill(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
         if getattr(value, "ndim", 0):
             raise ArgumentError(
-                f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a tensor."
+                f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a "
+                "tensor."
             )
         return function(input, value)
 
@@ -161,7 +165,9 @@ def _by_other(name: str) -> Chooser:
 
 
 def _scaled(name: str) -> Chooser:
-    return lambda overloads: choose_scaled(*[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")])
+    return lambda overloads: choose_scaled(
+        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")]
+    )
 
 
 def _reversed(name: str, of: str) -> Chooser:

@@ -20,7 +20,13 @@ def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
     doc = f"self {sign} other"
     return (
         Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),
-        Row(f"{op}.Scalar(Tensor self, Scalar other) -> Tensor", kernel, doc, derivative=_STEP, operand=("other",)),
+        Row(
+            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_STEP,
+            operand=("other",),
+        ),
     )
 
 

@@ -37,7 +37,8 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
     lead = len(shape) - value.ndim
     if lead < 0 or any(have not in (1, want) for have, want in zip(value.shape, shape[lead:], strict=True)):
         raise ArgumentError(
-            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(given)} for shape "
+            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(given)} for "
+            "shape "
             f"{list(shape)}. Reshape it."
         )
     return broadcast_to(lax.convert_element_type(value, dtype), shape)
@@ -61,7 +62,13 @@ ROWS = (
         "ones in the shape of a tensor",
         derivative=_NEW,
     ),
-    Row("zero(Tensor self) -> Tensor", _full(0), "zeros in place of the items", in_place=True, source="torch.Tensor.zero_"),
+    Row(
+        "zero(Tensor self) -> Tensor",
+        _full(0),
+        "zeros in place of the items",
+        in_place=True,
+        source="torch.Tensor.zero_",
+    ),
     Row(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
         _copy("fill"),

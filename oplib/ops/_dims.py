@@ -17,7 +17,8 @@ def find_dim(op: str, ndim: int, dim: int) -> int:
     count = max(ndim, 1)  # a tensor without axes takes 0 and -1, as in torch
     if not -count <= dim < count:
         raise DimensionError(
-            f"{op}: dimension out of range. Expected to be in range of [{-count}, {count - 1}], but got {dim}. "
+            f"{op}: dimension out of range. Expected to be in range of [{-count}, {count - 1}], but got "
+            f"{dim}. "
             f"Count dims from 0, or from the end from -1."
         )
     return dim + count if dim < 0 else dim

@@ -13,7 +13,7 @@ from ._choosers import CHOOSERS
 from ._in_place import make_in_place
 from ._placement import to_device
 from ._registrar import describe_function, make_function, register_all
-from ._subscripts import make_getitem, make_setitem
+from ._subscripts import Getter, make_setitem
 
 Function = Callable[..., Any]
 
@@ -23,7 +23,20 @@ OVERLOADS = register_all(ROWS)
 
 # Called by Tensor methods and by floors below, and no public function under this name.
 _INTERNAL = frozenset(
-    {"_to_copy", "alias", "copy", "expand", "index", "rdiv", "setitem", "slice", "sum_to_size", "view", "zero"}
+    {
+        "_to_copy",
+        "alias",
+        "copy",
+        "expand",
+        "index",
+        "rdiv",
+        "select",
+        "setitem",
+        "slice",
+        "sum_to_size",
+        "view",
+        "zero",
+    }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
 )
 
@@ -63,7 +76,7 @@ UPCALLS: dict[str, Function] = {
     **_functions,
     **IN_PLACE,
     "add_arrays": jax.jit(lax.add),
-    "getitem": name_function(make_getitem(OVERLOADS, _functions), "getitem"),
+    "getitem": Getter(OVERLOADS).getitem,
     "rpow": _rpow,
     "setitem_": name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
     "to_device": to_device,
@@ -71,4 +84,4 @@ UPCALLS: dict[str, Function] = {
 }
 
 globals().update(FUNCTIONS)
-__all__ = sorted(FUNCTIONS)  # pyright: ignore[reportUnsupportedDunderAll]  the names come from the tables
+__all__ = sorted(FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

@@ -25,7 +25,9 @@ def make_in_place(function: Function, name: str) -> Function:
         check_may_write(input, name)
         return write_in_place(input, function(input, *args, **kwargs), name)
 
-    in_place.__doc__ = f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned."
+    in_place.__doc__ = (
+        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned."
+    )
     return in_place
 
 

@@ -62,7 +62,7 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
     return tuple(place)
 
 
-def _setitem(
+def _setitem(  # noqa: PLR0917  the arguments of the schema
     self: Any, value: Any, starts: Sequence[Any], indices: Sequence[Any], windows: Any, dims: Any, shape: Any
 ) -> Any:
     """Stores a value at a place.
@@ -85,8 +85,10 @@ def _setitem(
     positions = lax.reshape(_find_positions(self.shape, windows), tuple(shape))
     places = positions[_place(len(shape), indices, dims)] if dims else positions
     update = store("setitem", value, places.shape, self.dtype)
-    flat = lax.reshape(self, (self.size,)).at[lax.reshape(places, (places.size,))].set(
-        lax.reshape(update, (update.size,))
+    flat = (
+        lax.reshape(self, (self.size,))
+        .at[lax.reshape(places, (places.size,))]
+        .set(lax.reshape(update, (update.size,)))
     )
     return lax.reshape(flat, self.shape)
 
@@ -114,7 +116,9 @@ _ITEM = "the items at one place of a dimension"
 _ITEMS = "every so many items of a dimension"
 
 ROWS = (
-    Row("select(Tensor self, int dim, int index) -> Tensor", _select, _ITEM, operand=("index",), is_view=True),
+    Row(
+        "select(Tensor self, int dim, int index) -> Tensor", _select, _ITEM, operand=("index",), is_view=True
+    ),
     Row("select.static(Tensor self, int dim, int[1] index) -> Tensor", _select_static, _ITEM, is_view=True),
     Row(
         "slice(Tensor self, int dim, int start, int[2] extent) -> Tensor",
@@ -132,7 +136,8 @@ ROWS = (
         source="torch.Tensor.__getitem__",
     ),
     Row(
-        "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, int[] shape)"
+        "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, "
+        "int[] shape)"
         " -> Tensor",
         _setitem,
         "the tensor with other items at a place",

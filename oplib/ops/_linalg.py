@@ -14,7 +14,8 @@ from ._table import Row
 def _check(op: str, self: Any, other: Any) -> None:
     if self.dtype != other.dtype:
         raise ArgumentError(
-            f"{op}: expected both operands to have the same dtype. Got {describe(self)} and {describe(other)}. "
+            f"{op}: expected both operands to have the same dtype. Got {describe(self)} and "
+            f"{describe(other)}. "
             f"Convert one: tensor.to(dtype)."
         )
 
@@ -29,7 +30,8 @@ def _matmul(self: Any, other: Any) -> Any:
     rows = other.shape[-2] if other.ndim > 1 else other.shape[0]
     if self.shape[-1] != rows:
         raise ArgumentError(
-            f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the last axis of "
+            f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the "
+            "last axis of "
             f"the first must equal the last but one of the second. Transpose one of them."
         )
     return jnp.matmul(self, other)
@@ -38,7 +40,8 @@ def _matmul(self: Any, other: Any) -> Any:
 def _mm(self: Any, mat2: Any) -> Any:
     if self.ndim != 2 or mat2.ndim != 2:
         raise ArgumentError(
-            f"mm: both arguments are matrices. Got {describe(self)} and {describe(mat2)}. Use matmul for the others."
+            f"mm: both arguments are matrices. Got {describe(self)} and {describe(mat2)}. Use matmul for "
+            "the others."
         )
     return _matmul(self, mat2)
 

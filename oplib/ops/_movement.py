@@ -16,7 +16,7 @@ from ._dims import find_dim
 from ._promotion import broadcast_to
 from ._table import Row, constant
 
-# Shapes -------------------------------------------------------------------------------------------------------
+# Shapes -----------------------------------------------------------------------------------------------------
 
 
 def _reshape(op: str) -> Any:
@@ -33,7 +33,8 @@ def _find_shape(op: str, array: Any, shape: Sequence[int]) -> tuple[int, ...]:
     fits = array.size % known == 0 if is_open and known else known == array.size
     if is_open > 1 or any(length < -1 for length in shape) or not fits:
         raise ArgumentError(
-            f"{op}: shape {list(shape)} is invalid for an input of {array.size} items. Got {describe(array)}. "
+            f"{op}: shape {list(shape)} is invalid for an input of {array.size} items. Got "
+            f"{describe(array)}. "
             f"Keep the number of items; one length may be -1."
         )
     return tuple(array.size // known if length == -1 else length for length in shape)
@@ -44,14 +45,15 @@ def _expand(self: Any, size: Sequence[int]) -> Any:
     own = (*[None] * lead, *self.shape)
     shape = tuple(have if want == -1 else want for have, want in zip(own, size, strict=False))
     fits = lead >= 0 and all(
-        want is not None and (want == have or have in (None, 1)) for have, want in zip(own, shape, strict=True)
+        want is not None and (want == have or have in (None, 1))
+        for have, want in zip(own, shape, strict=True)
     )
     if not fits:
         raise ArgumentError(
             f"expand: the sizes must match the existing ones where these are not 1. Got {describe(self)} and "
             f"{list(size)}. Use -1 for a size that stays."
         )
-    return broadcast_to(self, shape)  # type: ignore[arg-type]
+    return broadcast_to(self, shape)
 
 
 def _squeeze(self: Any, dim: Sequence[int] | None) -> Any:
@@ -71,11 +73,13 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
             f"sum_to_size: size {list(size)} is not expandable to that of the tensor. Got {describe(self)}. "
             f"Give a size from which the tensor can be had by broadcasting."
         )
-    summed = tuple(lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1)
+    summed = tuple(
+        lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1
+    )
     return lax.reshape(jnp.sum(self, axis=(*range(lead), *summed), dtype=self.dtype), tuple(size))
 
 
-# Order --------------------------------------------------------------------------------------------------------
+# Order ------------------------------------------------------------------------------------------------------
 
 
 def _transpose(self: Any, dim0: int, dim1: int) -> Any:
@@ -104,12 +108,14 @@ def _permute(self: Any, dims: Sequence[int]) -> Any:
     return lax.transpose(self, order)
 
 
-# Joining ------------------------------------------------------------------------------------------------------
+# Joining ----------------------------------------------------------------------------------------------------
 
 
 def _to_common_dtype(op: str, tensors: Sequence[Any]) -> list[Any]:
     if not tensors:
-        raise ArgumentValueError(f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one.")
+        raise ArgumentValueError(
+            f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one."
+        )
     dtype = result_type(*tensors)
     return [lax.convert_element_type(tensor, dtype) for tensor in tensors]
 
@@ -142,14 +148,15 @@ def _stack(tensors: Sequence[Any], dim: int) -> Any:
     for array in arrays:
         if array.shape != arrays[0].shape:
             raise ArgumentError(
-                f"stack: expects each tensor to be equal size. Got {describe(arrays[0])} and {describe(array)}. "
+                f"stack: expects each tensor to be equal size. Got {describe(arrays[0])} and "
+                f"{describe(array)}. "
                 f"Reshape one of them, or use cat."
             )
     axis = find_dim("stack", arrays[0].ndim + 1, dim)
     return lax.concatenate([lax.expand_dims(array, (axis,)) for array in arrays], axis)
 
 
-# Copies -------------------------------------------------------------------------------------------------------
+# Copies -----------------------------------------------------------------------------------------------------
 
 
 def _cut(self: Any) -> Any:
@@ -167,7 +174,12 @@ def _to_copy(self: Any, dtype: Any) -> Any:
 
 
 ROWS = (
-    Row("reshape(Tensor self, int[] shape) -> Tensor", _reshape("reshape"), "the items in another shape", is_view=True),
+    Row(
+        "reshape(Tensor self, int[] shape) -> Tensor",
+        _reshape("reshape"),
+        "the items in another shape",
+        is_view=True,
+    ),
     Row(
         "view(Tensor self, int[] shape) -> Tensor",
         _reshape("view"),
@@ -182,21 +194,47 @@ ROWS = (
         is_view=True,
         source="torch.Tensor.expand",
     ),
-    Row("squeeze(Tensor self, int[1]? dim=None) -> Tensor", _squeeze, "dimensions of length 1 left out", is_view=True),
-    Row("unsqueeze(Tensor self, int dim) -> Tensor", _unsqueeze, "a dimension of length 1 put in", is_view=True),
+    Row(
+        "squeeze(Tensor self, int[1]? dim=None) -> Tensor",
+        _squeeze,
+        "dimensions of length 1 left out",
+        is_view=True,
+    ),
+    Row(
+        "unsqueeze(Tensor self, int dim) -> Tensor",
+        _unsqueeze,
+        "a dimension of length 1 put in",
+        is_view=True,
+    ),
     Row(
         "sum_to_size(Tensor self, int[] size) -> Tensor",
         _sum_to_size,
         "broadcasting undone by summing",
         source="torch.Tensor.sum_to_size",
     ),
-    Row("transpose(Tensor self, int dim0, int dim1) -> Tensor", _transpose, "two dimensions exchanged", is_view=True),
+    Row(
+        "transpose(Tensor self, int dim0, int dim1) -> Tensor",
+        _transpose,
+        "two dimensions exchanged",
+        is_view=True,
+    ),
     Row("t(Tensor self) -> Tensor", _t, "the transposed matrix", is_view=True),
-    Row("permute(Tensor self, int[] dims) -> Tensor", _permute, "the dimensions in another order", is_view=True),
+    Row(
+        "permute(Tensor self, int[] dims) -> Tensor",
+        _permute,
+        "the dimensions in another order",
+        is_view=True,
+    ),
     Row("cat(Tensor[] tensors, int dim=0) -> Tensor", _cat, "tensors joined along a dimension"),
     Row("stack(Tensor[] tensors, int dim=0) -> Tensor", _stack, "tensors joined along a new dimension"),
     Row("clone(Tensor self) -> Tensor", _same, "a copy, with history"),
-    Row("alias(Tensor self) -> Tensor", _same, "the same items", is_view=True, source="torch.Tensor.__getitem__"),
+    Row(
+        "alias(Tensor self) -> Tensor",
+        _same,
+        "the same items",
+        is_view=True,
+        source="torch.Tensor.__getitem__",
+    ),
     Row(
         "detach(Tensor self) -> Tensor",
         _cut,

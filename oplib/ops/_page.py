@@ -19,14 +19,14 @@ _HEAD = """# The built-in ops
 
 Made from the tables in `oplib/ops/`; `python -c "import oplib.ops._page as p; p.write_page()"` makes it anew.
 
-Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then: how it is
-called, as a function of `oplib`, as a method of Tensor and in place; what it gives; its operands, the numbers that may
-change at every call without compiling anew; its gradient, derived by JAX from the kernel unless told; and whose
-contract it follows. The result of an op marked *view* cannot be written in place, since in torch this would reach the
-base.
+Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then:
+how it is called, as a function of `oplib`, as a method of Tensor and in place; what it gives; its operands,
+the numbers that may change at every call without compiling anew; its gradient, derived by JAX from the kernel
+unless told; and whose contract it follows. The result of an op marked *view* cannot be written in place,
+since in torch this would reach the base.
 
-Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64 is int32.
-Eagerly a place that a tensor does not have raises; a traced one is clamped, as JAX does.
+Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
+is int32. Eagerly a place that a tensor does not have raises; a traced one is clamped, as JAX does.
 """
 
 
@@ -52,7 +52,14 @@ def _line(row: Row) -> str:
     what = f"{row.doc}; *view*" if row.is_view else row.doc
     operands = ", ".join(f"`{name}`" for name in row.operand)
     gradient = "derived" if row.derivative.derive else describe_derivative(row).rstrip(".").lower()
-    cells = [f"`{row.schema}`", ", ".join(_calls(row.op)), _escape(what), operands, gradient, f"`{row.origin}`"]
+    cells = [
+        f"`{row.schema}`",
+        ", ".join(_calls(row.op)),
+        _escape(what),
+        operands,
+        gradient,
+        f"`{row.origin}`",
+    ]
     return f"| {' | '.join(cells)} |"
 
 

@@ -22,13 +22,14 @@ from ._promotion import (
 )
 from ._table import Row, from_output
 
-# Arithmetic ---------------------------------------------------------------------------------------------------
+# Arithmetic -------------------------------------------------------------------------------------------------
 
 
 def _refuse_bool(op: str, *operands: Any) -> None:
     if any(operand.dtype == dtypes.bool for operand in operands):
         raise ArgumentError(
-            f"{op}: subtraction with a bool operand is not supported. Got {', '.join(map(describe, operands))}. "
+            f"{op}: subtraction with a bool operand is not supported. Got "
+            f"{', '.join(map(describe, operands))}. "
             f"Use the comparison !=, or convert it first."
         )
 
@@ -43,7 +44,8 @@ def _scaled(op: str, function: Any, check: Any = None) -> Any:
         if is_integral(dtype) and not is_integral(alpha.dtype):
             raise ArgumentError(
                 f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "
-                f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the operands."
+                f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the "
+                "operands."
             )
         own = compute_dtype(dtype, (self, other, alpha))
         x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
@@ -128,8 +130,18 @@ POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 
 ARITHMETIC = (
-    Row("add.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("add", _add), "self + other", in_place=True),
-    Row("add.Scalar(Tensor self, Scalar other) -> Tensor", elementwise("add", _add), "self + other", operand=("other",)),
+    Row(
+        "add.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("add", _add),
+        "self + other",
+        in_place=True,
+    ),
+    Row(
+        "add.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("add", _add),
+        "self + other",
+        operand=("other",),
+    ),
     Row(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
         _scaled("add", _add),
@@ -160,8 +172,18 @@ ARITHMETIC = (
         "other - self",
         operand=("other",),
     ),
-    Row("mul.Tensor(Tensor self, Tensor other) -> Tensor", elementwise("mul", _mul), "self * other", in_place=True),
-    Row("mul.Scalar(Tensor self, Scalar other) -> Tensor", elementwise("mul", _mul), "self * other", operand=("other",)),
+    Row(
+        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("mul", _mul),
+        "self * other",
+        in_place=True,
+    ),
+    Row(
+        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("mul", _mul),
+        "self * other",
+        operand=("other",),
+    ),
     Row(
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("div", lax.div, floating=True),
@@ -195,7 +217,11 @@ ARITHMETIC = (
         derivative=POW,
         operand=("exponent",),
     ),
-    Row("pow.Tensor_int(Tensor self, int exponent) -> Tensor", _pow_int, "self to the power of a small integer"),
+    Row(
+        "pow.Tensor_int(Tensor self, int exponent) -> Tensor",
+        _pow_int,
+        "self to the power of a small integer",
+    ),
     Row(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         elementwise("pow", _kernel_pow),
@@ -213,7 +239,7 @@ ARITHMETIC = (
     ),
 )
 
-# Elementary functions -------------------------------------------------------------------------------------------
+# Elementary functions ---------------------------------------------------------------------------------------
 
 
 def _relu(array: Any) -> Any:

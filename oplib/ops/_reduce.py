@@ -48,7 +48,8 @@ def _max_dim(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         return self, lax.full((), 0, default_int_dtype())
     if not self.shape[axis]:
         raise DimensionError(
-            f"max: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose another dim."
+            f"max: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose "
+            "another dim."
         )
     picked = lax.argmax(self, axis, default_int_dtype())
     values = jnp.take_along_axis(self, lax.expand_dims(picked, (axis,)), axis, mode="promise_in_bounds")

@@ -60,7 +60,7 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
         given.append(f"{argument.name}={name}" if argument.kwarg_only else name)
     text = f"def {row.op}({', '.join(parameters)}):\n    return __op.call({', '.join(given)})"
     namespace: dict[str, Any] = {"__op": overload, **defaults}
-    exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)  # noqa: S102  our own text
+    exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
     return namespace[row.op]
 
 

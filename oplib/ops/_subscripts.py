@@ -22,58 +22,61 @@ Function = Callable[..., Any]
 _NUMBERS = (bool, int, float, complex)
 
 
-def make_getitem(overloads: dict[str, OpOverload], functions: dict[str, Function]) -> Function:
-    """Makes ``getitem(input, index)``.
+class Getter:
+    """``getitem(input, index)``.
 
-    As in torch, numbers, slices and None are applied first and one after the other, each as the op it is; then
-    all tensors among the subscripts at once.
+    As in torch, numbers, slices and None are applied first and one after the other, each as the op it is;
+    then all tensors among the subscripts at once.
     """
-    select, select_static = overloads["select"], overloads["select.static"]
-    slice_, slice_static = overloads["slice"], overloads["slice.static"]
-    unsqueeze, alias, index_ = overloads["unsqueeze"], overloads["alias"], overloads["index"]
 
-    def take_one(input: Any, dim: int, place: int) -> Any:  # noqa: A002  torch's name
-        place = check_place(place, input.shape[dim], dim)
-        if is_static(input):
-            return select_static.call(input, dim, [place])
-        return select.call(input, dim, place)
+    def __init__(self, overloads: dict[str, OpOverload]) -> None:
+        self._select, self._select_static = overloads["select"], overloads["select.static"]
+        self._slice, self._slice_static = overloads["slice"], overloads["slice.static"]
+        self._unsqueeze, self._alias = overloads["unsqueeze"], overloads["alias"]
+        self._index = overloads["index"]
 
-    def take_slice(input: Any, dim: int, given: slice) -> Any:  # noqa: A002  torch's name
-        start, length, step = read_slice(given, input.shape[dim])
-        if length == input.shape[dim]:
-            return input
-        if is_static(input):
-            return slice_static.call(input, dim, [start, length, step])
-        return slice_.call(input, dim, start, [length, step])
+    def getitem(self, whole: Any, index: Any) -> Any:
+        """Returns the items that subscripts name."""
+        if index.__class__ is int and whole.ndim:
+            return self._take_one(whole, 0, index)
+        if index.__class__ is slice and whole.ndim:
+            result = self._take_slice(whole, 0, index)
+        else:
+            result = self._take_all(whole, read_subscripts(index, whole.shape))
+        return self._alias.call(result) if result is whole else result
 
-    def getitem(input: Any, index: Any) -> Any:  # noqa: A002  torch's name
-        if index.__class__ is int and input.ndim:
-            return take_one(input, 0, index)
-        if index.__class__ is slice and input.ndim:
-            result = take_slice(input, 0, index)
-            return alias.call(result) if result is input else result
-        result, dim = input, 0
+    def _take_all(self, whole: Any, items: list[Any]) -> Any:
+        dim = 0
         indices: list[Any] = []
         dims: list[int] = []
-        for item in read_subscripts(index, input.shape):
-            if item is None:
-                result = unsqueeze.call(result, dim)
-            elif isinstance(item, slice):
-                result = take_slice(result, dim, item)
-            elif isinstance(item, int):
-                result = take_one(result, dim, item)
+        for item in items:
+            if isinstance(item, int):
+                whole = self._take_one(whole, dim, item)
                 continue
+            if item is None:
+                whole = self._unsqueeze.call(whole, dim)
+            elif isinstance(item, slice):
+                whole = self._take_slice(whole, dim, item)
             else:
-                check_places(item, result.shape[dim], dim)
+                check_places(item, whole.shape[dim], dim)
                 indices.append(item)
                 dims.append(dim)
             dim += 1
-        if indices:
-            return index_.call(result, indices, dims)
-        return alias.call(result) if result is input else result
+        return self._index.call(whole, indices, dims) if indices else whole
 
-    del functions
-    return getitem
+    def _take_one(self, whole: Any, dim: int, place: int) -> Any:
+        place = check_place(place, whole.shape[dim], dim)
+        if is_static(whole):
+            return self._select_static.call(whole, dim, [place])
+        return self._select.call(whole, dim, place)
+
+    def _take_slice(self, whole: Any, dim: int, given: slice) -> Any:
+        start, length, step = read_slice(given, whole.shape[dim])
+        if length == whole.shape[dim]:
+            return whole
+        if is_static(whole):
+            return self._slice_static.call(whole, dim, [start, length, step])
+        return self._slice.call(whole, dim, start, [length, step])
 
 
 def make_setitem(overloads: dict[str, OpOverload], functions: dict[str, Function]) -> Function:
@@ -152,7 +155,7 @@ def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
     return place.starts, place.indices, tuple(place.windows), place.dims, place.shape
 
 
-# Reading ------------------------------------------------------------------------------------------------------
+# Reading ----------------------------------------------------------------------------------------------------
 
 
 def is_array(value: object) -> bool:
@@ -161,13 +164,13 @@ def is_array(value: object) -> bool:
 
 
 def is_static(whole: Any) -> bool:
-    """Whether places must be static: in a trace they are better so, and over several devices they have to be."""
+    """Whether places are to be static: in a trace they better are, and over several devices they must."""
     array = whole._storage.array if isinstance(whole, Tensor) else whole
     return isinstance(array, Tracer) or array.sharding.num_devices > 1
 
 
 def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Returns one subscript for each dim, and None for each new one; the ellipsis is filled in, masks are places.
+    """Returns one subscript for each dim, and None for each new one; masks become places.
 
     Raises:
         DimensionError: there are more than dims, or one is nothing that could index.
@@ -202,12 +205,13 @@ def _read_one(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, range)):
-        item = np.asarray(item) if len(item) else np.asarray(item, np.int32)  # pyright: ignore[reportUnknownArgumentType]
+        item = np.asarray(item) if len(item) else np.asarray(item, np.int32)
     if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
         return item.item() if isinstance(item, np.ndarray) and not item.ndim else item
     if isinstance(item, bool) or not hasattr(item, "__index__") or is_array(item):
         raise DimensionError(
-            f"index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are valid "
+            "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors "
+            "are valid "
             f"indices. Got {describe(item)}. Convert it."
         )
     return operator.index(item)

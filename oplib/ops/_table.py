@@ -49,7 +49,7 @@ class Row:
 
     @property
     def origin(self) -> str:
-        """The system whose contract it follows, and the name there: torch's function of the same name by default."""
+        """Whose contract it follows, and its name there; by default that of torch's function of this name."""
         return self.source or f"torch.{self.op}"
 
     @property

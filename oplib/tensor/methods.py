@@ -126,6 +126,15 @@ class TensorMethods:
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         return upcalls.transpose(self, dim0, dim1)
 
+    def permute(self, *dims: Any) -> Tensor:
+        return upcalls.permute(self, _join(dims))
+
+    def squeeze(self, dim: Any = None) -> Tensor:
+        return upcalls.squeeze(self, dim)
+
+    def unsqueeze(self, dim: int) -> Tensor:
+        return upcalls.unsqueeze(self, dim)
+
     def t(self) -> Tensor:
         return upcalls.t(self)
 
@@ -159,6 +168,9 @@ class TensorMethods:
 
     def neg_(self) -> Tensor:
         return upcalls.neg_(self)
+
+    def abs_(self) -> Tensor:
+        return upcalls.abs_(self)
 
     def exp_(self) -> Tensor:
         return upcalls.exp_(self)

@@ -16,7 +16,7 @@ def leaf(*values):
     return oplib.tensor(list(values), requires_grad=True)
 
 
-# What it does ---------------------------------------------------------------------------------------------------
+# What it does -----------------------------------------------------------------------------------------------
 
 
 def test_an_in_place_op_returns_the_tensor_it_wrote_and_counts_the_write():
@@ -77,7 +77,7 @@ def test_zero_keeps_requires_grad_and_the_gradient_is_zero():
     assert x.grad.tolist() == [1.0, 1.0]
 
 
-# Saved values ----------------------------------------------------------------------------------------------------
+# Saved values -----------------------------------------------------------------------------------------------
 
 
 def test_a_value_saved_before_the_write_is_refused_by_the_backward():
@@ -133,7 +133,7 @@ def test_a_chain_of_writes_differentiates_as_the_functional_program_twice():
     )
 
 
-# Hooks -----------------------------------------------------------------------------------------------------------
+# Hooks ------------------------------------------------------------------------------------------------------
 
 
 def test_a_hook_stays_with_the_gradient_for_which_it_was_registered():
@@ -156,7 +156,7 @@ def test_a_retained_gradient_is_that_of_the_new_value():
     assert x.grad.tolist() == [60.0]
 
 
-# What is refused -------------------------------------------------------------------------------------------------
+# What is refused --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,9 @@ def test_a_retained_gradient_is_that_of_the_new_value():
 )
 def test_a_leaf_that_requires_grad_is_not_written_while_grad_mode_is_on(write):
     x = leaf(1.0, 2.0)
-    with pytest.raises(AutogradError, match="a leaf Variable that requires grad is being used in an in-place"):
+    with pytest.raises(
+        AutogradError, match="a leaf Variable that requires grad is being used in an in-place"
+    ):
         write(x)
     assert (x.tolist(), x._version) == ([1.0, 2.0], 0)
 
@@ -185,7 +187,9 @@ def test_a_result_of_a_higher_kind_is_not_stored():
 
 def test_a_result_of_another_shape_is_not_stored():
     x = oplib.zeros(3)
-    with pytest.raises(ArgumentError, match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]"):
+    with pytest.raises(
+        ArgumentError, match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]"
+    ):
         x.add_(oplib.ones(2, 3))
     assert x._version == 0
 
@@ -198,7 +202,7 @@ def test_the_result_of_a_view_op_is_not_written():
 
 
 def test_an_array_is_not_written():
-    with pytest.raises(ArgumentError, match="only a Tensor can be written in place. Got f32"):
+    with pytest.raises(ArgumentError, match="only a Tensor can be written in place"):
         oplib.Tensor.exp_(jnp.ones(2))
 
 

@@ -1,6 +1,7 @@
 """Inputs for every built-in op: by name where it needs certain ones, else by what its schema looks like.
 
-Values keep away from kinks and ties, so that finite differences can be compared; these have tests of their own.
+Values keep away from kinks and ties, so that finite differences can be compared; these are compared with
+torch's answers in ``tests/parity``.
 """
 
 from __future__ import annotations
@@ -109,10 +110,20 @@ BY_NAME: dict[str, list[Sample]] = {
         Sample((draw(), 0)),
         Sample((draw(2, 3, 4), 1)),
     ],
-    "reshape": [Sample((X, [3, 2])), Sample((X, [-1])), Sample((draw(), [1, 1])), Sample((draw(2, 0), [0, 5]))],
+    "reshape": [
+        Sample((X, [3, 2])),
+        Sample((X, [-1])),
+        Sample((draw(), [1, 1])),
+        Sample((draw(2, 0), [0, 5])),
+    ],
     "view": [Sample((X, [6])), Sample((draw(4), [2, -1]))],
     "expand": [Sample((draw(1, 3), [2, 3])), Sample((draw(3), [2, -1])), Sample((draw(), [2]))],
-    "squeeze": [Sample((draw(1, 3, 1),)), Sample((draw(1, 3, 1), -1)), Sample((X, 0)), Sample((draw(1, 1, 2), [0, 1]))],
+    "squeeze": [
+        Sample((draw(1, 3, 1),)),
+        Sample((draw(1, 3, 1), -1)),
+        Sample((X, 0)),
+        Sample((draw(1, 1, 2), [0, 1])),
+    ],
     "unsqueeze": [Sample((X, 0)), Sample((X, -1)), Sample((draw(), 0))],
     "sum_to_size": [Sample((X, [1, 3])), Sample((draw(4, 2, 3), [2, 1])), Sample((X, []))],
     "transpose": [Sample((X, 0, 1)), Sample((draw(2, 3, 4), -1, 0)), Sample((draw(), 0, -1))],
@@ -168,7 +179,9 @@ BY_SCHEMA: dict[str, Callable[[], list[Sample]]] = {
     "(Tensor self) -> Tensor": unary,
     "(Tensor self, Tensor other) -> Tensor": binary,
     "(Tensor self, Scalar other) -> Tensor": with_number,
-    "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor": lambda: REDUCTIONS,
+    "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor": lambda: (
+        REDUCTIONS
+    ),
     "(Tensor self, *, ScalarType? dtype=None) -> Tensor": unary,
 }
 

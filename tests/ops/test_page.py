@@ -1,9 +1,10 @@
-"""The page of the built-in ops."""
+"""What is made from the tables and stands in files: the page of the ops, and the types of their functions."""
 
 from pathlib import Path
 
 from oplib.ops._functions import ROWS
 from oplib.ops._page import COLUMNS, PAGE, render_page
+from oplib.ops._stub import STUB, render_stub
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -16,3 +17,8 @@ def test_the_page_of_the_ops_is_what_the_tables_make_of_it():
 def test_the_page_has_a_line_for_every_overload():
     lines = [line for line in render_page().splitlines() if line.startswith("| ")]
     assert len(lines) - lines.count(COLUMNS) == len(ROWS)
+
+
+def test_the_types_of_the_functions_are_what_the_tables_make_of_them():
+    command = 'python -c "import oplib.ops._stub as s; s.write_stub()"'
+    assert STUB.read_text() == render_stub(), f"make them anew: {command}"

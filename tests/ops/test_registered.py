@@ -21,8 +21,11 @@ from oplib.tensor import Tensor
 
 from .samples import Sample, find_samples, list_arrays
 
+
 def has_gradient(op: OpOverload, sample: Sample) -> bool:
-    return op.record.derivative.constant is None and any(array.dtype.kind == "f" for array in list_arrays(sample))
+    return op.record.derivative.constant is None and any(
+        array.dtype.kind == "f" for array in list_arrays(sample)
+    )
 
 
 OPS = {op.name(): op for op in list_overloads() if op.namespace == "oplib"}
@@ -80,7 +83,9 @@ class Call:
             for argument, value in zip(record.schema.arguments, values, strict=True)
         ]
         count = record.schema.num_positional
-        named = dict(zip([argument.name for argument in record.schema.arguments[count:]], values[count:], strict=True))
+        named = dict(
+            zip([argument.name for argument in record.schema.arguments[count:]], values[count:], strict=True)
+        )
         return as_tuple(record.kernels["default"](*values[:count], **named))
 
     def with_floats(self, *floats: Any) -> list[Any]:
@@ -106,14 +111,18 @@ def weigh(run: Callable[..., tuple[Any, ...]], call: Call) -> Callable[..., Any]
     """A number made of the floating results, as a function of the floating arrays."""
 
     def loss(*floats: Any) -> Any:
-        results = [value for value in run(*call.with_floats(*floats)) if jnp.issubdtype(value.dtype, jnp.inexact)]
+        results = [
+            value for value in run(*call.with_floats(*floats)) if jnp.issubdtype(value.dtype, jnp.inexact)
+        ]
         doubles = [jnp.real(value).astype(jnp.float64) for value in results]
         return sum((jnp.sum(value * draw_weights(value.shape)) for value in doubles), start=jnp.zeros(()))
 
     return loss
 
 
-def differentiate_by_finite_differences(loss: Callable[..., Any], floats: list[np.ndarray]) -> list[np.ndarray]:
+def differentiate_by_finite_differences(
+    loss: Callable[..., Any], floats: list[np.ndarray]
+) -> list[np.ndarray]:
     gradients = [np.zeros_like(array) for array in floats]
     for array, gradient in zip(floats, gradients, strict=True):
         for index in np.ndindex(array.shape):
@@ -162,7 +171,11 @@ def test_the_gradient_of_an_op_is_that_of_finite_differences_and_of_jax(name, sa
     loss = weigh(call.run_kernel, call)
     places = tuple(range(len(call.places)))
     assert_close([tensor.array for tensor in found], jax.grad(loss, places)(*map(jnp.asarray, call.floats())))
-    assert_close([tensor.array for tensor in found], differentiate_by_finite_differences(jax.jit(loss), call.floats()), 1e-6)
+    assert_close(
+        [tensor.array for tensor in found],
+        differentiate_by_finite_differences(jax.jit(loss), call.floats()),
+        1e-6,
+    )
 
 
 @pytest.mark.parametrize(("name", "sample"), CASES, ids=name_case)

@@ -1,4 +1,4 @@
-"""Subscripts beyond what ``tests/parity/test_ops.py`` compares with torch: other kinds, traces, what compiles."""
+"""Subscripts beyond what is compared with torch in ``tests/parity``: other kinds, traces, what compiles."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,6 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, TracingError
-from oplib.library.overload import find_overload
 
 
 def grid():

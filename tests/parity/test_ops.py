@@ -17,7 +17,14 @@ torch = pytest.importorskip("torch")
 
 Program = Callable[..., Any]
 ERRORS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)
-TOLERANCE = {"float64": 1e-11, "float32": 2e-6, "float16": 2e-3, "bfloat16": 2e-2, "complex128": 1e-11, "complex64": 1e-5}
+TOLERANCE = {
+    "float64": 1e-11,
+    "float32": 2e-6,
+    "float16": 2e-3,
+    "bfloat16": 2e-2,
+    "complex128": 1e-11,
+    "complex64": 1e-5,
+}
 SHAPES = [(2, 3), (3,), (), (0, 3)]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 DTYPES = [*FLOATS, "int64", "int32", "uint8", "bool"]
@@ -37,7 +44,11 @@ def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     values = rng.integers(-4, 5, shape) / (2 if "float" in dtype else 1)
     if dtype in ("uint8", "bool"):
         values = abs(values)
-    return np.asarray(values).astype("bool" if dtype == "bool" else "float64" if "float" in dtype else "int64").tolist()
+    return (
+        np.asarray(values)
+        .astype("bool" if dtype == "bool" else "float64" if "float" in dtype else "int64")
+        .tolist()
+    )
 
 
 def make(lib: Any, shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
@@ -51,7 +62,9 @@ def name_dtype(tensor: Any) -> str:
 
 def read(tensor: Any) -> np.ndarray:
     if hasattr(tensor, "array"):
-        return np.asarray(tensor.detach().to(oplib.float64 if "float" in name_dtype(tensor) else tensor.dtype).array)
+        return np.asarray(
+            tensor.detach().to(oplib.float64 if "float" in name_dtype(tensor) else tensor.dtype).array
+        )
     return tensor.detach().to(torch.float64 if "float" in name_dtype(tensor) else tensor.dtype).numpy()
 
 
@@ -95,7 +108,7 @@ def compare(mine: Any, its: Any, dtypes: list[str], label: str) -> None:
     np.testing.assert_allclose(read(mine), read(its), rtol=tolerance, atol=tolerance, err_msg=label)
 
 
-# Pointwise ----------------------------------------------------------------------------------------------------
+# Pointwise --------------------------------------------------------------------------------------------------
 
 UNARY = ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "clone"]
 BINARY: dict[str, Program] = {
@@ -105,7 +118,10 @@ BINARY: dict[str, Program] = {
     "div": lambda lib, x, y: x / y,
     "pow": lambda lib, x, y: abs(x) ** y if "float" in name_dtype(x) else x ** abs(y),
     "max": lambda lib, x, y: lib.max(x, y),
-    **{name: lambda lib, x, y, name=name: getattr(lib, name)(x, y) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{
+        name: lambda lib, x, y, name=name: getattr(lib, name)(x, y)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    },
     "add alpha": lambda lib, x, y: lib.add(x, y, alpha=2),
     "sub alpha": lambda lib, x, y: x.sub(y, alpha=0.5),
     "where": lambda lib, x, y: lib.where(x > 0, x, y),
@@ -143,12 +159,23 @@ def test_a_function_of_two_tensors_is_torchs(name, dtype):
         check(BINARY[name], (first, dtype), (second, dtype))
 
 
-MIXED = [("float32", "float16"), ("bfloat16", "float16"), ("float16", "float64"), ("int32", "bfloat16"), ("uint8", "int8")]
+MIXED = [
+    ("float32", "float16"),
+    ("bfloat16", "float16"),
+    ("float16", "float64"),
+    ("int32", "bfloat16"),
+    ("uint8", "int8"),
+]
 
 
 @pytest.mark.parametrize("name", ["add", "div", "eq", "where", "max"])
 def test_two_dtypes_meet_as_in_torch(name):
-    for first, second in [*MIXED, *[(second, first) for first, second in MIXED], ("bool", "float32"), ("int64", "bool")]:
+    for first, second in [
+        *MIXED,
+        *[(second, first) for first, second in MIXED],
+        ("bool", "float32"),
+        ("int64", "bool"),
+    ]:
         if name == "div" and first == "bool":
             continue  # XLA makes 0 of False / 0.0
         for shapes in [((2,), (2,)), ((), (2,)), ((2,), ())]:
@@ -158,14 +185,24 @@ def test_two_dtypes_meet_as_in_torch(name):
 @pytest.mark.parametrize(
     ("name", "number"),
     # torch fails with an internal error for True ** x
-    [pair for pair in itertools.product(WITH_NUMBER, NUMBERS) if pair != ("n ** x", True) or pair[1] is not True],
+    [
+        pair
+        for pair in itertools.product(WITH_NUMBER, NUMBERS)
+        if pair != ("n ** x", True) or pair[1] is not True
+    ],
 )
 def test_a_tensor_and_a_number_meet_as_in_torch(name, number):
-    for dtype, shape in [("float32", (2, 3)), ("float16", (3,)), ("float16", ()), ("int32", (3,)), ("bool", (2, 1))]:
+    for dtype, shape in [
+        ("float32", (2, 3)),
+        ("float16", (3,)),
+        ("float16", ()),
+        ("int32", (3,)),
+        ("bool", (2, 1)),
+    ]:
         check(lambda lib, x: WITH_NUMBER[name](lib, x, number), (shape, dtype))
 
 
-# Reduction, movement, joining, products -------------------------------------------------------------------------
+# Reduction, movement, joining, products ---------------------------------------------------------------------
 
 ONE: dict[str, Program] = {
     "sum": lambda lib, x: x.sum(),
@@ -248,7 +285,7 @@ def test_a_matrix_product_takes_one_dtype_as_torchs():
     check(lambda lib, x, y: x @ y, ((2, 3), "float32"), ((3, 2), "int64"))
 
 
-# Subscripts -----------------------------------------------------------------------------------------------------
+# Subscripts -------------------------------------------------------------------------------------------------
 
 SUBSCRIPTS: dict[str, Callable[[Any], Any]] = {
     "1": lambda lib: 1,
@@ -308,7 +345,9 @@ def test_putting_a_number_in_is_torchs(name):
         check(program, (shape, dtype))
 
 
-@pytest.mark.parametrize("name", sorted(SUBSCRIPTS.keys() - {"two broadcast", "grid", "list", "places"}))  # no order
+@pytest.mark.parametrize(
+    "name", sorted(SUBSCRIPTS.keys() - {"two broadcast", "grid", "list", "places"})
+)  # no order
 def test_putting_a_tensor_in_is_torchs(name):
     def program(lib: Any, x: Any, value: Any) -> Any:
         y = x * 2
@@ -319,7 +358,7 @@ def test_putting_a_tensor_in_is_torchs(name):
         check(program, (shape, "float32"), (value, "float32"))
 
 
-# In place -------------------------------------------------------------------------------------------------------
+# In place ---------------------------------------------------------------------------------------------------
 
 IN_PLACE: dict[str, Program] = {
     "add_": lambda lib, x, y: (x * 1).add_(y),
@@ -374,7 +413,9 @@ def through_detached(x: Any, y: Any) -> Any:
     return product
 
 
-@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float16", "float32"), ("int32", "float32"), ("int64", "int32")])
+@pytest.mark.parametrize(
+    "dtypes", [("float32", "float32"), ("float16", "float32"), ("int32", "float32"), ("int64", "int32")]
+)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_writing_in_place_is_torchs(name, dtypes):
     for first, second in [((2, 3), (3,)), ((3,), (2, 3)), ((), ())]:
