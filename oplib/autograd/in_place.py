@@ -36,7 +36,7 @@ _TYPE_NAMES = {
 
 
 def refuse_leaf(tensor: Tensor, op: str) -> None:
-    """Raises where a leaf that requires grad would be written while grad mode is on: its history would begin in it.
+    """Raises where a leaf that requires grad would be written while grad mode is on.
 
     Raises:
         AutogradError: it would.
@@ -88,15 +88,16 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
         return result
     if not can_cast(new.dtype, old.dtype):
         raise ArgumentError(
-            f"{op}: result type {_name(new.dtype)} can't be cast to the desired output type {_name(old.dtype)}. "
-            f"Got {describe(new)} for {describe(old)}. Convert the tensor first, or use the op that is not in place."
+            f"{op}: result type {_name(new.dtype)} can't be cast to the desired output type "
+            f"{_name(old.dtype)}. Got {describe(new)} for {describe(old)}. "
+            f"Convert the tensor first, or use the op that is not in place."
         )
     return upcalls.to_dtype(result, old.dtype)
 
 
 def _name(dtype: Any) -> str:
     """The name that torch's message has for a dtype."""
-    return _TYPE_NAMES.get(dtype.name, dtype.name)
+    return _TYPE_NAMES.get(dtype.name) or str(dtype)
 
 
 def _refuse_escape(tensor: Tensor, result: Tensor, op: str) -> None:

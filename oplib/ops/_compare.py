@@ -19,7 +19,6 @@ def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
     kernel = comparison(op, function, is_order=op not in ("eq", "ne"))
     doc = f"self {sign} other"
     return (
-        Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),
         Row(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
             kernel,
@@ -27,6 +26,7 @@ def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
             derivative=_STEP,
             operand=("other",),
         ),
+        Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),
     )
 
 
@@ -50,7 +50,12 @@ ROWS = (
     *_compare("le", lax.le, "<="),
     *_compare("gt", lax.gt, ">"),
     *_compare("ge", lax.ge, ">="),
-    Row("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", _where, _WHERE),
+    Row(
+        "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
+        _where,
+        _WHERE,
+        operand=("self", "other"),
+    ),
     Row(
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
         _where,
@@ -63,10 +68,5 @@ ROWS = (
         _WHERE,
         operand=("self",),
     ),
-    Row(
-        "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        _where,
-        _WHERE,
-        operand=("self", "other"),
-    ),
+    Row("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", _where, _WHERE),
 )

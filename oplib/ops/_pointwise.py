@@ -129,18 +129,19 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
 POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 
+# Overloads with a number come first: a packet calls the first one that fits, and a number fits a tensor's place.
 ARITHMETIC = (
-    Row(
-        "add.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("add", _add),
-        "self + other",
-        in_place=True,
-    ),
     Row(
         "add.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("add", _add),
         "self + other",
         operand=("other",),
+    ),
+    Row(
+        "add.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("add", _add),
+        "self + other",
+        in_place=True,
     ),
     Row(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
@@ -149,16 +150,16 @@ ARITHMETIC = (
         operand=("alpha",),
     ),
     Row(
-        "sub.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("sub", lax.sub, check=_refuse_bool),
-        "self - other",
-        in_place=True,
-    ),
-    Row(
         "sub.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
         operand=("other",),
+    ),
+    Row(
+        "sub.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("sub", lax.sub, check=_refuse_bool),
+        "self - other",
+        in_place=True,
     ),
     Row(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
@@ -173,21 +174,15 @@ ARITHMETIC = (
         operand=("other",),
     ),
     Row(
-        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("mul", _mul),
-        "self * other",
-        in_place=True,
-    ),
-    Row(
         "mul.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("mul", _mul),
         "self * other",
         operand=("other",),
     ),
     Row(
-        "div.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("div", lax.div, floating=True),
-        "self / other, floating for integers too",
+        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("mul", _mul),
+        "self * other",
         in_place=True,
     ),
     Row(
@@ -197,18 +192,17 @@ ARITHMETIC = (
         operand=("other",),
     ),
     Row(
+        "div.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("div", lax.div, floating=True),
+        "self / other, floating for integers too",
+        in_place=True,
+    ),
+    Row(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("rdiv", _reversed(lax.div), floating=True),
         "other / self, floating for integers too",
         operand=("other",),
         source="torch.Tensor.__rtruediv__",
-    ),
-    Row(
-        "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        elementwise("pow", _kernel_pow),
-        "self to the power of exponent",
-        derivative=POW,
-        in_place=True,
     ),
     Row(
         "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
@@ -228,6 +222,13 @@ ARITHMETIC = (
         "a number to the power of exponent",
         derivative=POW,
         operand=("self",),
+    ),
+    Row(
+        "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "self to the power of exponent",
+        derivative=POW,
+        in_place=True,
     ),
     Row("neg(Tensor self) -> Tensor", _neg, "-self", in_place=True),
     Row(

@@ -1,0 +1,97 @@
+"""How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers and numpy's values."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import ArgumentError, DtypeError, UnknownOperatorError
+from oplib.ops._functions import FUNCTIONS
+
+
+def test_a_packet_takes_numbers_and_tensors_as_the_function_does():
+    x = oplib.tensor([1.0, 2.0])
+    for other in (2, 0.5, x, oplib.tensor(3.0)):
+        for name in ("add", "mul", "div", "sub", "pow", "lt"):
+            packet, function = getattr(oplib.ops.oplib, name), getattr(oplib, name)
+            assert packet(x, other).tolist() == function(x, other).tolist()
+    assert oplib.ops.oplib.where(x > 1, x, 0.0).tolist() == [0.0, 2.0]
+
+
+def test_a_number_as_a_tensor_of_no_axes_has_its_gradient_through_the_packet_too():
+    x, factor = oplib.tensor([1.0, 2.0]), oplib.tensor(3.0, requires_grad=True)
+    oplib.ops.oplib.mul(x, factor).sum().backward()
+    assert factor.grad.tolist() == 3.0
+
+
+def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_nearest():
+    assert oplib.ops.oplib.exp.default.name() == "oplib::exp"
+    with pytest.raises(UnknownOperatorError, match="exp"):
+        oplib.ops.oplib.expp  # noqa: B018  looking it up is what raises
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
+    function = getattr(oplib, name)
+    assert function.__name__ == name
+    assert list(inspect.signature(function).parameters)[0] in ("input", "condition", "tensors")
+    assert "Gradient:" in function.__doc__
+    assert "torch." in function.__doc__
+
+
+def test_arrays_in_give_arrays_out_and_a_tensor_among_them_a_tensor():
+    a = jnp.array([1.0, 2.0])
+    assert isinstance(oplib.add(a, 2.0), type(a))
+    assert isinstance(oplib.add(a, oplib.ones(2)), oplib.Tensor)
+    assert isinstance(oplib.ones(2) * a, oplib.Tensor)
+
+
+def test_numpys_numbers_count_as_pythons_and_its_arrays_are_checked():
+    x = oplib.tensor([1.0, 2.0], dtype=oplib.float16)
+    assert (x * np.float32(2)).dtype == oplib.float16
+    assert (x * np.ones(2, np.float32)).dtype == oplib.float32
+    with pytest.raises(DtypeError, match="x64 is off"):
+        x * np.ones(2)
+
+
+def test_an_operand_of_another_kind_is_refused_with_the_schema():
+    with pytest.raises(ArgumentError, match=r"argument 'other' .* expected a value of type 'Tensor'"):
+        oplib.add(oplib.ones(2), [1.0])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        oplib.ones(2) + "text"
+
+
+def test_shapes_that_do_not_broadcast_name_both():
+    with pytest.raises(ArgumentError, match=r"add: the sizes .* Got f32\[2\], f32\[3\]"):
+        oplib.ones(2) + oplib.ones(3)
+
+
+def test_a_changed_default_dtype_is_seen_by_ops_that_were_compiled_before():
+    x = oplib.tensor([1, 2])
+    assert (x * 0.5).dtype == oplib.float32
+    oplib.set_default_dtype(oplib.bfloat16)
+    try:
+        assert (x * 0.5).dtype == oplib.bfloat16
+        assert (x / 2).dtype == oplib.bfloat16
+    finally:
+        oplib.set_default_dtype(oplib.float32)
+    assert (x * 0.5).dtype == oplib.float32
+
+
+def test_ops_run_as_plain_python_where_compiling_is_off(monkeypatch):
+    monkeypatch.setattr(oplib.config, "compile_kernels", False)
+    x = oplib.tensor([0.5, 2.0], requires_grad=True)
+    y = (x * 2.0).exp() + oplib.cat([x[1:], x[:1]]) ** 2
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp([1.0, 4.0]) + [1.0, 4.0], rtol=1e-5)
+
+
+def test_a_tensor_moves_between_devices_with_its_history():
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    there = (x * 3).to(jax.devices()[-1])
+    assert there.array.devices() == {jax.devices()[-1]}
+    (there * 2).sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
