@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from oplib.errors import RegistrationValueError, UnknownOperatorError
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
 
 from .contribution import FOREVER, Contribution, Definition, Kernel
 from .custom_op_def import CustomOpDef, remember_custom_op
@@ -111,6 +111,11 @@ def custom_op(
         slots = find_slots(device_types, subject=f"custom_op({name})")
         return _enter(qualname, definition, slots, derivative)
 
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
+        raise RegistrationTypeError(
+            f"custom_op: the name comes first. Got {type(name).__name__}. "
+            f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
+        )
     return make if fn is None else make(fn)
 
 

@@ -126,8 +126,12 @@ def missing_formula(overload: OpOverload) -> MissingRuleError:
             f"{record.name}: the derivative is missing, because {reason}. A gradient through it was asked "
             "for. Detach its inputs, or register one with register_autograd."
         )
+    derive = (
+        ', or register_autograd("derive") for JAX\'s own derivative of the kernel'
+        if record.kind != "host"
+        else ""
+    )
     return MissingRuleError(
         f"{record.name}: Trying to backward through {record.name} but no autograd formula was registered. "
-        "Its kernel is opaque to autograd. Use register_autograd to add one, or "
-        'register_autograd("derive") for JAX\'s own derivative of the kernel.'
+        f"Its kernel is opaque to autograd. Use register_autograd to add one{derive}."
     )

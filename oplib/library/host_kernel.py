@@ -31,7 +31,9 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
     Raises:
         MissingRuleError: it has none.
     """
-    if record.fake is None and layout.schema.returns:
+    if (
+        record.fake is None and None in layout.schema.returned_arguments
+    ):  # written arguments keep their shapes
         raise MissingRuleError(
             f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
             "must know the shapes of the results before the kernel runs. Register one with "
@@ -41,9 +43,21 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
 
     def call(*values: Any) -> list[Any]:
         _, flat = _run(record, kernel, layout, values)
-        return [np.asarray(value) for value in flat]
+        results = [np.asarray(value) for value in flat]
+        _compare_with_fake(record, results, shapes)
+        return results
 
     return structure, list(jax.pure_callback(call, list(shapes), *arrays, vmap_method="sequential"))
+
+
+def _compare_with_fake(record: Record, results: Sequence[np.ndarray], shapes: Sequence[Any]) -> None:
+    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
+    if got != due:
+        raise ResultError(
+            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
+            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
+            "see register_fake."
+        )
 
 
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.device import Device
 from oplib.tensor.dtype_rules import normalize_dtype
@@ -25,6 +26,9 @@ Converter = Callable[[Any], Any]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 PYTHON_NUMBERS = (int, float, complex)
 TRACED = "Its value is traced, so it is not known"
+WOULD_CUT = (
+    "It requires grad, and as a number it would lose its gradient: pass tensor.item() or tensor.detach()"
+)
 
 
 class UnfitError(Exception):
@@ -50,6 +54,8 @@ def _read_element(value: Any, *kinds: Any) -> Any:
     array = value._storage.array if isinstance(value, Tensor) else value
     if isinstance(array, Tracer):
         raise UnfitError(TRACED)
+    if isinstance(value, Tensor) and value._requires_grad and modes.grad_enabled:
+        raise UnfitError(WOULD_CUT)
     if not hasattr(value, "item"):
         raise UnfitError
     return value.item()

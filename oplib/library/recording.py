@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
+from oplib.tensor.ingestion import to_array
 
 from .scalars import to_operand
 from .schema import FunctionSchema
@@ -23,8 +26,15 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
             arrays.append(value.array)
         else:
             tensors.append(None)
-            arrays.append(to_operand(value) if isinstance(value, (int, float)) else value)
+            arrays.append(_to_constant(value))
     return tensors, arrays
+
+
+def _to_constant(value: Any) -> Any:
+    """A number for an operand, or an array among Tensors: numpy's are copied in by the rules for dtypes."""
+    if isinstance(value, (int, float)):
+        return to_operand(value)
+    return to_array(value, None, None) if isinstance(value, np.ndarray) else value
 
 
 def unbox(value: Any) -> Any:

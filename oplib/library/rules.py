@@ -139,11 +139,16 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
     """Raises where an op cannot have the derivative that is registered for it.
 
     Raises:
-        RegistrationError: the op writes an argument.
+        RegistrationError: the op writes an argument, or JAX is to derive what runs on the host.
         UnsupportedRegistrationError: a tensor can only be given by keyword.
     """
     if derivative.backward is None and not derivative.derive:
         return
+    if derivative.derive and record.kind == "host":
+        raise RegistrationError(
+            f"{record.name}: JAX cannot derive the derivative of a host kernel. It is annotated "
+            f"numpy.ndarray, and nothing of it is seen by a trace. Register a formula, or annotate the kernel jax.Array."
+        )
     if Tag.out in record.tags:
         raise RegistrationError(
             f"{record.name}: Cannot register autograd formula for an operator tagged with Tag.out. "

@@ -22,7 +22,7 @@ def full_like(
     """Makes a tensor of the shape, dtype and sharding of another, filled with one value.
 
     Args:
-        input: the tensor to be like; its history plays no part.
+        input: the tensor, or array, to be like; its history plays no part.
         fill_value: a number, or a tensor without dimensions.
         dtype: by default that of ``input``.
         device: by default where ``input`` is.
@@ -37,7 +37,8 @@ def full_like(
         >>> full_like(oplib.zeros(2), 3)
         tensor([3., 3.])
     """
-    array = input._storage.array
+    # A fake kernel of a compiled op writes this too, and has an array.
+    array = input._storage.array if isinstance(input, Tensor) else input
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     filled = fill(array.shape, fill_value, found, placement_like(array, device))
     return Tensor.from_array(filled, requires_grad=requires_grad)

@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentError, AutogradError, TracingError, describe
+from oplib.modes import modes
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -38,7 +39,7 @@ class TensorValues:
         return array
 
     def _refuse_history(self, what: str, cure: str) -> None:
-        if self._requires_grad:
+        if self._requires_grad and modes.grad_enabled:
             raise AutogradError(
                 f"{what}: Can't call {what} on Tensor that requires grad, the result would have no history. "
                 f"Got {describe(self._storage.array)}. {cure}"
@@ -51,7 +52,7 @@ class TensorValues:
             force: read a tensor that requires grad too, as ``detach().numpy()`` does.
 
         Raises:
-            AutogradError: it requires grad.
+            AutogradError: it requires grad, and grad mode is on.
             TracingError: it is traced.
         """
         if not force:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, AutogradError, CompilationWarning, TracingError
+from oplib.errors import ArgumentError, AutogradError, CompilationWarning, DtypeError, TracingError
 from oplib.library import Tag, custom_op, define, impl, ops
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
@@ -556,3 +556,32 @@ def test_the_complete_path_and_the_short_cut_run_the_same_executable(
             once(x, x)
     compiled = [record for record in caplog.records if record.getMessage().startswith("Compiling")]
     assert len(compiled) == 1
+
+
+def test_numpy_arrays_among_tensors_keep_to_the_rules_for_dtypes() -> None:
+    @custom_op("compiled::plus64")
+    def plus64(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x + y
+
+    with pytest.raises(DtypeError, match="int32"):
+        plus64(oplib.ones(2), np.arange(2) + 2**40)
+    assert plus64(oplib.ones(2), np.ones(2, np.float32)).tolist() == [2.0, 2.0]
+
+
+def test_a_tensor_that_requires_grad_is_not_taken_for_a_number() -> None:
+    @custom_op("compiled::by_number")
+    def by_number(x: jax.Array, scale: float) -> jax.Array:
+        return x * scale
+
+    scale = oplib.tensor(2.0, requires_grad=True)
+    with pytest.raises(ArgumentError, match=r"argument 'scale'.*would lose its gradient"):
+        by_number(oplib.ones(2), scale)
+    assert by_number(oplib.ones(2), scale.detach()).tolist() == [2.0, 2.0]
+
+
+def test_the_name_of_an_op_comes_first() -> None:
+    with pytest.raises(TypeError, match=r"custom_op: the name comes first. Got function"):
+
+        @custom_op
+        def nameless(x: jax.Array) -> jax.Array:
+            return x

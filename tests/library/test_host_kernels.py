@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import MissingRuleError, ResultError
+from oplib.errors import MissingRuleError, RegistrationError, ResultError
 from oplib.library import custom_op, ops
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
@@ -170,3 +170,44 @@ def test_a_host_op_with_lists_and_numbers() -> None:
 
     doubled, count, total = stats([oplib.tensor([1.0]), oplib.tensor([2.0])])
     assert ([x.tolist() for x in doubled], count, total) == ([[2.0], [4.0]], 2, 3.0)
+
+
+def test_jax_is_not_asked_to_derive_what_runs_on_the_host() -> None:
+    sine = make_sine("host::derived")
+    with pytest.raises(RegistrationError, match=r"host::derived: JAX cannot derive.*Register a formula"):
+        sine.register_autograd("derive")
+    with pytest.raises(MissingRuleError) as raised:
+        jax.grad(lambda x: sine(x).sum())(X)
+    assert '"derive"' not in str(raised.value)
+
+
+def test_a_fake_kernel_that_says_something_else_is_named() -> None:
+    @custom_op("host::mismatch")
+    def mismatch(x: np.ndarray) -> np.ndarray:
+        return np.sin(x)
+
+    mismatch.register_fake(lambda x: jax.ShapeDtypeStruct((7,), x.dtype))
+    with pytest.raises(
+        Exception, match=r"host::mismatch: the kernel's results are not what its fake kernel says"
+    ):
+        jax.block_until_ready(jax.jit(mismatch)(X))
+
+
+def test_a_fake_kernel_may_be_written_as_for_torch() -> None:
+    sine = make_sine("host::like")
+    sine.register_fake(lambda x: oplib.empty_like(x))
+    np.testing.assert_allclose(jax.jit(sine)(X), np.sin(X), rtol=1e-6)
+
+
+def test_the_torch_way_to_call_numpy_from_a_kernel_on_tensors() -> None:
+    @custom_op("host::torch_way")
+    def torch_way(x: oplib.Tensor) -> oplib.Tensor:
+        return oplib.from_numpy(np.sin(x.cpu().numpy()))
+
+    torch_way.register_autograd(
+        lambda ctx, grad: grad * ctx.saved_tensors[0].cos(),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    x = oplib.tensor([0.5], requires_grad=True)
+    torch_way(x).sum().backward()
+    assert x.grad.item() == pytest.approx(float(np.cos(0.5)))
