@@ -7,8 +7,8 @@ class Config:
     """The settings; a misspelt name raises AttributeError.
 
     Attributes:
-        compile_kernels: with False, kernels and rules annotated ``jax.Array`` run as plain Python on every call
-            instead of as one cached ``jax.jit``: slow, but every line can be stepped through in a debugger.
+        compile_kernels: with False, kernels and rules annotated ``jax.Array`` run as plain Python on every
+            call instead of as one cached ``jax.jit``: slow, but a debugger can step through every line.
     """
 
     __slots__ = ("compile_kernels",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Self
 
 
 class RemovableHandle:
@@ -37,7 +37,7 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(OrderedDict[int, Any]() if hooks is None else hooks)
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
-    def __enter__(self) -> RemovableHandle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

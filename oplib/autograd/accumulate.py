@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _new: Any = object.__new__
 _making = threading.Lock()
-# One lock for all leaves: a lock of its own would cost each recorded call of a leaf as much as the node itself.
+# One lock for all leaves: one of its own would cost each recorded call of a leaf as much as the node itself.
 _adding = threading.RLock()
 
 

@@ -31,26 +31,23 @@ class ArrayFunction:
         function: the plain Python function.
         name: shown in graphs and errors.
         compiled: False runs it as plain Python on every call.
-        jit: the function compiled, inlined where it is called under a trace.
+        run: what a call runs, while ``config.compile_kernels`` is on: the function compiled, inlined where it
+            is called under a trace; or the function itself.
     """
 
-    __slots__ = ("_recorders", "_vjps", "compiled", "function", "jit", "name")
+    __slots__ = ("_recorders", "_vjps", "compiled", "function", "name", "run")
 
     def __init__(self, function: Callable[..., Arrays], name: str, *, compiled: bool = True) -> None:
         self.function = function
         self.name = name
         self.compiled = compiled
-        self.jit: Callable[..., Arrays] = jax.jit(function, inline=True)
+        self.run: Callable[..., Arrays] = jax.jit(function, inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}
 
     def __call__(self, *arrays: Any) -> Arrays:
         """Runs it: as one compiled call, or as plain Python where ``config.compile_kernels`` is off."""
-        return self.choose()(*arrays)
-
-    def choose(self) -> Callable[..., Arrays]:
-        """Returns what a call runs."""
-        return self.jit if self.compiled and config.compile_kernels else self.function
+        return self.run(*arrays) if config.compile_kernels else self.function(*arrays)
 
     def vjp(self, wanted: Mask, given: Mask) -> ArrayFunction:
         """Returns the function ``(*inputs, *cotangents) -> gradients``.
@@ -88,15 +85,12 @@ class Forwarding(ArrayFunction):
         places: for each output, which input it is.
     """
 
-    __slots__ = ("_gather",)
+    __slots__ = ()
 
     def __init__(self, function: Callable[..., Arrays], name: str, places: Sequence[int]) -> None:
         super().__init__(function, name)
-        self._gather = make_gather(tuple(places))
-
-    def __call__(self, *arrays: Any) -> Arrays:
-        """Picks the outputs out of the inputs."""
-        return self._gather(arrays)
+        pick = make_gather(tuple(places))
+        self.run = lambda *arrays: pick(arrays)
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
@@ -139,6 +133,7 @@ class Plan:
         wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
         spread: puts the wanted gradients, followed by a None, at their places among all inputs.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
+        unwritten: the versions of residuals of which nobody has written one.
         pick: takes the residuals, or what belongs to them, out of a tuple in this order.
         pick_both: takes the residuals and then their storages out of one tuple of both.
         differentiable: for each output, whether it can carry a gradient.
@@ -160,6 +155,7 @@ class Plan:
         "sources",
         "spread",
         "structure",
+        "unwritten",
         "wanted",
         "wants_all",
     )
@@ -183,6 +179,7 @@ class Plan:
     def set_sources(self, sources: Sequence[int]) -> None:
         """Says where the residuals come from."""
         self.sources = tuple(sources)
+        self.unwritten = (0,) * len(sources)
         self.pick = make_gather(self.sources)
         count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
         self.pick_both = make_gather((*sources, *(count + source for source in sources)))

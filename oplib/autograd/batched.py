@@ -61,8 +61,8 @@ def _batch_size(grads: Sequence[Tensor | None]) -> int:
     arrays = [grad._storage.array for grad in grads if grad is not None]
     if len(arrays) < len(grads) or any(array.ndim == 0 for array in arrays):
         raise GradientValueError(
-            "grad: with is_grads_batched=True every output needs a gradient. Got None for one, which has no batch "
-            "dimension. Give a Tensor for each output."
+            "grad: with is_grads_batched=True every output needs a gradient. Got None for one, which has no "
+            "batch dimension. Give a Tensor for each output."
         )
     sizes = {array.shape[0] for array in arrays}
     if len(sizes) != 1:

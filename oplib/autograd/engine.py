@@ -164,8 +164,10 @@ def _require_tuple(name: str, given: object) -> None:
 
 def _root_edge(root: Any, grad: Any, position: int) -> Edge:
     """Returns the edge of one root, after checking it and its gradient."""
-    if type(root) is Tensor and type(grad) is Tensor and root._grad_fn is not None:
-        return root._grad_fn, root._output_nr
+    if type(root) is Tensor and type(grad) is Tensor:
+        node: Any = root._grad_fn
+        if node is not None:
+            return node, root._output_nr
     if not isinstance(root, (Tensor, GradientEdge)):
         raise AutogradError(
             f"backward: element {position} of tensors is neither a Tensor nor a GradientEdge. Got "

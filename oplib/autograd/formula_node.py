@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any
 
+from oplib.config import config
 from oplib.errors import SavedTensorError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -60,7 +60,7 @@ class FormulaNode(TapeNode):
             raise _freed(self)
         plan = self.plan
         count = len(plan.sources)
-        for storage, version in zip(saved[count:], self.versions or repeat(0)):  # noqa: B905  zeros have no end
+        for storage, version in zip(saved[count:], self.versions or plan.unwritten, strict=True):
             if storage.version != version:
                 check_version(self.name(), storage, version)
         if len(grads) == 1 and grads[0] is not None:
@@ -72,7 +72,9 @@ class FormulaNode(TapeNode):
                 return (None,) * plan.input_count
         if run.create_graph:
             return self._apply_recorded(grads, given)
-        results = plan.backward(given).choose()(*saved[:count], *grads)
+        function = plan.backward(given)
+        run_formula = function.run if config.compile_kernels else function.function
+        results = run_formula(*saved[:count], *grads)
         return results if plan.wants_all else plan.spread((*results, None))
 
     @property
@@ -170,7 +172,10 @@ def record(
     node.plan = plan
     node.input_metadata = plan.outputs
     node.edges = tuple(
-        [gradient_edge(tensor) if want else None for tensor, want in zip(tensors, plan.wanted, strict=True)]
+        [
+            gradient_edge(tensor) if want and tensor is not None else None
+            for tensor, want in zip(tensors, plan.wanted, strict=True)
+        ]
     )
     state = modes.state
     node.sequence_nr = state.sequence_nr
@@ -191,7 +196,7 @@ def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
     return tensor
 
 
-def save(node: FormulaNode, plan: Plan, values: Sequence[Any], storages: Sequence[Storage]) -> None:
+def save(node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]) -> None:
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
     node.saved = plan.pick_both((*values, *storages))
     node.versions = plan.pick(tuple([storage.version for storage in storages]))

@@ -85,8 +85,9 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         for position, (leaf, is_tensor) in enumerate(zip(leaves, self._tensor_flags, strict=True)):
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise AutogradError(
-                    f"{self.name()}: expected Variable or None (a Tensor or None) as the gradient at position {position}. Got "
-                    f"{type(leaf).__name__}. Return a Tensor; Tensor.from_array(array) makes one of an array."
+                    f"{self.name()}: expected Variable or None (a Tensor or None) as the gradient at "
+                    f"position {position}. Got {type(leaf).__name__}. Return a Tensor; Tensor.from_array(array) "
+                    f"makes one of an array."
                 )
             if is_tensor:
                 picked.append(leaf)

@@ -121,7 +121,7 @@ class TapeNode(Node):
         input_metadata: for each gradient that ``apply`` receives something with its ``shape`` and ``dtype``.
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node; the highest ready one runs first.
         results_are_checked: results have their targets' shapes and dtypes, so that the engine need not look.
-        has_one_slot: every node of the class receives one gradient; else their number is that of ``input_metadata``.
+        has_one_slot: every node of the class receives one gradient; else as many as ``input_metadata`` has.
         has_hooks: some hook or retained gradient is registered, so that the engine must look.
     """
 

@@ -1,7 +1,7 @@
-"""What ``Tensor.backward`` calls: the plain case, which nearly every training step is, goes straight to a run.
+"""What ``Tensor.backward`` calls: the plain case, which most training steps are, goes straight to a run.
 
 Each function that a call passes through on its way costs it more than the lines that it runs, because XLA has
-had the processor's caches in between; so what :func:`.reverse.backward` does for one output is done here at once.
+had the processor's caches in between; so what :func:`.reverse.backward` does for one output is done here.
 """
 
 from __future__ import annotations

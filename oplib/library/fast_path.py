@@ -199,15 +199,13 @@ class FastBlock:
     def _record_lines(self) -> list[str]:
         """The hot path of training: everything that ``record`` does, spelled out for this schema."""
         wanted = ", ".join("False" if name is None else f"__q_{name}" for _, name in self.flat)
+        lines = self._record_one_lines() if self.source.is_single else self._record_several_lines()
         return [
             *[f"__q_{name} = {name}._requires_grad" for name in self.tensors],
             f"if ({' or '.join(f'__q_{name}' for name in self.tensors)}) and __m.grad_enabled:",
             f"    __w = ({wanted},)",
             "    __r = __s.recorders.get(__w) or __s.recorder(__w)",
-            *[
-                f"    {line}"
-                for line in (self._record_one_lines() if self.source.is_single else self._record_several_lines())
-            ],
+            *[f"    {line}" for line in lines],
         ]
 
     def _record_several_lines(self) -> list[str]:

@@ -110,7 +110,7 @@ def _is_zero_result(name: str, params: Any, operands: list[bool]) -> bool:
 
 
 def _scan(params: Any, operands: list[bool]) -> list[bool]:
-    """A loop: what is zero at the start of every step, found by leaving out what is not until nothing changes."""
+    """A loop: what is zero at the start of every step; what is not is left out until nothing changes."""
     first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
     carry = operands[first:last]
     while True:

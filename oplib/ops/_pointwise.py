@@ -129,7 +129,7 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
 POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 
-# Overloads with a number come first: a packet calls the first one that fits, and a number fits a tensor's place.
+# Overloads with a number come first: a packet calls the first that fits, and a number fits a tensor's place.
 ARITHMETIC = (
     Row(
         "add.Scalar(Tensor self, Scalar other) -> Tensor",
