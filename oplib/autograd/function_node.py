@@ -86,7 +86,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise AutogradError(
                     f"{self.name()}: expected Variable or None (a Tensor or None) as the gradient at "
-                    f"position {position}. Got {type(leaf).__name__}. Return a Tensor; Tensor.from_array(array) "
+                    f"position {position}. Got {type(leaf).__name__}. Return a Tensor; Tensor.from_array "
                     f"makes one of an array."
                 )
             if is_tensor:
