@@ -28,16 +28,21 @@ def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None =
     """
     if record.sole_kernel is not None:
         return record.sole_kernel
-    if not arrays and find_device_place(record.schema) is None:
+    if needs_default(record, arrays):
         default = record.kernels.get("default")
         if default is None:
             raise _missing_tensors(record)
         return default
-    slot = "cpu" if record.kind == "host" else _find_slot(arrays, device)
+    slot = "cpu" if record.kind == "host" and device is None else _find_slot(arrays, device)
     kernel = record.kernels.get(slot) or record.kernels.get("default")
     if kernel is None:
         raise missing_kernel(record, slot)
     return kernel
+
+
+def needs_default(record: Record, arrays: Sequence[Any]) -> bool:
+    """Tells whether nothing in a call says on which device it runs."""
+    return not arrays and find_device_place(record.schema) is None
 
 
 def find_device(record: Record, values: Sequence[Any]) -> Device | None:

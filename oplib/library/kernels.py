@@ -9,7 +9,7 @@ import jax
 
 from .array_kernel import run_array_kernel, trace_array_kernel
 from .host_kernel import call_back_host_kernel, run_host_kernel
-from .kernel_choice import choose_kernel, missing_kernel
+from .kernel_choice import choose_kernel, missing_kernel, needs_default
 from .layout import Layout
 from .platforms import list_platforms
 from .record import Function, Record
@@ -33,7 +33,7 @@ def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Resul
     run = _TRACED.get(record.kind, run_tensor_kernel)
     if record.sole_kernel is not None:
         return run(record, record.sole_kernel, layout, arrays)
-    if record.kind == "host":
+    if record.kind == "host" or needs_default(record, arrays):
         return run(record, choose_kernel(record, arrays), layout, arrays)
     return _trace_for_platforms(record, run, layout, arrays)
 
