@@ -1,44 +1,63 @@
 """Is a backward formula linear in its cotangents, so that transposing it gives a forward mode?
 
-``jax.linear_transpose`` refuses most formulas that are not linear, but silently drops a term that is free of
-the cotangent, and answers 0 for a formula that ignores it. So the formula's jaxpr is read first: with zeros
-for cotangents every result must be zero.
+JAX would not tell: transposing drops a term that is free of the cotangent, gives 0 for a formula that ignores
+it, and 0 for one that rounds it. So the formula's jaxpr is read first, and what is not known to be linear is
+refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import enum
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import AutogradError
 
-# Zero as soon as one operand is zero.
-_PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated", "and"})
-# Zero where the first operand is zero; the others are indices, divisors or shapes.
-_FIRST = frozenset({"div", "dynamic_slice", "reduce_precision"})
-_CALLS = frozenset(
-    {"jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call"}
-)
-# Zero where all operands are zero.
+
+class Kind(enum.Enum):
+    """How a value depends on the cotangents."""
+
+    zero = "zero whatever they are"
+    free = "free of them"
+    linear = "linear in them"
+    other = "otherwise"
+
+
+Kinds = Sequence[Kind]
+_FREE = frozenset({Kind.zero, Kind.free})
+
+# Linear in all operands together.
 _SUMS = frozenset(
     {
         "add", "add_any", "sub", "neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "squeeze",
-        "expand_dims", "convert_element_type", "slice", "concatenate", "pad", "rev", "cumsum", "copy",
-        "real", "imag", "conj", "complex", "psum", "psum_invariant", "pvary", "pcast", "all_gather",
-        "ppermute", "sharding_constraint", "reduce_window_sum", "optimization_barrier", "device_put", "sign",
-        "abs", "copy_p", "select_and_scatter_add", "split", "stop_gradient",
+        "expand_dims", "slice", "concatenate", "pad", "rev", "cumsum", "real", "imag", "conj", "complex",
+        "reduce_window_sum", "fft", "reduce_precision", "split", "copy", "copy_p",
     }
 )  # fmt: skip
+# The same for each operand by itself.
+_EACH = frozenset(
+    {
+        "psum", "psum_invariant", "pvary", "pcast", "all_gather", "ppermute", "sharding_constraint",
+        "optimization_barrier", "device_put",
+    }
+)  # fmt: skip
+# Linear in each operand.
+_PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated"})
+# Linear in the first operand; the others are indices, divisors or points.
+_FIRST = frozenset({"div", "dynamic_slice", "gather", "select_and_scatter_add"})
+# A function with a derivative of its own is no such call: its transpose need not be what it computes.
+_CALLS = frozenset({"jit", "pjit", "closed_call", "remat2", "checkpoint"})
 
 
 def check_linear(
     backward: Callable[..., Sequence[Any]], residuals: Sequence[Any], cotangents: Sequence[Any], op: str
 ) -> None:
-    """Raises unless a formula is zero for zero cotangents, as far as its jaxpr shows.
+    """Raises unless a formula is linear in its cotangents, as far as its jaxpr shows.
 
     Args:
         backward: from residuals and cotangents to gradients.
@@ -47,87 +66,132 @@ def check_linear(
         op: the op's name, for the error.
 
     Raises:
-        AutogradError: a result has a term free of the cotangents.
+        AutogradError: a result is not shown to be linear in the cotangents.
     """
     closed = jax.jit(backward).trace(tuple(residuals), tuple(cotangents)).jaxpr
-    inputs = [False] * len(residuals) + [True] * len(cotangents)
-    zero = _find_zeros(closed.jaxpr, [False] * len(closed.jaxpr.constvars), inputs)
-    for place, is_zero in enumerate(zero):
-        if not is_zero:
+    further = len(closed.in_avals) - len(residuals) - len(cotangents)  # traced values that it closes over
+    inputs = [Kind.free] * (further + len(residuals)) + [Kind.linear] * len(cotangents)
+    for place, kind in enumerate(_read(closed, inputs)):
+        if kind in (Kind.free, Kind.other):
+            found = "it does not depend on them" if kind is Kind.free else "it seems to have another term"
             raise AutogradError(
                 f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
-                "shown to be linear in the incoming gradients: it seems to keep a term when these are zero. "
-                "Register a rule with register_jvp, or declare the formula with register_autograd(..., "
-                "nonlinear=True)."
+                f"shown to be linear in the incoming gradients: {found}. Register a rule with register_jvp, "
+                "or declare the formula with register_autograd(..., nonlinear=True)."
             )
 
 
-def _find_zeros(jaxpr: Any, constants: list[bool], inputs: list[bool]) -> list[bool]:
-    """Which outputs are zero when the marked variables are."""
-    zeros = {var for var, zero in zip(jaxpr.constvars, constants, strict=True) if zero}
-    zeros |= {var for var, zero in zip(jaxpr.invars, inputs, strict=True) if zero}
+def _read(jaxpr: Any, inputs: Kinds) -> list[Kind]:
+    """The kinds of the outputs of a jaxpr, closed or not."""
+    constants = [_kind_of_constant(value) for value in getattr(jaxpr, "consts", ())]
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    kinds = dict(zip(jaxpr.constvars, constants or [Kind.free] * len(jaxpr.constvars), strict=True))
+    kinds.update(zip(jaxpr.invars, inputs, strict=True))
 
-    def is_zero(var: Any) -> bool:
-        return bool(np.all(np.asarray(var.val) == 0)) if hasattr(var, "val") else var in zeros
+    def find(var: Any) -> Kind:
+        return _kind_of_constant(var.val) if hasattr(var, "val") else kinds[var]
 
     for equation in jaxpr.eqns:
-        results = _zero_results(equation, [is_zero(var) for var in equation.invars])
-        zeros.update(var for var, zero in zip(equation.outvars, results, strict=True) if zero)
-    return [is_zero(var) for var in jaxpr.outvars]
+        results = _read_equation(equation, [find(var) for var in equation.invars])
+        kinds.update(zip(equation.outvars, results, strict=True))
+    return [find(var) for var in jaxpr.outvars]
 
 
-def _zero_results(equation: Any, operands: list[bool]) -> list[bool]:
-    """Which results of one equation are zero; control flow is looked into."""
+def _kind_of_constant(value: Any) -> Kind:
+    if isinstance(value, Tracer) or not jnp.issubdtype(jnp.result_type(value), np.number):
+        return Kind.free
+    return Kind.free if np.any(np.asarray(value)) else Kind.zero
+
+
+def _read_equation(equation: Any, operands: Kinds) -> Kinds:
+    """The kinds of the results of one equation; calls and control flow are looked into."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
-    inner = params.get("jaxpr", params.get("call_jaxpr"))
-    if name in _CALLS and inner is not None:
-        return _enter(inner, operands)
+    if name in _CALLS:
+        return _read(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], operands)
     if name == "scan":
-        return _scan(params, operands)
+        return _read_loop(equation, operands)
     if name == "cond":
-        branches = [_enter(branch, operands[1:]) for branch in params["branches"]]
-        return [all(results) for results in zip(*branches, strict=True)]
-    return [_is_zero_result(name, params, operands)] * count
+        branches = [_read(branch, operands[1:]) for branch in params["branches"]]
+        return [_after(operands[:1], _add(kinds)) for kinds in zip(*branches, strict=True)]
+    if name in _EACH:
+        return operands
+    return [_read_result(name, params, operands)] * count
 
 
-def _is_zero_result(name: str, params: Any, operands: list[bool]) -> bool:
-    if name in _PRODUCTS:
-        return any(operands)
-    if name in _FIRST:
-        return operands[0]
-    if name == "gather":  # what is out of bounds is filled
-        return operands[0] and params.get("fill_value") in (None, 0)
-    if name == "integer_pow":
-        return operands[0] and params["y"] > 0
-    if name == "select_n":
-        return all(operands[1:])
-    if name.startswith("scatter"):
-        return operands[0] and operands[2]
-    if name == "dynamic_update_slice":
-        return operands[0] and operands[1]
-    # The linear primitive of an op is the one with this parameter, whatever an overload is called.
-    return all(operands) and (name in _SUMS or "linear" in params)
-
-
-def _scan(params: Any, operands: list[bool]) -> list[bool]:
-    """A loop: what is zero at the start of every step; what is not is left out until nothing changes."""
-    first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+def _read_loop(equation: Any, operands: Kinds) -> Kinds:
+    """A scan: its carry at the start of every step, found by adding what a step gives until it stays."""
+    body = equation.params["jaxpr"]
+    inner = getattr(body, "jaxpr", body)
+    # Told by their axes, because the names of the parameters differ between versions of JAX.
+    carried = sum(map(_have_same_shape, equation.outvars, inner.outvars))
+    last = sum(map(_have_same_shape, equation.invars, inner.invars))
+    first = last - carried
     carry = operands[first:last]
     while True:
-        results = _enter(params["jaxpr"], [*operands[:first], *carry, *operands[last:]])
-        after = [before and result for before, result in zip(carry, results, strict=False)]
+        results = _read(body, [*operands[:first], *carry, *operands[last:]])
+        after = [_add(pair) for pair in zip(carry, results, strict=False)]
         if after == carry:
             return results
         carry = after
 
 
-def _enter(inner: Any, operands: list[bool]) -> list[bool]:
-    if hasattr(inner, "consts"):
-        constants = [bool(np.all(np.asarray(value) == 0)) for value in inner.consts if not _is_traced(value)]
-        known = len(constants) == len(inner.consts)
-        return _find_zeros(inner.jaxpr, constants if known else [False] * len(inner.consts), operands)
-    return _find_zeros(inner, [False] * len(inner.constvars), operands)
+def _have_same_shape(outer: Any, inner: Any) -> bool:
+    return outer.aval.shape == inner.aval.shape
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, Tracer)
+def _read_result(name: str, params: Any, operands: Kinds) -> Kind:
+    if name in _SUMS:
+        return _add(operands)
+    if name in _PRODUCTS:
+        return _multiply(operands)
+    if name == "convert_element_type":  # to integers it rounds
+        return operands[0] if jnp.issubdtype(params["new_dtype"], jnp.inexact) else _unknown(operands)
+    if name == "gather" and params.get("fill_value"):  # what is out of bounds is filled
+        return _unknown(operands)
+    if name in _FIRST:
+        return _after(operands[1:], operands[0])
+    if name == "integer_pow":
+        return operands[0] if params["y"] == 1 else _unknown(operands)
+    if name == "select_n":
+        return _after(operands[:1], _add(operands[1:]))
+    if name in ("scatter", "scatter-add", "scatter_add"):
+        return _after(operands[1:2], _add([operands[0], operands[2]]))
+    if name == "dynamic_update_slice":
+        return _after(operands[2:], _add(operands[:2]))
+    return _read_solution(name, params, operands)
+
+
+def _read_solution(name: str, params: Any, operands: Kinds) -> Kind:
+    """What is linear in its last operands, at a point that the first ones tell."""
+    if name == "triangular_solve":
+        return _after(operands[:1], operands[1])
+    if name == "custom_linear_solve":
+        point = sum(params["const_lengths"])
+        return _after(operands[:point], _add(operands[point:]))
+    if "linear" in params:  # the linear primitive of an op, whatever an overload is called
+        point = params["linear"].residual_count
+        return _after(operands[:point], _add(operands[point:]))
+    return _unknown(operands)
+
+
+def _add(kinds: Iterable[Kind]) -> Kind:
+    found = set(kinds) - {Kind.zero}
+    if not found:
+        return Kind.zero
+    return found.pop() if len(found) == 1 else Kind.other
+
+
+def _multiply(kinds: Kinds) -> Kind:
+    if Kind.zero in kinds:
+        return Kind.zero
+    factors = [kind for kind in kinds if kind is not Kind.free]
+    return Kind.free if not factors else factors[0] if len(factors) == 1 else Kind.other
+
+
+def _after(point: Kinds, kind: Kind) -> Kind:
+    """A kind that holds if some other operands are free of the cotangents."""
+    return kind if _FREE.issuperset(point) else Kind.other
+
+
+def _unknown(kinds: Kinds) -> Kind:
+    return Kind.free if _FREE.issuperset(kinds) else Kind.other

@@ -41,6 +41,13 @@ LINEAR = {
     "a loop": lambda x, g: summed(g * x),
     "a branch": lambda x, g: jax.lax.cond(x[0] > 0, lambda v: v * 2, lambda v: -v, g),
     "a call": lambda x, g: jax.jit(lambda v: v * x)(g),
+    "a checkpoint": lambda x, g: jax.checkpoint(lambda v: v * jnp.sin(x))(g),
+    "a solution": lambda x, g: jnp.linalg.solve(jnp.diag(2 + x), g),
+    "a triangular solution": lambda x, g: jax.scipy.linalg.solve_triangular(jnp.diag(2 + x), g),
+    "a Fourier transform": lambda x, g: jnp.fft.irfft(jnp.fft.rfft(g * x), 3),
+    "a derivative": lambda x, g: jax.jvp(jnp.sin, (x,), (g,))[1],
+    "half precision": lambda x, g: g.astype(jnp.bfloat16).astype(jnp.float32) * 2,
+    "a function with its own derivative, of the residual": lambda x, g: jax.nn.silu(x) * g,
 }
 NOT_LINEAR = {
     "ignored": lambda x, g: jnp.ones(3),
@@ -53,6 +60,18 @@ NOT_LINEAR = {
     "a branch with a constant": lambda x, g: jax.lax.cond(x[0] > 0, lambda v: v, lambda v: v + 1, g),
     "a cosine": lambda x, g: jnp.cos(g),
     "a power of zero": lambda x, g: g**0,
+    "a square": lambda x, g: g**2,
+    "a product with itself": lambda x, g: g * g,
+    "a product of two sums": lambda x, g: g.sum() * g,
+    "an absolute value": lambda x, g: jnp.abs(g),
+    "a sign": lambda x, g: jnp.sign(g) * x,
+    "a mask by itself": lambda x, g: jnp.where(g > 0, g, 0),
+    "a branch by itself": lambda x, g: jax.lax.cond(g[0] > 0, lambda v: v, lambda v: 2 * v, g),
+    "a divisor": lambda x, g: x / g,
+    "rounding": lambda x, g: g.astype(jnp.int32).astype(jnp.float32),
+    "sorting": lambda x, g: jnp.sort(g),
+    "a loop that squares": lambda x, g: jax.lax.scan(lambda c, v: (c * v, c), g.sum(), g)[1],
+    "a function with its own derivative": lambda x, g: jax.nn.silu(g),
 }
 
 
@@ -61,7 +80,7 @@ def test_a_formula_without_a_free_term_is_accepted_and_transposes_rightly(name: 
     formula = LINEAR[name]
     check_linear(lambda residuals, grads: (formula(residuals[0], grads[0]),), (X,), (X,), "t::op")
     matrix = jax.jacrev(lambda g: formula(X, g))(X)
-    transposed = jax.linear_transpose(lambda g: formula(X, g), X)(jnp.ones(3))[0]
+    transposed = jax.vjp(lambda g: formula(X, g), X)[1](jnp.ones(3))[0]
     assert jnp.allclose(transposed, matrix.T @ jnp.ones(3), rtol=1e-5)
 
 
