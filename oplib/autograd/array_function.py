@@ -133,7 +133,6 @@ class Plan:
         wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
         spread: puts the wanted gradients, followed by a None, at their places among all inputs.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
-        unwritten: the versions of residuals of which nobody has written one.
         pick: takes the residuals, or what belongs to them, out of a tuple in this order.
         pick_both: takes the residuals and then their storages out of one tuple of both.
         differentiable: for each output, whether it can carry a gradient.
@@ -155,7 +154,6 @@ class Plan:
         "sources",
         "spread",
         "structure",
-        "unwritten",
         "wanted",
         "wants_all",
     )
@@ -179,7 +177,6 @@ class Plan:
     def set_sources(self, sources: Sequence[int]) -> None:
         """Says where the residuals come from."""
         self.sources = tuple(sources)
-        self.unwritten = (0,) * len(sources)
         self.pick = make_gather(self.sources)
         count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
         self.pick_both = make_gather((*sources, *(count + source for source in sources)))

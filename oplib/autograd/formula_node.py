@@ -60,9 +60,14 @@ class FormulaNode(TapeNode):
             raise _freed(self)
         plan = self.plan
         count = len(plan.sources)
-        for storage, version in zip(saved[count:], self.versions or plan.unwritten, strict=True):
-            if storage.version != version:
-                check_version(self.name(), storage, version)
+        if self.versions is not None:
+            for storage, version in zip(saved[count:], self.versions, strict=True):
+                if storage.version != version:
+                    check_version(self.name(), storage, version)
+        else:
+            for storage in saved[count:]:
+                if storage.version:
+                    check_version(self.name(), storage, 0)
         if len(grads) == 1 and grads[0] is not None:
             given = _ALL_GIVEN
         else:

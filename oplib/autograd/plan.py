@@ -37,7 +37,7 @@ class Plan:
         self.needed: set[TapeNode] = set()
         self._reached: set[TapeNode] | None = None
         if not capture and not inputs:
-            self.waiting = _count_arrivals(roots)[0]
+            self.waiting = _count_all_arrivals(roots)[0]
             return
         targets = {node for node, _ in inputs}
         self.needed = _find_ancestors(roots, targets)
@@ -53,20 +53,38 @@ class Plan:
         if self.members is not None:
             return node in self.needed or node in self.captures
         if self._reached is None:
-            self._reached = _count_arrivals(self.roots)[1]
+            self._reached = _count_all_arrivals(self.roots)[1]
         return node in self._reached
 
 
-def _count_arrivals(
-    roots: Sequence[Edge],
-    senders: Collection[TapeNode] | None = None,
-    receivers: Collection[TapeNode] | None = None,
-) -> tuple[dict[TapeNode, int], set[TapeNode]]:
-    """Counts the edges into each node reached from ``roots``; only from and to the given nodes, if given.
+def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Counts the edges into each node reached from ``roots``.
 
     Returns:
         The counts over one, which in most graphs are few, and all nodes reached.
     """
+    several: dict[TapeNode, int] = {}
+    reached: set[TapeNode] = set()
+    ahead: list[TapeNode] = []
+    edges: Sequence[Edge | None] = roots
+    while True:
+        for edge in edges:
+            if edge is not None:
+                node = edge[0]
+                if node in reached:
+                    several[node] = several.get(node, 1) + 1
+                else:
+                    reached.add(node)
+                    ahead.append(node)
+        if not ahead:
+            return several, reached
+        edges = ahead.pop().edges
+
+
+def _count_arrivals(
+    roots: Sequence[Edge], senders: Collection[TapeNode], receivers: Collection[TapeNode]
+) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Does the same for edges from and to the given nodes only."""
     several: dict[TapeNode, int] = {}
     reached: set[TapeNode] = set()
     ahead: list[TapeNode] = []
@@ -78,9 +96,9 @@ def _count_arrivals(
             node = edge[0]
             if node in reached:
                 several[node] = several.get(node, 1) + 1
-            elif receivers is None or node in receivers:
+            elif node in receivers:
                 reached.add(node)
-                if senders is None or node in senders:
+                if node in senders:
                     ahead.append(node)
         if not ahead:
             return several, reached

@@ -54,8 +54,8 @@ class Run:
     """
 
     __slots__ = (
-        "_arrivals", "_buffers", "_ready", "callbacks", "captured", "checkpoint_valid", "create_graph",
-        "currency", "id", "journal", "keep_graph", "node", "outer", "plan",
+        "_buffers", "callbacks", "captured", "checkpoint_valid", "create_graph", "currency", "id", "journal",
+        "keep_graph", "node", "outer", "plan",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +73,6 @@ class Run:
         self.outer = outer = running.run
         self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
         self._buffers: dict[TapeNode, list[Any]] = {}
-        self._ready: list[tuple[int, int, TapeNode, list[Any]]] = []
-        self._arrivals = itertools.count()
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns what was captured."""
@@ -84,10 +82,12 @@ class Run:
         try:
             state.grad_enabled = self.create_graph
             if self.outer is None:
-                self._run(roots, grads)
+                self._flow(roots, grads)
             else:
                 with StackRoom():
-                    self._run(roots, grads)
+                    self._flow(roots, grads)
+            for callback in self.callbacks:  # callbacks queue further ones
+                callback()
         except BaseException as error:
             self._explain(error)
             raise
@@ -96,51 +96,49 @@ class Run:
             state.grad_enabled = grad_mode
         return self.captured
 
-    def _run(self, roots: Sequence[Edge], grads: Gradients) -> None:
-        self._deliver(roots, grads)
-        self._loop()
-        for callback in self.callbacks:  # callbacks queue further ones
-            callback()
-
-    def _loop(self) -> None:
-        """Runs what is ready until nothing is."""
-        ready, currency, keep_graph = self._ready, self.currency, self.keep_graph
-        captures = self.plan.captures
-        while ready:
-            _, _, node, grads = heappop(ready)
+    def _flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
+        """Lets gradients flow along edges, to nodes, and on along their edges, until none is ready any more."""
+        members, waiting, captures = self.plan.members, self.plan.waiting, self.plan.captures
+        ready: list[tuple[int, int, TapeNode, list[Any]]] = []
+        arrivals = 0
+        while True:
+            for edge, grad in zip(edges, grads, strict=False):
+                if edge is None or (members is not None and edge[0] not in members):
+                    continue  # not on a path to a requested input
+                node, slot = edge
+                if node in waiting:
+                    received = self._collect(node, slot, grad)
+                    if received is None:
+                        continue
+                elif node.has_one_slot:
+                    received = [grad]
+                else:
+                    received = [None] * len(node.input_metadata)
+                    received[slot] = grad
+                arrivals += 1
+                heappush(ready, (-node.sequence_nr, arrivals, node, received))
+            if not ready:
+                break
+            node, received = heappop(ready)[2:]
             self.node = node
-            if captures and node in captures and not self._capture(node, grads):
-                continue
-            if node.has_hooks:
-                grads = run_pre_hooks(node, grads, self)
-            results = node.apply(grads, self)
-            if not node.results_are_checked:
-                results = conform(results, node, currency)
-            if node._post_hooks is not None:
-                results = run_post_hooks(node, results, grads, self)
-            if not keep_graph:
-                node.release()
-            if node.edges:
-                self._deliver(node.edges, results)
+            if captures and node in captures and not self._capture(node, received):
+                edges = ()
+            else:
+                edges, grads = node.edges, self._execute(node, received)
         self.node = None
 
-    def _deliver(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
-        """Adds gradients to the slots they go to, and readies the nodes that wait for nothing more."""
-        waiting, members = self.plan.waiting, self.plan.members
-        for edge, grad in zip(edges, grads, strict=False):
-            if edge is None:
-                continue
-            node, slot = edge
-            if members is not None and node not in members:  # not on a path to a requested input
-                continue
-            if node in waiting:
-                buffer = self._collect(node, slot, grad)
-                if buffer is None:
-                    continue
-            else:
-                buffer = [grad] if node.has_one_slot else [None] * len(node.input_metadata)
-                buffer[slot] = grad
-            heappush(self._ready, (-node.sequence_nr, next(self._arrivals), node, buffer))
+    def _execute(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs one node, its hooks and checks."""
+        if node.has_hooks:
+            grads = run_pre_hooks(node, grads, self)
+        results = node.apply(grads, self)
+        if not node.results_are_checked:
+            results = conform(results, node, self.currency)
+        if node._post_hooks is not None:
+            results = run_post_hooks(node, results, grads, self)
+        if not self.keep_graph:
+            node.release()
+        return results
 
     def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
         """Adds one of several gradients that a node gets, and returns them when all have come."""
