@@ -147,7 +147,8 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
     if derivative.derive and record.kind == "host":
         raise RegistrationError(
             f"{record.name}: JAX cannot derive the derivative of a host kernel. It is annotated "
-            f"numpy.ndarray, and nothing of it is seen by a trace. Register a formula, or annotate the kernel jax.Array."
+            "numpy.ndarray, and nothing of it is seen by a trace. Register a formula, or annotate the kernel "
+            "jax.Array."
         )
     if Tag.out in record.tags:
         raise RegistrationError(

@@ -38,7 +38,7 @@ def full_like(
         tensor([3., 3.])
     """
     # A fake kernel of a compiled op writes this too, and has an array.
-    array = input._storage.array if isinstance(input, Tensor) else input
+    array: Any = input._storage.array if hasattr(input, "_storage") else input
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     filled = fill(array.shape, fill_value, found, placement_like(array, device))
     return Tensor.from_array(filled, requires_grad=requires_grad)

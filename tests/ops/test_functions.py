@@ -1,4 +1,4 @@
-"""How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers and numpy's values."""
+"""How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers."""
 
 import inspect
 
@@ -37,7 +37,7 @@ def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_neare
 def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
     function = getattr(oplib, name)
     assert function.__name__ == name
-    assert list(inspect.signature(function).parameters)[0] in ("input", "condition", "tensors")
+    assert next(iter(inspect.signature(function).parameters)) in ("input", "condition", "tensors")
     assert "Gradient:" in function.__doc__
     assert "torch." in function.__doc__
 
