@@ -31,9 +31,8 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
     Raises:
         MissingRuleError: it has none.
     """
-    if (
-        record.fake is None and None in layout.schema.returned_arguments
-    ):  # written arguments keep their shapes
+    keeps_shapes = None not in layout.schema.returned_arguments  # it only returns what it writes
+    if record.fake is None and not keeps_shapes:
         raise MissingRuleError(
             f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
             "must know the shapes of the results before the kernel runs. Register one with "
@@ -44,10 +43,19 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
     def call(*values: Any) -> list[Any]:
         _, flat = _run(record, kernel, layout, values)
         results = [np.asarray(value) for value in flat]
-        _compare_with_fake(record, results, shapes)
-        return results
+        fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
+        _compare_with_fake(record, [*fitting, *results[len(fitting) :]], shapes)
+        return fitting
 
     return structure, list(jax.pure_callback(call, list(shapes), *arrays, vmap_method="sequential"))
+
+
+def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
+    """Integers, which numpy makes of 64 bits, in the dtype of the fake kernel, if their values fit."""
+    if value.dtype == shape.dtype or value.dtype.kind not in "iu" or shape.dtype.kind not in "iu":
+        return value
+    narrow = value.astype(shape.dtype)
+    return narrow if np.array_equal(narrow, value) else value
 
 
 def _compare_with_fake(record: Record, results: Sequence[np.ndarray], shapes: Sequence[Any]) -> None:

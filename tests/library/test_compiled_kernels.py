@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, AutogradError, CompilationWarning, DtypeError, TracingError
+from oplib.errors import (
+    ArgumentError,
+    AutogradError,
+    CompilationWarning,
+    DtypeError,
+    ResultError,
+    TracingError,
+)
 from oplib.library import Tag, custom_op, define, impl, ops
+from oplib.modes import modes
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(2, 3)
@@ -188,6 +196,78 @@ def test_a_tensor_made_inside_a_kernel_may_be_used_there() -> None:
     assert inside(jnp.ones(2)).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("part", ["kernel", "setup_context"])
+def test_a_tracer_closed_over_is_refused(part: str) -> None:
+    def run(scale: jax.Array) -> jax.Array:
+        closed_over = scale * 2
+
+        @custom_op("compiled::closure")
+        def closure(x: jax.Array) -> jax.Array:
+            return x * closed_over if part == "kernel" else x
+
+        closure.register_autograd(
+            lambda ctx, grad: grad * ctx.scale,
+            setup_context=lambda ctx, inputs, output: setattr(ctx, "scale", closed_over),
+        )
+        return jax.grad(lambda x: closure(x).sum())(jnp.ones(3)).sum()
+
+    with pytest.raises(TracingError, match=f"compiled::closure: the {part} closes over a traced value"):
+        jax.jit(run)(2.0)
+
+
+def test_grad_mode_of_the_first_call_is_not_frozen_into_a_kernel() -> None:
+    modes_seen: list[bool] = []
+
+    @custom_op("compiled::mode")
+    def mode(x: jax.Array) -> jax.Array:
+        modes_seen.append(oplib.is_grad_enabled())
+        return x
+
+    mode(jnp.ones(1))
+    with oplib.no_grad():
+        mode(jnp.ones(2))
+    assert modes_seen == [False, False]
+
+
+def test_a_tensor_that_an_array_kernel_returns_counts_as_its_array() -> None:
+    @custom_op("compiled::boxed")
+    def boxed(x: jax.Array) -> jax.Array:
+        return oplib.Tensor.from_array(x) * 2
+
+    assert boxed(jnp.ones(2)).tolist() == [2.0, 2.0]
+    assert boxed(oplib.tensor([1.0])).tolist() == [2.0]
+
+
+def test_an_op_may_call_itself() -> None:
+    @custom_op("compiled::power")
+    def power(x: jax.Array, n: int) -> jax.Array:
+        return x if n == 0 else x * ops.compiled.power(x, n - 1)
+
+    power.register_autograd("derive")
+    x = oplib.tensor(2.0, requires_grad=True)
+    power(x, 3).backward()
+    assert x.grad.item() == 4 * 2.0**3
+    assert jax.grad(power)(2.0, 3) == 4 * 2.0**3
+
+
+def test_an_exception_in_a_kernel_or_rule_leaves_no_mode_behind() -> None:
+    @custom_op("compiled::failing")
+    def failing(x: jax.Array, where: str) -> jax.Array:
+        if where == "kernel":
+            raise KeyError(where)
+        return x * 1
+
+    @failing.register_autograd(setup_context=lambda ctx, inputs, output: setattr(ctx, "at", inputs[1]))
+    def backward(ctx, grad):
+        raise KeyError(ctx.at)
+
+    for where in ("kernel", "formula"):
+        x = oplib.tensor([1.0], requires_grad=True)
+        with pytest.raises(KeyError, match=where):
+            failing(x, where).sum().backward()
+        assert modes.tracing is None  # a fixture checks the other modes
+
+
 def test_results_are_never_weakly_typed() -> None:
     @custom_op("compiled::weak")
     def weak(x: jax.Array) -> jax.Array:
@@ -348,6 +428,16 @@ def test_a_list_argument_is_told_apart_by_the_types_of_its_members() -> None:
         lists(jnp.ones(()), ["a"])
 
 
+def test_a_kernel_that_changes_its_list_argument_changes_no_later_trace() -> None:
+    @custom_op("compiled::popping")
+    def popping(x: jax.Array, dims: list[int]) -> jax.Array:
+        count = len(dims)
+        dims.clear()
+        return x * count
+
+    assert [popping(jnp.ones(size), [1, 2])[0] for size in (1, 2)] == [2.0, 2.0]
+
+
 # Written arguments ------------------------------------------------------------------------------------------
 
 
@@ -428,6 +518,26 @@ def test_nothing_is_donated_unless_the_op_says_so() -> None:
         op(x)
         assert before.is_deleted() is deleted
         assert x.tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda xs, s: ([xs[0]], s), r"argument 'xs' does not fit. Got \[f32\[1\]\], expected a list of 2"),
+        (lambda xs, s: (xs, 1.0), r"argument 's' does not fit. Got 1.0, expected an array"),
+        (lambda xs, s: (xs[0], s), r"argument 'xs' does not fit. Got f32\[1\], expected a list of 2"),
+    ],
+    ids=["too short", "a number", "no list"],
+)
+def test_a_new_value_of_another_structure_is_refused(answer: Any, text: str) -> None:
+    @custom_op("compiled::restructure", mutates_args=("xs", "s"))
+    def restructure(xs: list[jax.Array], s: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        return answer(xs, s)
+
+    xs = [oplib.tensor([1.0]), oplib.tensor([2.0])]
+    with pytest.raises(ResultError, match=text):
+        restructure(xs, oplib.tensor(0.0))
+    assert [x._version for x in xs] == [0, 0]
 
 
 # The eager, array and mixed worlds --------------------------------------------------------------------------

@@ -211,3 +211,48 @@ def test_the_torch_way_to_call_numpy_from_a_kernel_on_tensors() -> None:
     x = oplib.tensor([0.5], requires_grad=True)
     torch_way(x).sum().backward()
     assert x.grad.item() == pytest.approx(float(np.cos(0.5)))
+
+
+def test_a_kernel_cannot_write_into_the_callers_numpy_array() -> None:
+    @custom_op("host::numpy_vandal")
+    def vandal(x: np.ndarray) -> np.ndarray:
+        x[...] = 0
+        return x.copy()
+
+    mine = np.ones(2, np.float32)
+    with pytest.raises(ValueError, match="read-only"):
+        vandal(mine)
+    mine[0] = 2.0  # still the caller's to write
+
+
+def test_integers_are_narrowed_alike_at_once_and_under_a_trace() -> None:
+    @custom_op("host::order")
+    def order(x: np.ndarray) -> np.ndarray:
+        return np.argsort(x)
+
+    order.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, np.int32))
+    for run in (order, jax.jit(order)):
+        assert run(X).dtype == np.int32
+        assert run(X).tolist() == [1, 0, 2]
+
+
+def test_integers_that_do_not_fit_are_refused() -> None:
+    @custom_op("host::huge")
+    def huge(x: np.ndarray) -> np.ndarray:
+        return np.full(x.shape, 5_000_000_000)
+
+    huge.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, np.int32))
+    with pytest.raises(ResultError, match=r"host::huge: the host kernel returned.*do not fit int32"):
+        huge(X)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="host::huge: the kernel's results are not what"):
+        jax.block_until_ready(jax.jit(huge)(X))
+
+
+def test_a_kernel_that_changes_its_list_argument_changes_no_other_call() -> None:
+    @custom_op("host::popping")
+    def popping(x: np.ndarray, dims: list[int]) -> np.ndarray:
+        count = len(dims)
+        dims.clear()
+        return x * count
+
+    assert [popping(X, [1, 2])[0] for _ in range(2)] == [2 * X[0]] * 2
