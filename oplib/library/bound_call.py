@@ -145,7 +145,7 @@ class BoundCall:
                 return plan_formula(
                     self.overload,
                     self.layout,
-                    structure or self.shapes(values)[0],
+                    structure or self.structure(values),
                     wanted=wanted,
                     inputs=values,
                     outputs=results,
@@ -161,15 +161,15 @@ class BoundCall:
 
         return choose
 
-    def abstract(self, *arrays: Any) -> Results:
-        """What ``run`` gives, as far as shapes go: by the fake kernel where there is one."""
-        if self.record.fake is None:
-            return self._single(*arrays)
-        return run_fake_kernel(self.record, self.layout, arrays)
+    def structure(self, arrays: Sequence[Any]) -> Structure:
+        """Returns how the results stand, by the trace of the kernel: a fake kernel is not for real calls."""
+        return jax.eval_shape(self._single, *arrays)[0]
 
     def shapes(self, arrays: Sequence[Any]) -> Results:
-        """Returns the structure and the shapes of the results for arrays or their avals."""
-        return jax.eval_shape(self.abstract, *arrays)
+        """Returns structure and shapes of the results, by the fake kernel where there is one."""
+        if self.record.fake is None:
+            return jax.eval_shape(self._single, *arrays)
+        return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)
 
 
 def make_strong(value: Any) -> Any:

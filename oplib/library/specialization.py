@@ -54,7 +54,7 @@ class Specialization:
         self.recorders: dict[Mask, Callable[..., Recorded]] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-            return call.shapes(arrays)[0], tuple(carrier.bind(call, arrays))
+            return call.structure(arrays), tuple(carrier.bind(call, arrays))
 
         def run_one(*arrays: Any) -> Any:
             return carrier.bind(call, arrays)[0]
@@ -71,7 +71,7 @@ class Specialization:
             derived = self._is_derived()
 
             def record(*arrays: Any) -> Recorded:
-                structure = self.call.shapes(arrays)[0]
+                structure = self.call.structure(arrays)
                 if not derived:
                     return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
                 recorded = self.function.recorder(wanted)(*arrays)

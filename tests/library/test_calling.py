@@ -105,6 +105,30 @@ def test_an_eager_kernel_that_returns_an_array_is_refused(make: Any, grad: bool)
         op(tensor(1, grad=grad))
 
 
+def test_an_exception_of_a_kernel_keeps_its_type(hint: Any) -> None:
+    def kernel(x):
+        raise KeyError("kernel")
+
+    op = register(kernel, hint, "(Tensor x) -> Tensor")
+    for x in (tensor(1), tensor(1, grad=True), jnp.ones(1)):
+        with pytest.raises(KeyError, match="kernel"):
+            op(x)
+
+
+def test_a_fake_kernel_is_not_run_in_calls(hint: Any) -> None:
+    def fake(x):
+        raise KeyError("fake")
+
+    op = register(lambda x: x * 2, hint, "(Tensor x) -> Tensor")
+    op.register_fake(fake)
+    op.register_autograd(lambda ctx, grad: grad * 2)
+    x = tensor(1, grad=True)
+    op(x).sum().backward()
+    assert (op(tensor(1)).tolist(), op(jnp.ones(1)).tolist(), x.grad.tolist()) == ([2.0], [2.0], [2.0])
+    with pytest.raises(KeyError, match="fake"):
+        eval_shape(op, jnp.ones(1))
+
+
 def test_an_undeclared_write_is_found_among_arrays_too() -> None:
     def kernel(x, y):
         y.add_(1)
@@ -235,6 +259,27 @@ def test_an_empty_list_of_numbers_has_none_for_a_gradient(hint: Any) -> None:
     assert x.grad.tolist() == [3.0]
 
 
+def test_an_op_of_define_without_a_formula_is_opaque_to_gradients(hint: Any) -> None:
+    kernel = lambda x: x * 2  # noqa: E731
+    kernel.__annotations__ = {"x": hint}
+    define("call::op", "(Tensor x) -> Tensor")
+    impl("call::op", "default", kernel)
+    result = ops.call.op(tensor(1, grad=True))
+    assert result.requires_grad
+    with pytest.raises(MissingRuleError, match=r"call::op but no autograd formula was registered"):
+        result.sum().backward()
+
+
+def test_a_tensor_with_a_gradient_is_not_written_while_grad_mode_is_on(hint: Any) -> None:
+    op, leaf = add_in_place(hint), tensor(1, grad=True)
+    for x, what in ((leaf, "a leaf Variable that requires grad"), (leaf * 1, "a tensor with history")):
+        with pytest.raises(AutogradError, match=f"call::op: {what} is being used in an in-place operation"):
+            op(x, tensor(1))
+        assert (x.tolist(), x._version) == ([1.0], 0)
+    with oplib.no_grad():
+        assert op(leaf, tensor(1)).tolist() == [2.0]
+
+
 def test_a_graph_is_freed_without_the_garbage_collector(hint: Any) -> None:
     op = register(lambda x: x * 2, hint, "(Tensor x) -> Tensor")
     op.register_autograd(
@@ -359,6 +404,20 @@ def test_a_batching_rule_is_held_to_its_answer(kind: str, answer: Any, error: ty
         error, match=f"call::op: the vmap {'rule' if 'dims. Got' not in message else 'static'}.*{message}"
     ):
         jax.vmap(op)(jnp.ones((3, 2)))
+
+
+def test_a_batching_rule_gets_a_place_for_each_positional_argument() -> None:
+    seen: list[Any] = []
+
+    def rule(info, in_dims, xs, y, n, *, m):
+        seen.append((in_dims, n, m))
+        return xs[0] * y, 0
+
+    kernel = lambda xs, y, n, *, m: xs[0] * y  # noqa: E731
+    op = register(kernel, jax.Array, "(Tensor?[] xs, Tensor y, int n=3, *, int m=4) -> Tensor")
+    op.register_vmap(rule)
+    jax.vmap(lambda x: op([x, None, jnp.ones(1)], jnp.ones(1)))(jnp.ones((3, 1)))
+    assert seen[0] == (([0, None, None], None, None), 3, 4)
 
 
 # Packets --------------------------------------------------------------------------------------------------
