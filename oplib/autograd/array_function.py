@@ -7,7 +7,6 @@ formula. The derivative of one is again one, which is why no order of differenti
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -82,15 +81,15 @@ class Forwarding(ArrayFunction):
     Args:
         function: the plain Python function.
         name: shown in graphs and errors.
-        places: for each output, which input it is.
+        places: for each output, which input it is, or None.
     """
 
     __slots__ = ()
 
-    def __init__(self, function: Callable[..., Arrays], name: str, places: Sequence[int]) -> None:
+    def __init__(self, function: Callable[..., Arrays], name: str, places: Sequence[int | None]) -> None:
         super().__init__(function, name)
-        pick = make_gather(tuple(places))
-        self.run = lambda *arrays: pick(arrays)
+        pick = make_gather(tuple(-1 if place is None else place for place in places))
+        self.run = lambda *arrays: pick((*arrays, None))
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
@@ -130,8 +129,7 @@ class Plan:
 
     Attributes:
         outputs: shape and dtype of each output.
-        wanted: for each input, whether its gradient is computed; ``wants_all`` if each one is.
-        spread: puts the wanted gradients, followed by a None, at their places among all inputs.
+        wanted: for each input, whether its gradient is computed.
         sources: where each residual comes from, as an index into inputs, then outputs, then extras.
         pick: takes the residuals, or what belongs to them, out of a tuple in this order.
         pick_both: takes the residuals and then their storages out of one tuple of both.
@@ -152,17 +150,12 @@ class Plan:
         "pick",
         "pick_both",
         "sources",
-        "spread",
         "structure",
         "wanted",
-        "wants_all",
     )
 
     def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
         self.wanted = wanted
-        self.wants_all = all(wanted)
-        places = itertools.count()
-        self.spread = make_gather(tuple(next(places) if want else sum(wanted) for want in wanted))
         self.input_count = len(wanted)
         self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
         self.differentiable: Mask = tuple(
@@ -182,7 +175,7 @@ class Plan:
         self.pick_both = make_gather((*sources, *(count + source for source in sources)))
 
     def backward(self, given: Mask) -> ArrayFunction:
-        """Returns the function ``(*residuals, *given cotangents) -> gradients of the wanted inputs``."""
+        """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
         raise NotImplementedError
 
 
@@ -226,15 +219,29 @@ class DerivedPlan(Plan):
         found = self._backwards.get(given)
         if found is None:
             full = self._function.vjp(self.wanted, given).function
-            function = _fill_dead(full, self._inputs, self.sources)
+            function = spread_gradients(_fill_dead(full, self._inputs, self.sources), self.wanted)
             kind, places = self._forwarded
             if kind == given and places is not None and not self.sources:
-                first = len(self.wanted)
-                found = Forwarding(function, self._function.name, [place - first for place in places])
+                cotangents = iter([place - len(self.wanted) for place in places])
+                forwarded = [next(cotangents) if want else None for want in self.wanted]
+                found = Forwarding(function, self._function.name, forwarded)
             else:
                 found = ArrayFunction(function, self._function.name, compiled=self._function.compiled)
             self._backwards[given] = found
         return found
+
+
+def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[..., Arrays]:
+    """Puts the gradients of the wanted inputs at their places among all inputs.
+
+    Where this is compiled with the function it costs nothing, and in Python as much as a node of the engine.
+    """
+
+    def spread(*arrays: Any) -> Arrays:
+        gradients = iter(function(*arrays))
+        return tuple([next(gradients) if want else None for want in wanted])
+
+    return spread
 
 
 def _fill_dead(

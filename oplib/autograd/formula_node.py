@@ -79,8 +79,7 @@ class FormulaNode(TapeNode):
             return self._apply_recorded(grads, given)
         function = plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
-        results = run_formula(*saved[:count], *grads)
-        return results if plan.wants_all else plan.spread((*results, None))
+        return run_formula(*saved[:count], *grads)
 
     @property
     def storages(self) -> tuple[Storage, ...]:
@@ -94,9 +93,7 @@ class FormulaNode(TapeNode):
         self.versions = tuple([storage.version for storage in storages])
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
-        plan = self.plan
-        results = call_recorded(plan.backward(given), [*self.saved_tensors(), *grads])
-        return plan.spread((*results, None))
+        return call_recorded(self.plan.backward(given), [*self.saved_tensors(), *grads])
 
     def saved_tensors(self) -> list[Tensor]:
         """Returns the residuals as tensors with history, intermediates linked through what they read."""

@@ -97,12 +97,13 @@ class Run:
         return self.captured
 
     def _flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
-        """Lets gradients flow along edges, to nodes, and on along their edges, until none is ready any more."""
+        """Lets gradients flow along edges to nodes, and on along theirs, until no node is ready any more."""
         members, waiting, captures = self.plan.members, self.plan.waiting, self.plan.captures
+        keep_graph = self.keep_graph
         ready: list[tuple[int, int, TapeNode, list[Any]]] = []
         arrivals = 0
         while True:
-            for edge, grad in zip(edges, grads, strict=False):
+            for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
                 if edge is None or (members is not None and edge[0] not in members):
                     continue  # not on a path to a requested input
                 node, slot = edge
@@ -123,22 +124,24 @@ class Run:
             self.node = node
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
+                continue
+            if node.has_hooks or not node.results_are_checked:
+                grads = self._run_hooked(node, received)
             else:
-                edges, grads = node.edges, self._execute(node, received)
+                grads = node.apply(received, self)
+            if not keep_graph:
+                node.release()
+            edges = node.edges
         self.node = None
 
-    def _execute(self, node: TapeNode, grads: list[Any]) -> Gradients:
-        """Runs one node, its hooks and checks."""
+    def _run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs one node with its hooks, and makes its results fit."""
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, self)
         results = node.apply(grads, self)
         if not node.results_are_checked:
             results = conform(results, node, self.currency)
-        if node._post_hooks is not None:
-            results = run_post_hooks(node, results, grads, self)
-        if not self.keep_graph:
-            node.release()
-        return results
+        return results if node._post_hooks is None else run_post_hooks(node, results, grads, self)
 
     def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
         """Adds one of several gradients that a node gets, and returns them when all have come."""

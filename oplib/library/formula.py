@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, spread_gradients
 from oplib.errors import MissingRuleError
 from oplib.tensor import box
 
@@ -75,9 +75,9 @@ class FormulaPlan(Plan):
         if infer_kind(rule) == "host":
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
             on_host = make_host_call(self._bind_formula(rule, given, np), shapes)
-            made = ArrayFunction(on_host, record.name, compiled=False)
+            made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
-            formula = self._bind_formula(rule, given, jnp)
+            formula = spread_gradients(self._bind_formula(rule, given, jnp), self.wanted)
             made = ArrayFunction(formula, record.name, compiled=not record.is_plain)
         self._backwards[given] = rule, made
         return made

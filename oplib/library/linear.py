@@ -101,10 +101,10 @@ class Linear:
         plan = self.plan
         assert plan is not None
         grads = plan.backward(plan.differentiable).function(*residuals, *cotangents)
-        shapes = [plan.inputs[place] for place in self.wanted_places]
         return tuple(
             jnp.zeros(shape.shape, shape.dtype) if grad is None else grad
-            for grad, shape in zip(grads, shapes, strict=True)
+            for grad, shape, want in zip(grads, plan.inputs, plan.wanted, strict=True)
+            if want
         )
 
 
