@@ -92,7 +92,14 @@ def _abs_backward(ctx: Any, g: Any) -> Any:
 
 
 def _kernel_pow(x: Any, exponent: Any) -> Any:
-    return jnp.power(x, exponent) if is_integral(x.dtype) else lax.pow(x, exponent)
+    if not is_integral(x.dtype):
+        return lax.pow(x, exponent)
+    if x.dtype.kind != "i":
+        return jnp.power(x, exponent)
+    zero, one = strong(0, x), strong(1, x)
+    positive = jnp.power(x, lax.abs(exponent))
+    is_unit = lax.abs(x) == one
+    return jnp.where((exponent >= zero) | is_unit, positive, zero)  # 1 / x, rounded towards zero
 
 
 def _pow_int(self: Any, exponent: int) -> Any:
