@@ -313,12 +313,18 @@ def test_an_error_leaves_tensors_and_gradients_as_they_were(hint: Any) -> None:
     assert (x.grad, x._version, x.grad_fn) == (None, 0, None)
 
 
-def test_a_failed_write_leaves_the_tensor_as_it_was() -> None:
-    op = register(lambda x: x[:1], jax.Array, "(Tensor(a!) x) -> ()", mutates_args=("x",))
-    x = tensor(1, 2)
+def test_a_failed_write_leaves_all_tensors_as_they_were() -> None:
+    schema = "(Tensor(a!)[] xs) -> ()"
+    op = register(lambda xs: [xs[0] * 2, xs[1][:1]], jax.Array, schema, mutates_args=("xs",))
+    first, second = tensor(1, 2), tensor(1, 2)
     with pytest.raises(RuntimeError, match=r"f32\[1\] for f32\[2\]"):
-        op(x)
-    assert (x.tolist(), x._version) == ([1.0, 2.0], 0)
+        op([first, second])
+    assert (first.tolist(), first._version, second.tolist(), second._version) == (
+        [1.0, 2.0],
+        0,
+        [1.0, 2.0],
+        0,
+    )
 
 
 def test_a_wrong_argument_is_told_in_three_beats(hint: Any) -> None:
