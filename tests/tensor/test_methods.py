@@ -12,7 +12,7 @@ from oplib.tensor.methods import TensorMethods
 
 UNARY = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "t", "clone")
 UNARY_IN_PLACE = (
-    *("neg_", "exp_", "log_", "sqrt_", "sin_", "cos_", "tanh_", "sigmoid_", "relu_"),
+    *("abs_", "neg_", "exp_", "log_", "sqrt_", "sin_", "cos_", "tanh_", "sigmoid_", "relu_"),
     "zero_",
 )
 ARITHMETIC = ("add", "sub", "mul", "div", "pow", "matmul", "mm")
@@ -21,6 +21,7 @@ BINARY_IN_PLACE = ("add_", "sub_", "mul_", "div_", "pow_", "fill_", "copy_")
 BINARY = ARITHMETIC + COMPARISONS + BINARY_IN_PLACE
 TESTED_BY_HAND = {
     *("true_divide", "sum", "mean", "max", "reshape", "view", "expand", "transpose"),
+    *("permute", "squeeze", "unsqueeze"),
     *("T", "mT", "where", "backward"),
 }
 
@@ -38,6 +39,9 @@ OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
     (lambda x: x.view(-1), ("view", ((-1,),), {})),
     (lambda x: x.expand([2, 3]), ("expand", ([2, 3],), {})),
     (lambda x: x.transpose(0, 1), ("transpose", (0, 1), {})),
+    (lambda x: x.permute(1, 0), ("permute", ((1, 0),), {})),
+    (lambda x: x.squeeze(0), ("squeeze", (0,), {})),
+    (lambda x: x.unsqueeze(0), ("unsqueeze", (0,), {})),
     (lambda x: x.T, ("t", (), {})),
     (lambda x: x.mT, ("transpose", (-2, -1), {})),
     (lambda x: x.backward(), ("run_backward", (None, None, False), {"inputs": None})),
