@@ -123,9 +123,7 @@ class Box:
 
 def test_a_registered_class_is_a_node_here_and_nowhere_else() -> None:
     assert len(tree_leaves(Box(1, 2))) == 1
-    register_pytree_node(
-        Box, lambda box: (list(box.items), "end"), lambda items, end: Box(*items, end)
-    )
+    register_pytree_node(Box, lambda box: (list(box.items), "end"), lambda items, end: Box(*items, end))
     assert tree_leaves([Box(1, 2)]) == [1, 2]
     assert tree_map(lambda leaf: leaf * 10, Box(1, 2)).items == (10, 20, "end")
     assert len(optree.tree_leaves(Box(1, 2))) == 1
