@@ -187,7 +187,7 @@ class FastBlock:
         if self.source.is_single:
             mark = f" __t._read_only = {self.source.view!r};" if self.source.view else ""
             return (
-                f"__o = __new(__Storage); __o.array = __s.run_one({read}); "
+                f"__o = __new(__Storage); __o.array = __s.run_one({read}); __o.version = 0; "
                 f"__t = __new(__Tensor); __t._storage = __o;{mark} return __t"
             )
         return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
@@ -232,7 +232,7 @@ class FastBlock:
             *reads,
             f"__r = __r({arrays})",
             "__p = __r[0]",
-            "__o = __new(__Storage); __o.array = __r[1]",
+            "__o = __new(__Storage); __o.array = __r[1]; __o.version = 0",
             "__t = __new(__Tensor); __t._storage = __o",
             *([f"__t._read_only = {self.source.view!r}"] if self.source.view else []),
             "if not __p.differentiable[0]: return __t",

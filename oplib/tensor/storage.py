@@ -17,11 +17,14 @@ class Storage:
         version: how often it has been written in place.
     """
 
+    __slots__ = ("array", "version")
+
     array: Any
-    version: int = 0
+    version: int
 
     def __init__(self, array: Any) -> None:
         self.array = array
+        self.version = 0
 
     def write(self, array: Any) -> None:
         """Replaces the array and counts the write."""

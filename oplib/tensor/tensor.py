@@ -135,6 +135,7 @@ def box(array: Any) -> Tensor:
     """Makes a Tensor around an array with nothing checked: for floors that know what they hold."""
     storage = _new(Storage)
     storage.array = array
+    storage.version = 0
     tensor = _new(Tensor)
     tensor._storage = storage
     return tensor
