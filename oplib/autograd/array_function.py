@@ -93,7 +93,7 @@ class Forwarding(ArrayFunction):
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
-    """The vjp of a function with respect to some inputs, from the cotangents of some outputs."""
+    """The vjp of a function, as the tape has it, by some inputs and from the cotangents of some outputs."""
 
     def pulled_back(*arrays: Any) -> Arrays:
         inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
@@ -106,9 +106,17 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
             return tuple(output for output, has in zip(outputs, given, strict=True) if has)
 
         _, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
-        return pull(tuple(cotangents))
+        return tuple(map(conjugate, pull(tuple(map(conjugate, cotangents)))))
 
     return pulled_back
+
+
+def conjugate(grad: Any) -> Any:
+    """Turns a gradient as JAX has it into one as the tape has it, or back; a real one is the same in both.
+
+    For a real loss JAX's is ``dL/dx - i dL/dy``; torch's and the tape's is ``dL/dx + i dL/dy``.
+    """
+    return jnp.conj(grad) if jnp.iscomplexobj(grad) else grad
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:

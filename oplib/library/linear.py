@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import unmapped_aval
 
-from oplib.autograd.array_function import Mask, has_gradient
+from oplib.autograd.array_function import Mask, conjugate, has_gradient
 from oplib.errors import MissingRuleError
 
 from .bound_call import BoundCall
@@ -98,11 +98,12 @@ class Linear:
         return function(tuple(residuals[self.rule_residuals :]), tuple(cotangents))
 
     def _pull_one(self, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        """One example; the formula is the tape's, whose complex gradients are the conjugates of JAX's."""
         plan = self.plan
         assert plan is not None
-        grads = plan.backward(plan.differentiable).function(*residuals, *cotangents)
+        grads = plan.backward(plan.differentiable).function(*residuals, *map(conjugate, cotangents))
         return tuple(
-            jnp.zeros(shape.shape, shape.dtype) if grad is None else grad
+            jnp.zeros(shape.shape, shape.dtype) if grad is None else conjugate(grad)
             for grad, shape, want in zip(grads, plan.inputs, plan.wanted, strict=True)
             if want
         )

@@ -126,10 +126,11 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
     by_base, by_exponent = None, None
     if ctx.needs_input_grad[0]:
         slope = exponent * lax.pow(x, jnp.where(exponent == zero, zero, exponent - one))
-        by_base = jnp.where(exponent == zero, zero, g * slope)
+        by_base = jnp.where(exponent == zero, zero, g * jnp.conj(slope))
     if ctx.needs_input_grad[1]:
         flat = (x == zero) & (exponent >= zero)
-        by_exponent = g * jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
+        slope = jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
+        by_exponent = g * jnp.conj(slope)
     return by_base, by_exponent
 
 
@@ -260,7 +261,7 @@ FUNCTIONS = (
         "exp(Tensor self) -> Tensor",
         on_floating(lax.exp),
         "e to the power of self",
-        derivative=from_output(lambda g, y: g * y),
+        derivative=from_output(lambda g, y: g * jnp.conj(y)),
         in_place=True,
     ),
     Row("log(Tensor self) -> Tensor", on_floating(lax.log), "natural logarithm", in_place=True),
@@ -268,7 +269,7 @@ FUNCTIONS = (
         "sqrt(Tensor self) -> Tensor",
         on_floating(lax.sqrt),
         "square root",
-        derivative=from_output(lambda g, y: g / (strong(2, y) * y)),
+        derivative=from_output(lambda g, y: g / jnp.conj(strong(2, y) * y)),
         in_place=True,
     ),
     Row("sin(Tensor self) -> Tensor", on_floating(lax.sin), "sine", in_place=True),
@@ -277,14 +278,14 @@ FUNCTIONS = (
         "tanh(Tensor self) -> Tensor",
         on_floating(lax.tanh),
         "hyperbolic tangent",
-        derivative=from_output(lambda g, y: g * (strong(1, y) - y * y)),
+        derivative=from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
         in_place=True,
     ),
     Row(
         "sigmoid(Tensor self) -> Tensor",
         on_floating(lax.logistic),
         "1 / (1 + exp(-self))",
-        derivative=from_output(lambda g, y: g * (strong(1, y) - y) * y),
+        derivative=from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
         in_place=True,
     ),
     Row(

@@ -27,6 +27,19 @@ def test_a_vjp_gives_the_wanted_gradients_of_the_given_cotangents(wanted, given)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("function", [lambda z: z * z, lambda z: jnp.exp(z) * z.conj(), jnp.abs, jnp.real])
+def test_the_gradient_of_a_real_loss_points_uphill_in_the_complex_plane(function) -> None:
+    z, step = jnp.array([1 + 2j, -0.5 + 0.3j]), 1e-3
+    cotangent = jnp.ones_like(function(z))
+    (grad,) = ArrayFunction(lambda z: (function(z),), "f").vjp((True,), (True,))(z, cotangent)
+
+    def slope(direction: complex) -> np.ndarray:
+        values = [np.real(function(z + sign * step * direction)) for sign in (1, -1)]
+        return (values[0] - values[1]) / (2 * step)
+
+    np.testing.assert_allclose(grad, slope(1) + 1j * slope(1j), atol=1e-3, rtol=1e-3)
+
+
 def test_the_vjp_of_a_vjp_is_the_second_derivative() -> None:
     function = ArrayFunction(lambda x: (jnp.sin(x),), "sin")
     second = function.vjp((True,), (True,)).vjp((True, False), (True,))

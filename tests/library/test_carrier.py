@@ -241,6 +241,23 @@ def test_list_and_optional_arguments_under_every_transformation() -> None:
     np.testing.assert_allclose(jax.vmap(lambda x: blend([x, x])[1])(X), 2 * X)
 
 
+def test_a_formula_on_complex_arrays_is_written_as_for_torch_and_gives_jax_its_own_gradients() -> None:
+    @custom_op("carrier::square")
+    def square(z: jax.Array) -> jax.Array:
+        return z * z
+
+    square.register_autograd(lambda ctx, g: 2 * g * ctx.saved_tensors[0].conj(), setup_context=save_x)
+    z = jnp.array([1 + 2j, -0.5 + 0.3j])
+    loss = lambda op: lambda z: jnp.real((2 + 1j) * op(z)).sum()  # noqa: E731
+    plain = lambda z: z * z  # noqa: E731
+    np.testing.assert_allclose(jax.grad(loss(square))(z), jax.grad(loss(plain))(z), rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(loss(square)))(z), jax.grad(loss(plain))(z), rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(square, (z,), (1j * z,)), jax.jvp(plain, (z,), (1j * z,)), rtol=1e-6)
+    x = oplib.Tensor.from_array(z, requires_grad=True)
+    (grad,) = oplib.autograd.grad(square(x), x, oplib.Tensor.from_array(jnp.full(2, 2 - 1j)))
+    np.testing.assert_allclose(grad.numpy(), np.conj(jax.grad(loss(plain))(z)), rtol=1e-6)
+
+
 def test_vmap_runs_the_registered_rule_once_per_level_and_keeps_the_formula() -> None:
     sizes: list[int] = []
 
