@@ -144,6 +144,7 @@ class Plan:
         differentiable: for each output, whether it can carry a gradient.
         extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
+        sole: the backward from one cotangent, where it is known and never changes; else None.
         structure: how the outputs stand in the result of the op, for the floor that knows ops.
     """
 
@@ -157,6 +158,7 @@ class Plan:
         "outputs",
         "pick",
         "pick_both",
+        "sole",
         "sources",
         "structure",
         "wanted",
@@ -170,6 +172,7 @@ class Plan:
             value is not None and has_gradient(value.dtype) for value in outputs
         )
         self.set_sources(sources)
+        self.sole: ArrayFunction | None = None
         self.extras: ArrayFunction | None = None
         self.extra_reads: tuple[int, ...] = ()
         self.gather_reads = make_gather(())
@@ -236,6 +239,8 @@ class DerivedPlan(Plan):
             else:
                 found = ArrayFunction(function, self._function.name, compiled=self._function.compiled)
             self._backwards[given] = found
+            if given == (True,):
+                self.sole = found
         return found
 
 

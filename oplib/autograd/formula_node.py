@@ -77,7 +77,7 @@ class FormulaNode(TapeNode):
                 return (None,) * plan.input_count
         if run.create_graph:
             return self._apply_recorded(grads, given)
-        function = plan.backward(given)
+        function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
 
@@ -226,6 +226,6 @@ def _node_class(name: str) -> type[FormulaNode]:
     return found
 
 
-def make_node_class(name: str) -> type[FormulaNode]:
+def make_node_class(name: str, *, has_one_slot: bool = False) -> type[FormulaNode]:
     """Makes the node class of one op: the name is what graphs, errors and ``repr`` show."""
-    return type(name, (FormulaNode,), {})
+    return type(name, (FormulaNode,), {"has_one_slot": has_one_slot})

@@ -74,7 +74,8 @@ class Dispatcher:
         self.fast_keys: dict[Any, Specialization] = {}
         self._make_key = FastKey(record).compile()
         self.array_types: set[type] = set()
-        self.node_class: type[FormulaNode] = make_node_class(record.node_name)
+        has_one_slot = self.is_fast and self.returns_one
+        self.node_class: type[FormulaNode] = make_node_class(record.node_name, has_one_slot=has_one_slot)
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name, record.operand)
 
