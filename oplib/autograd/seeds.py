@@ -141,7 +141,7 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     one = _ones.get(key)
     if one is None:
         one = _make_ones(due)
-        if not isinstance(one, Tracer):
+        if not isinstance(one, Tracer) and not one.committed:  # to the devices of a mesh that is set now
             _ones[key] = one
     return ARRAYS.box(one)
 

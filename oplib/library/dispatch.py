@@ -77,7 +77,7 @@ class Dispatcher:
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(record.node_name, has_one_slot=has_one_slot)
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
-        self._watch = StaticWatch(self.name, record.operand)
+        self._watch = StaticWatch(self.name)
 
     # The worlds ---------------------------------------------------------------------------------------------
 
@@ -105,12 +105,13 @@ class Dispatcher:
             args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
             for place, argument in enumerate(self.schema.arguments)
         ]
-        if all(value == value for value in given if isinstance(value, float)):
-            # An array of one element passes for a number, but cannot stand in a key.
-            with suppress(TypeError, ValueError):
-                if len(self.fast_keys) >= CAPACITY // 2:
-                    self.fast_keys.clear()
-                self.fast_keys[self._make_key(*given)] = self.specialize(layout)
+        if any(value != value for value in given if isinstance(value, float)):
+            return  # a nan would be a new key at every call
+        specialization = self.specialize(layout)
+        if len(self.fast_keys) >= CAPACITY // 2:
+            self.fast_keys.clear()
+        with suppress(TypeError, ValueError):  # an array of one element passes for a number, but is no key
+            self.fast_keys[self._make_key(*given)] = specialization
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the op on arrays; new values of written arguments come before the results."""
@@ -187,10 +188,10 @@ class Dispatcher:
         """Returns the specialization of a layout, made where it is new."""
         found = self.specializations.get(layout)
         if found is None:
-            self._watch.note(self.schema, layout)
+            self._watch.note(layout)
             donated = self._donated_places(layout)
-            found = Specialization(self.overload, layout, self.carrier, donated)
-            self.specializations.put(layout, found)
+            made = Specialization(self.overload, layout, self.carrier, donated)
+            return self.specializations.put(layout, made)
         return found
 
     def _donated_places(self, layout: Layout) -> list[int]:

@@ -35,7 +35,7 @@ class ScalarCache:
             self._seen.add(number)
             return number
         array = jnp.asarray(number)
-        if isinstance(array, Tracer):
+        if isinstance(array, Tracer) or array.committed:  # to the devices of a mesh that is set now
             return number
         if len(self.arrays) >= CAPACITY:
             self.arrays.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import itertools
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from .structure import Structure
 
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
 CAPACITY = 256
+_uses = itertools.count()
 
 
 class Specialization:
@@ -32,11 +34,13 @@ class Specialization:
         run_donating: the same as ``run``, taking over the buffers of donated arguments.
         recorders: by the pattern of needed gradients, see :meth:`recorder`.
         function: the op as a pure array function, for what JAX differentiates.
+        last_use: a number that grows with every look-up, for the cache.
     """
 
     __slots__ = (
         "call",
         "function",
+        "last_use",
         "layout",
         "overload",
         "recorders",
@@ -51,6 +55,7 @@ class Specialization:
         self.overload = overload
         self.layout = layout
         self.call = call = BoundCall(overload, layout)
+        self.last_use = 0
         self.recorders: dict[Mask, Callable[..., Recorded]] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
@@ -93,12 +98,17 @@ class Specialization:
 
 
 class SpecializationCache:
-    """The specializations of one record by key, bounded: the least recently used one goes first."""
+    """The specializations of one record by key, bounded: the least recently used one goes first.
 
-    __slots__ = ("_by_key",)
+    Reading takes no lock. An OrderedDict would keep the order by itself, but it may be read by one thread while
+    another changes it, as comparing two keys runs Python code.
+    """
+
+    __slots__ = ("_by_key", "_writing")
 
     def __init__(self) -> None:
-        self._by_key: OrderedDict[Hashable, Specialization] = OrderedDict()
+        self._by_key: dict[Hashable, Specialization] = {}
+        self._writing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -107,14 +117,17 @@ class SpecializationCache:
         """Returns the specialization of a key and counts the use."""
         found = self._by_key.get(key)
         if found is not None:
-            try:  # noqa: SIM105  contextlib.suppress costs 0.4 µs
-                self._by_key.move_to_end(key)
-            except KeyError:  # another thread has just dropped it; it is still good
-                pass
+            found.last_use = next(_uses)
         return found
 
-    def put(self, key: Hashable, specialization: Specialization) -> None:
-        """Enters a specialization, and drops the least recently used ones beyond the capacity."""
-        self._by_key[key] = specialization
-        while len(self._by_key) > CAPACITY:
-            self._by_key.popitem(last=False)
+    def put(self, key: Hashable, specialization: Specialization) -> Specialization:
+        """Enters a specialization unless another thread has just done so; returns the one that is there.
+
+        The least recently used one beyond the capacity is dropped.
+        """
+        with self._writing:
+            specialization.last_use = next(_uses)
+            held = self._by_key.setdefault(key, specialization)
+            if len(self._by_key) > CAPACITY:
+                del self._by_key[min(self._by_key, key=lambda each: self._by_key[each].last_use)]
+        return held

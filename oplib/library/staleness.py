@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 from oplib.errors import CompilationWarning
 
 from .layout import Fixed, Layout
-from .schema import FunctionSchema
 
 LIMIT = 8
 
 
 class StaticWatch:
-    """Counts the values that each static argument of an op has taken, and warns once at the eighth.
+    """Counts the values that each static number of an op has taken, and warns once at the eighth.
 
     Args:
         op: the op's name.
-        operand: arguments that are operands already.
     """
 
-    __slots__ = ("_op", "_operand", "_values", "_warned")
+    __slots__ = ("_counting", "_op", "_values", "_warned")
 
-    def __init__(self, op: str, operand: frozenset[str]) -> None:
+    def __init__(self, op: str) -> None:
         self._op = op
-        self._operand = operand
         self._values: dict[str, set[object]] = {}
         self._warned: set[str] = set()
+        self._counting = threading.Lock()
 
-    def note(self, schema: FunctionSchema, layout: Layout) -> None:
-        """Notes the static arguments of a new specialization."""
-        for argument, entry in zip(schema.arguments, layout.entries, strict=True):
-            if isinstance(entry, Fixed) and argument.name not in self._warned:
-                values = self._values.setdefault(argument.name, set())
-                values.add(entry.key)
-                if len(values) >= LIMIT and isinstance(entry.value, (int, float, complex)):
-                    self._warn(argument.name)
+    def note(self, layout: Layout) -> None:
+        """Notes the static arguments of a new specialization.
 
-    def _warn(self, name: str) -> None:
-        self._warned.add(name)
-        del self._values[name]
+        Warns:
+            CompilationWarning: one of them has just taken its eighth value; once for each argument.
+        """
+        for argument, entry in zip(layout.schema.arguments, layout.entries, strict=True):
+            if isinstance(entry, Fixed) and isinstance(entry.value, (int, float, complex)):
+                self._count(argument.name, entry.key)
+
+    def _count(self, name: str, value: object) -> None:
+        with self._counting:
+            if name in self._warned:
+                return
+            values = self._values.setdefault(name, set())
+            values.add(value)
+            if len(values) < LIMIT:
+                return
+            self._warned.add(name)
+            del self._values[name]
         warnings.warn(
             f"{self._op}: static argument '{name}' has taken {LIMIT} values, and the op compiled anew for "
-            "each. "
-            f"If it changes often, declare it an operand: custom_op(..., operand=('{name}',)).",
+            f"each. If it changes often, declare it an operand: custom_op(..., operand=('{name}',)).",
             CompilationWarning,
             stacklevel=2,
         )

@@ -1,0 +1,63 @@
+"""Which inputs of a jaxpr are read, and which outputs are inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from oplib.autograd.liveness import find_forwarded, find_live_inputs
+
+
+def jaxpr_of(function: Any, count: int) -> Any:
+    return jax.jit(function).trace(*[jnp.ones(2) for _ in range(count)]).jaxpr.jaxpr
+
+
+@pytest.mark.parametrize(
+    ("function", "live"),
+    [
+        (lambda x, y: x * y, (True, True)),
+        (lambda x, y: x, (True, False)),
+        (lambda x, y: jnp.sin(x) * 0 + y, (True, True)),
+        (lambda x, y: jnp.zeros(2), (False, False)),
+        (lambda x, y: (jnp.sin(y), 1.0), (False, True)),
+        (lambda x, y: jax.jit(lambda a, b: (jnp.sin(a), b))(x, y)[1], (False, True)),
+        (lambda x, y: jax.jit(lambda a, b: a * b)(x, y) * 0, (True, True)),
+        (lambda x, y: jax.lax.cond(y[0] > 0, lambda a, b: b, lambda a, b: b, x, y), (True, True)),
+    ],
+    ids=["both", "one", "times zero", "none", "a literal", "inside a call", "a whole call", "a branch"],
+)
+def test_an_input_is_live_if_an_output_depends_on_it(function: Any, live: tuple[bool, ...]) -> None:
+    assert find_live_inputs(jaxpr_of(function, 2)) == live
+
+
+def test_what_is_computed_and_thrown_away_reads_nothing() -> None:
+    def wasteful(x: Any, y: Any) -> Any:
+        jnp.exp(x)
+        return y + 1
+
+    assert find_live_inputs(jaxpr_of(wasteful, 2)) == (False, True)
+
+
+def test_what_an_effect_reads_is_live() -> None:
+    def printing(x: Any, y: Any) -> Any:
+        jax.debug.print("{}", x)
+        return y
+
+    assert find_live_inputs(jaxpr_of(printing, 2)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("function", "places"),
+    [
+        (lambda x, y: (y, x), (1, 0)),
+        (lambda x, y: (x, x), (0, 0)),
+        (lambda x, y: (x, y + 1), None),
+        (lambda x, y: (x, 1.0), None),
+    ],
+    ids=["swapped", "twice", "computed", "a literal"],
+)
+def test_outputs_are_forwarded_if_each_is_an_input(function: Any, places: Any) -> None:
+    assert find_forwarded(jaxpr_of(function, 2)) == places

@@ -1,0 +1,85 @@
+"""Python numbers as operands: weak scalar arrays, cached from the second time on."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oplib.library.scalars import CAPACITY, ScalarCache, to_operand
+
+fresh = itertools.count(1000.5)  # numbers that no test has used
+
+
+def test_a_number_is_an_array_from_the_second_time_on() -> None:
+    number = next(fresh)
+    assert to_operand(number) is number
+    array = to_operand(number)
+    assert isinstance(array, jax.Array)
+    assert to_operand(number) is array
+
+
+@pytest.mark.parametrize("number", [1.5, 7, 2 + 1j])
+def test_the_array_promotes_as_the_number_does(number: complex) -> None:
+    to_operand(number)
+    array = to_operand(number)
+    assert array.weak_type
+    for dtype in (jnp.float16, jnp.float32, jnp.int8):
+        x = jnp.ones(2, dtype)
+        assert (x * array).dtype == (x * number).dtype
+
+
+def test_a_number_has_one_array_for_each_setting_of_x64() -> None:
+    number = next(fresh)
+    for x64, dtype in ((False, "float32"), (True, "float64"), (False, "float32")):
+        with jax.enable_x64(x64):
+            for _ in range(2):
+                found = to_operand(number)
+            assert found.dtype == dtype
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, float("nan"), 0], ids=repr)
+def test_numbers_that_are_no_good_keys_stay_numbers(number: float) -> None:
+    assert all(to_operand(number) is number for _ in range(3))
+
+
+def test_integers_and_floats_of_one_value_are_two_numbers() -> None:
+    for number in (31, 31.0):
+        to_operand(number)
+    assert to_operand(31).dtype == jnp.int32
+    assert to_operand(31.0).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("value", [True, np.float64(2.5), np.float32(2.5), "a", None], ids=repr)
+def test_other_values_are_left_alone(value: object) -> None:
+    assert all(to_operand(value) is value for _ in range(3))
+
+
+def test_nothing_traced_is_cached() -> None:
+    number = next(fresh)
+    jax.jit(lambda x: x * to_operand(number) * to_operand(number))(1.0)
+    found = to_operand(number)
+    assert not isinstance(found, jax.core.Tracer)
+    assert float(found) == number
+
+
+@pytest.mark.devices(2)
+def test_what_is_committed_to_the_devices_of_a_mesh_is_not_cached() -> None:
+    number = next(fresh)
+    with jax.set_mesh(jax.make_mesh((2,), ("i",))):
+        for _ in range(2):
+            to_operand(number)
+    elsewhere = jax.device_put(jnp.ones(2), jax.devices()[1])
+    for _ in range(3):
+        assert jax.jit(jnp.multiply)(elsewhere, to_operand(number)).devices() == {jax.devices()[1]}
+
+
+def test_the_cache_is_bounded() -> None:
+    cache = ScalarCache()
+    for number in range(1, CAPACITY + 10):
+        cache.remember(number)
+        cache.remember(number)
+    assert len(cache.arrays) <= CAPACITY

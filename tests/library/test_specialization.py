@@ -1,0 +1,118 @@
+"""The bounded cache of specializations, and what one of them holds for its layout."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from oplib.library import OpOverload, custom_op, ops
+from oplib.library.carrier import find_carrier
+from oplib.library.layout import make_layout
+from oplib.library.specialization import CAPACITY, Specialization, SpecializationCache
+
+pytestmark = pytest.mark.usefixtures("forget_ops")
+X = jnp.array([1.0, 2.0])
+
+
+@pytest.fixture
+def overload() -> OpOverload:
+    @custom_op("special::scale")
+    def scale(x: jax.Array, k: float = 2.0) -> jax.Array:
+        return x * k
+
+    scale.register_autograd(
+        lambda ctx, grad: (grad * ctx.saved_tensors[0], None),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(jnp.cos(inputs[0]) * 0 + inputs[1]),
+    )
+    return ops.special.scale.default
+
+
+def specialize(overload: OpOverload, k: float) -> Specialization:
+    layout, _ = make_layout(overload._schema, [X, k], frozenset(), op=overload.name())
+    return Specialization(overload, layout, find_carrier(overload.name()), ())
+
+
+def test_it_runs_the_op_for_its_static_arguments(overload: OpOverload) -> None:
+    assert specialize(overload, 3.0).run_one(X).tolist() == [3.0, 6.0]
+    structure, outputs = specialize(overload, 4.0).run(X)
+    assert structure.arrange(outputs).tolist() == [4.0, 8.0]
+
+
+def test_a_recorder_gives_plan_outputs_and_intermediates(overload: OpOverload) -> None:
+    special = specialize(overload, 3.0)
+    plan, output, extra = special.recorder((True,))(X)
+    assert output.tolist() == [3.0, 6.0]
+    assert (plan.sources, plan.wanted) == ((2,), (True,))
+    assert extra.tolist() == [3.0, 3.0]
+    assert special.recorder((True,)) is special.recorder((True,))
+    assert special.recorder((True,))(X + 1)[0] is plan
+
+
+def test_what_is_planned_after_a_plain_run_is_what_a_recorder_gives(overload: OpOverload) -> None:
+    special = specialize(overload, 3.0)
+    structure, outputs = special.run(X)
+    plan, output, extra = special.plan_after(structure, (True,), (X,), outputs)
+    assert output is outputs[0]
+    assert (plan.sources, extra.tolist()) == ((2,), [3.0, 3.0])
+
+
+def test_calls_are_equal_by_op_layout_and_version(overload: OpOverload) -> None:
+    three, again, four = (specialize(overload, k).call for k in (3.0, 3.0, 4.0))
+    assert three == again
+    assert hash(three) == hash(again)
+    assert three != four
+    custom_op("special::scale", lambda x, k=2.0: x, schema="(Tensor x, float k=2.) -> Tensor")
+    assert specialize(overload, 3.0).call.version > three.version
+    assert specialize(overload, 3.0).call != three
+
+
+class Entry:
+    """Stands for a specialization."""
+
+    last_use = 0
+
+
+def test_the_least_recently_used_one_goes_first() -> None:
+    cache: Any = SpecializationCache()
+    entries = [Entry() for _ in range(CAPACITY)]
+    for key, entry in enumerate(entries):
+        cache.put(key, entry)
+    assert cache.get(0) is entries[0]
+    cache.put("new", Entry())
+    assert len(cache) == CAPACITY
+    assert cache.get(0) is entries[0]
+    assert cache.get(1) is None
+
+
+def test_the_first_of_two_that_are_entered_for_one_key_stays() -> None:
+    cache: Any = SpecializationCache()
+    first, second = Entry(), Entry()
+    assert cache.put("key", first) is first
+    assert cache.put("key", second) is first
+    assert cache.get("key") is first
+
+
+def test_threads_may_read_and_write_it_at_once() -> None:
+    cache: Any = SpecializationCache()
+    failures: list[BaseException] = []
+
+    def run(start: int) -> None:
+        try:
+            for count in range(2000):
+                key = (start + count * 7) % (2 * CAPACITY)
+                if cache.get(key) is None:
+                    cache.put(key, Entry())
+        except BaseException as error:  # noqa: BLE001  any failure fails the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(place * 100,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(cache) <= CAPACITY

@@ -1,0 +1,92 @@
+"""How results stand: structure and flat arrays, and back again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import pytest
+
+from oplib.library.structure import Structure, make_structure, pack
+
+
+class Box:
+    """Stands for an array."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+A, B, C = Box("a"), Box("b"), Box("c")
+
+
+def split(*values: Any, written: int = 0) -> tuple[Structure, list[Any]]:
+    return make_structure(values, written, lambda value: isinstance(value, Box))
+
+
+CASES = [(A,), (A, B), ([A, None, B], 3), ((A,),), ((A, None), [], 2.5), (None, A), ([],)]
+
+
+@pytest.mark.parametrize("values", CASES, ids=str)
+def test_rebuilding_gives_the_results_back(values: tuple[Any, ...]) -> None:
+    structure, flat = split(*values)
+    assert all(isinstance(value, Box) for value in flat)
+    assert structure.rebuild(flat) == list(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "arranged"),
+    [((A,), A), ((A, B), (A, B)), ((), None), (([A],), [A]), ((3, A), (3, A))],
+    ids=str,
+)
+def test_results_are_arranged_as_the_op_returns_them(values: tuple[Any, ...], arranged: Any) -> None:
+    structure, flat = split(*values)
+    assert structure.arrange(flat) == arranged == pack(values)
+
+
+def test_written_arguments_come_first_and_are_no_returns() -> None:
+    structure, flat = split([A, None], B, C, written=2)
+    assert flat == [A, B, C]
+    assert structure.written_count == 2
+    assert structure.arrange_returns(flat) is C
+    assert structure.without_written().arrange(flat[2:]) is C
+    assert structure.without_written().written == 0
+
+
+def test_gradients_are_arranged_by_declared_return_with_none_for_numbers() -> None:
+    structure, _ = split(A, [B, C], 2, written=1)
+    assert structure.rebuild_grads(["da", "db", None]) == [["db", None], None]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [split(A, B), split([A]), split((A,)), split(A, 1), split(A, written=1), split(None)],
+    ids=lambda case: str(case[0].entries),
+)
+def test_structures_differ_by_what_stands_where(other: tuple[Structure, list[Any]]) -> None:
+    assert split(A)[0] != other[0]
+
+
+def test_numbers_are_told_apart_by_type() -> None:
+    assert split(A, 1)[0] != split(A, True)[0]
+    assert split(A, 1)[0] != split(A, 1.0)[0]
+
+
+def test_structures_of_other_arrays_are_equal_and_hash_alike() -> None:
+    assert split(A, [B])[0] == split(C, [A])[0]
+    assert hash(split(A, [B])[0]) == hash(split(C, [A])[0])
+
+
+def test_it_leaves_a_jitted_function_beside_the_arrays() -> None:
+    structure, _ = split(A, [B, None], 3)
+    found, doubled = jax.jit(lambda x: (structure, x * 2))(1.0)
+    assert found is structure
+    assert doubled == 2.0
+
+
+def test_only_results_that_are_all_arrays_are_plain() -> None:
+    assert split(A, B)[0].is_plain
+    assert not any(split(*values)[0].is_plain for values in [(A, 1), ([A],), (A, None)])
