@@ -100,8 +100,8 @@ class Specialization:
 class SpecializationCache:
     """The specializations of one record by key, bounded: the least recently used one goes first.
 
-    Reading takes no lock. An OrderedDict would keep the order by itself, but it may be read by one thread while
-    another changes it, as comparing two keys runs Python code.
+    Reading takes no lock. An OrderedDict would keep the order by itself, but comparing two keys runs Python
+    code, during which another thread may change it.
     """
 
     __slots__ = ("_by_key", "_writing")

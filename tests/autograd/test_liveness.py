@@ -25,9 +25,18 @@ def jaxpr_of(function: Any, count: int) -> Any:
         (lambda x, y: (jnp.sin(y), 1.0), (False, True)),
         (lambda x, y: jax.jit(lambda a, b: (jnp.sin(a), b))(x, y)[1], (False, True)),
         (lambda x, y: jax.jit(lambda a, b: a * b)(x, y) * 0, (True, True)),
-        (lambda x, y: jax.lax.cond(y[0] > 0, lambda a, b: b, lambda a, b: b, x, y), (True, True)),
+        (lambda x, y: jax.checkpoint(lambda a, b: (jnp.sin(a), b))(x, y)[1], (True, True)),
     ],
-    ids=["both", "one", "times zero", "none", "a literal", "inside a call", "a whole call", "a branch"],
+    ids=[
+        "both",
+        "one",
+        "times zero",
+        "none",
+        "a literal",
+        "inside a call",
+        "a whole call",
+        "all of another primitive",
+    ],
 )
 def test_an_input_is_live_if_an_output_depends_on_it(function: Any, live: tuple[bool, ...]) -> None:
     assert find_live_inputs(jaxpr_of(function, 2)) == live
