@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from oplib.config import config
-from oplib.errors import SavedTensorError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
 from .accumulate import AccumulateGrad, gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
 from .node import Edge, TapeNode
-from .saved import check_version
+from .saved import check_version, second_pass_error
 
 _new: Any = object.__new__
 # Extras belong to no tensor: nobody can write them, so one storage that never changes stands for theirs.
@@ -57,7 +56,7 @@ class FormulaNode(TapeNode):
         """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
         saved = self.saved
         if saved is None:
-            raise _freed(self)
+            raise second_pass_error(self.name())
         plan = self.plan
         count = len(plan.sources)
         if self.versions is not None:
@@ -98,7 +97,7 @@ class FormulaNode(TapeNode):
     def saved_tensors(self) -> list[Tensor]:
         """Returns the residuals as tensors with history, intermediates linked through what they read."""
         if self.saved is None:
-            raise _freed(self)
+            raise second_pass_error(self.name())
         plan = self.plan
         extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras))
         first_extra = plan.input_count + len(plan.outputs)
@@ -141,13 +140,6 @@ class FormulaNode(TapeNode):
         self.saved = None
         self.kept = None
         self.versions = None
-
-
-def _freed(node: TapeNode) -> SavedTensorError:
-    return SavedTensorError(
-        f"{node.name()}: trying to backward through the graph a second time, after its saved values were "
-        "freed. Specify retain_graph=True in the first backward or grad call."
-    )
 
 
 def record(

@@ -1,0 +1,143 @@
+"""The node of compiled calls: what it keeps, checks and hands on, and how it is recorded itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd.array_function import ArrayFunction
+from oplib.autograd.formula_node import FormulaNode, call_recorded, make_node_class, record
+from oplib.errors import SavedTensorError
+
+X, Y = np.array([0.3, -0.7], np.float32), np.array([2.0, 5.0], np.float32)
+
+
+def leaf(values: Any) -> oplib.Tensor:
+    return oplib.tensor(values, requires_grad=True)
+
+
+def product_and_sine(x: Any, y: Any) -> Any:
+    return x * y, jnp.sin(x)
+
+
+def call(function: Any, *tensors: oplib.Tensor) -> Any:
+    return call_recorded(ArrayFunction(function, "made"), tensors)
+
+
+def test_a_call_without_need_of_gradients_is_not_recorded() -> None:
+    (result,) = call(lambda x: (x * 2,), oplib.tensor(X))
+    assert not result.requires_grad
+    with oplib.no_grad():
+        assert call(lambda x: (x * 2,), leaf(X))[0].grad_fn is None
+
+
+def test_each_output_hangs_on_one_node_at_its_own_slot() -> None:
+    product, sine = call(product_and_sine, leaf(X), leaf(Y))
+    assert product.grad_fn is sine.grad_fn
+    assert (product.output_nr, sine.output_nr) == (0, 1)
+    assert product.grad_fn.name() == "madeBackward"
+
+
+def test_an_integer_output_is_no_part_of_the_graph() -> None:
+    doubled, place = call(lambda x: (x * 2, jnp.argmax(x)), leaf(X))
+    assert doubled.requires_grad
+    assert not place.requires_grad
+    assert place.grad_fn is None
+
+
+def test_gradients_of_several_outputs_arrive_together() -> None:
+    x, y = leaf(X), leaf(Y)
+    product, sine = call(product_and_sine, x, y)
+    (product.sum() + sine.sum()).backward()
+    np.testing.assert_allclose(x.grad.numpy(), Y + np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(y.grad.numpy(), X, rtol=1e-6)
+
+
+def test_an_output_that_is_not_used_counts_as_zero() -> None:
+    x, y = leaf(X), leaf(Y)
+    call(product_and_sine, x, y)[1].sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(X), rtol=1e-6)
+    assert y.grad.tolist() == [0.0, 0.0]
+
+
+def test_constants_have_no_edge_and_get_no_gradient() -> None:
+    x, y = leaf(X), oplib.tensor(Y)
+    (result,) = call(lambda x, y: (x * y,), x, y)
+    assert [edge is None for edge in result.grad_fn.edges] == [False, True]
+    result.sum().backward()
+    assert y.grad is None
+
+
+def test_a_saved_input_that_was_written_is_noticed_and_one_that_was_not_saved_is_not() -> None:
+    x, y = leaf(X), leaf(Y)
+    (result,) = call(lambda x, y: (x * 2 + jnp.sin(y),), x, y)
+    with oplib.no_grad():
+        x.zero_()
+    oplib.autograd.grad(result.sum(), x, retain_graph=True)
+    with oplib.no_grad():
+        y.zero_()
+    with pytest.raises(SavedTensorError, match=r"madeBackward.*at version 1, expected version 0"):
+        result.sum().backward()
+
+
+def test_a_second_pass_over_freed_values_is_refused() -> None:
+    x = leaf(X)
+    (result,) = call(lambda x: (jnp.sin(x),), x)
+    loss = result.sum()
+    loss.backward()
+    with pytest.raises(SavedTensorError, match=r"madeBackward.*second time.*retain_graph=True"):
+        result.sum().backward()
+
+
+def test_a_node_that_saved_nothing_can_run_again() -> None:
+    x = leaf(X)
+    (result,) = call(lambda x: (x * 2,), x)
+    result.sum().backward()
+    result.sum().backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_under_create_graph_saved_inputs_and_outputs_have_their_history() -> None:
+    x, y = leaf(X), leaf(Y)
+    (result,) = call(lambda x, y: (jnp.exp(x) * y,), x, y)
+    (grad,) = oplib.autograd.grad(result.sum(), x, create_graph=True)
+    by_x, by_y = oplib.autograd.grad(grad.sum(), (x, y))
+    np.testing.assert_allclose(by_x.numpy(), np.exp(X) * Y, rtol=1e-6)
+    np.testing.assert_allclose(by_y.numpy(), np.exp(X), rtol=1e-6)
+
+
+def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
+    x = leaf(X)
+    (result,) = call(lambda x: (jnp.sin(x),), x)
+    (saved,) = result.grad_fn.saved_tensors()
+    saved.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_edges_to_leaves_are_made_when_somebody_looks() -> None:
+    x = leaf(X)
+    result = x * 2
+    node: Any = result.grad_fn
+    assert isinstance(node, FormulaNode)
+    assert x._accumulator is None
+    assert node.edges[0][0].variable is x
+    assert node.edges is node.edges
+
+
+def test_a_node_class_carries_the_name() -> None:
+    cls = make_node_class("TwiceBackward")
+    plan_and_outputs = ArrayFunction(lambda x: (x * 2,), "twice").recorder((True,))(jnp.asarray(X))
+    (result,) = record(cls, plan_and_outputs, [leaf(X)], [jnp.asarray(X)])
+    assert type(result.grad_fn) is cls
+    assert result.grad_fn.name() == "TwiceBackward"
+
+
+def test_nodes_are_numbered_in_the_order_of_their_calls() -> None:
+    x = leaf(X)
+    (first,) = call(lambda x: (x * 2,), x)
+    (second,) = call(lambda x: (x * 2,), first)
+    assert second.grad_fn.sequence_nr > first.grad_fn.sequence_nr
