@@ -134,7 +134,10 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
 
 def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
-    if is_tracer_class[type(array)] and tensor._trace != get_opaque_trace_state():
+    if not is_tracer_class[type(array)] or tensor._trace == get_opaque_trace_state():
+        return
+    # The result of an op notes no trace; one that is traced itself goes with its trace.
+    if tensor._trace is not None or not is_tracer_class[type(tensor._storage.array)]:
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "

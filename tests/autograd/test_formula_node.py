@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import oplib
 from oplib.autograd.array_function import ArrayFunction
 from oplib.autograd.formula_node import FormulaNode, call_recorded, make_node_class, record
-from oplib.errors import SavedTensorError
+from oplib.errors import SavedTensorError, TracingError
 
 X, Y = np.array([0.3, -0.7], np.float32), np.array([2.0, 5.0], np.float32)
 
@@ -141,3 +142,26 @@ def test_nodes_are_numbered_in_the_order_of_their_calls() -> None:
     (first,) = call(lambda x: (x * 2,), x)
     (second,) = call(lambda x: (x * 2,), first)
     assert second.grad_fn.sequence_nr > first.grad_fn.sequence_nr
+
+
+def test_under_a_trace_a_result_may_keep_its_gradient() -> None:
+    @jax.jit
+    def step(array: Any) -> Any:
+        x = oplib.Tensor.from_array(array, requires_grad=True)
+        y = x.sin()
+        y.retain_grad()
+        cut = y.detach().requires_grad_(True)
+        ((y * 2).sum() + (cut * 3).sum()).backward()
+        return x.grad.array, y.grad.array, cut.grad.array
+
+    by_x, by_y, by_cut = step(X)
+    np.testing.assert_allclose(by_x, 2 * np.cos(X), rtol=1e-6)
+    assert by_y.tolist() == [2.0, 2.0]
+    assert by_cut.tolist() == [3.0, 3.0]
+
+
+def test_a_traced_gradient_is_not_stored_in_a_result_from_outside() -> None:
+    y = leaf(X).sin()
+    y.retain_grad()
+    with pytest.raises(TracingError, match="a traced gradient would be stored in the tensor"):
+        jax.jit(lambda a: (y * oplib.Tensor.from_array(a)).sum().backward())(X)
