@@ -51,7 +51,7 @@ class FormulaPlan(Plan):
         self.overload = overload
         self.layout = layout
         self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
-        self._backwards: dict[Mask, tuple[Function, ArrayFunction]] = {}
+        self._backwards: dict[Mask, tuple[int, ArrayFunction]] = {}
         super().__init__(wanted, outputs, ())
         self.structure: Structure = structure
 
@@ -66,39 +66,43 @@ class FormulaPlan(Plan):
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
-        rule = record.derivative.backward
-        if rule is None:
-            raise missing_formula(self.overload)
         held = self._backwards.get(given)
-        if held is not None and held[0] is rule:
+        if held is not None and held[0] == record.version:
             return held[1]
-        if infer_kind(rule) == "host":
+        if infer_kind(self._find_rule()) == "host":
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
-            on_host = make_host_call(self._bind_formula(rule, given, np), shapes)
+            on_host = make_host_call(self._bind_formula(given, np), shapes)
             made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
-            formula = spread_gradients(self._bind_formula(rule, given, jnp), self.wanted)
+            formula = spread_gradients(self._bind_formula(given, jnp), self.wanted)
             made = ArrayFunction(formula, record.name, compiled=not record.is_plain)
-        self._backwards[given] = rule, made
+        self._backwards[given] = record.version, made
         return made
 
-    def _bind_formula(self, rule: Function, given: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
-        """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros."""
-        record = self.overload.record
-        targets = GradientTargets(record.name, self.layout, self.inputs, self.wanted, xp)
-        boxed = record.takes_tensors and xp is jnp
+    def _find_rule(self) -> Function:
+        rule = self.overload.record.derivative.backward
+        if rule is None:
+            raise missing_formula(self.overload)
+        return rule
+
+    def _bind_formula(self, given: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
+        """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
+
+        It looks the rule up when it is traced, as a call does its kernel: JAX's tables keep plans alive.
+        """
+        op, boxed = self.overload.name(), self.overload.record.takes_tensors and xp is jnp
+        targets = GradientTargets(op, self.layout, self.inputs, self.wanted, xp)
         wrap: Callable[[Any], Any] = box if boxed else lambda value: value
         count = len(self.sources)
 
         def formula(*arrays: Any) -> tuple[Any, ...]:
-            ctx = self.notes.restore(record.name, map(wrap, arrays[:count]))
+            ctx = self.notes.restore(op, map(wrap, arrays[:count]))
             cotangents = self._complete(iter(arrays[count:]), given, xp)
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
-            eager = boxed or not is_traced(arrays)
-            with running(record.name, "backward formula", eager=eager):
-                result = rule(ctx, *grads)
+            with running(op, "backward formula", eager=boxed or not is_traced(arrays)):
+                result = self._find_rule()(ctx, *grads)
             return targets.take(result)
 
         return formula

@@ -6,6 +6,8 @@ The rules are marked: the backward formula is the true gradient times 7, the jvp
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import jax
@@ -16,6 +18,9 @@ import pytest
 import oplib
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library import CustomOpDef, custom_op
+from oplib.library.bound_call import BoundCall
+from oplib.library.layout import make_layout
+from oplib.library.linear import make_linear
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([0.3, -0.7, 1.1])
@@ -309,3 +314,43 @@ def test_tensors_inside_jit_take_the_same_path() -> None:
         return grad.array
 
     np.testing.assert_allclose(step(X), 7 * COS, rtol=1e-5)
+
+
+def test_nothing_in_jaxs_tables_keeps_a_replaced_kernel_or_rule_alive() -> None:
+    def register(factor: float) -> tuple[CustomOpDef, list[weakref.ref[Any]]]:
+        def kernel(x: jax.Array) -> jax.Array:
+            return x * factor
+
+        def setup(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(jnp.full_like(inputs[0], factor))
+
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * ctx.saved_tensors[0] * factor / factor
+
+        op = custom_op("carrier::replaced", kernel)
+        op.register_autograd(backward, setup_context=setup)
+        return op, [weakref.ref(function) for function in (kernel, setup, backward)]
+
+    op, replaced = register(2.0)
+    x = oplib.tensor([1.0], requires_grad=True)
+    op(x).sum().backward()
+    jax.jit(jax.grad(total(op)))(X)
+    jax.jvp(op, (X,), (X,))
+    jax.vmap(op)(X)
+    op, _ = register(3.0)
+    op(X)
+    gc.collect()
+    assert [function() for function in replaced] == [None, None, None]
+
+
+def test_the_derivatives_of_one_call_are_equal_so_that_jax_compiles_them_once() -> None:
+    call = specialize(make_op("b"))
+    inputs, outputs = (X,), (jnp.sin(X),)
+    (one, _), (other, _) = (make_linear(call, (), (True,), inputs, outputs) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def specialize(op: CustomOpDef) -> BoundCall:
+    overload = op._opoverload
+    return BoundCall(overload, make_layout(overload._schema, [X], frozenset(), op=overload.name())[0])
