@@ -11,7 +11,7 @@ from oplib.errors import RegistrationError
 
 from .contribution import find_newest
 from .kernel_registration import register_fake, register_kernel
-from .overload import OpOverload, OverloadHandle, find_overload
+from .overload import OpOverload, Redirecting, find_overload
 from .platforms import DeviceTypes, find_slot
 from .record import Function, Tag
 from .registry import registry
@@ -21,7 +21,7 @@ from .schema import FunctionSchema
 log = logging.getLogger(__name__)
 
 
-class CustomOpDef(OverloadHandle):
+class CustomOpDef(Redirecting):
     """An op made by ``custom_op``; call it like the function it was made from.
 
     It is pickled and copied by its name. When ``custom_op`` defines the name anew, this calls the new op.
@@ -31,17 +31,14 @@ class CustomOpDef(OverloadHandle):
     """
 
     def __init__(self, overload: OpOverload, fn: Function) -> None:
-        self._target = overload
+        self._opoverload = overload
+        self.__call__ = overload
         self._init_fn = fn
         self.__name__ = getattr(fn, "__name__", overload.name())
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.__module__ = getattr(fn, "__module__", __name__)
         self.__doc__ = getattr(fn, "__doc__", None)
         self.__wrapped__ = fn
-
-    @property
-    def _opoverload(self) -> OpOverload:
-        return self._target
 
     @property
     def _qualname(self) -> str:

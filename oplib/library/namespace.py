@@ -10,11 +10,11 @@ from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperator
 
 from .binding import Binder
 from .nearest import name_nearest
-from .overload import OpOverload, OverloadHandle, explain_unknown
+from .overload import OpOverload, Redirecting, explain_unknown
 from .qualname import Qualname
 
 
-class OpOverloadPacket(OverloadHandle):
+class OpOverloadPacket(Redirecting):
     """All overloads of one op; calling it calls the first overload that the arguments fit.
 
     Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name
@@ -24,7 +24,7 @@ class OpOverloadPacket(OverloadHandle):
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self._overloads: tuple[OpOverload, ...] = ()
-        self._target = _FirstThatFits(self)
+        self.__call__ = _FirstThatFits(self)
         self.__name__ = name
 
     def overloads(self) -> list[str]:
@@ -64,7 +64,7 @@ class _FirstThatFits:
     def __init__(self, packet: OpOverloadPacket) -> None:
         self._packet = packet
 
-    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Calls the first overload whose schema the arguments can be bound to."""
         reasons: list[str] = []
         for overload in self._packet._overloads:
@@ -182,7 +182,7 @@ def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]
     for name in packet:
         vars(packet).pop(name, None)
     packet._overloads = tuple(overloads)
-    packet._target = overloads[0] if len(overloads) == 1 else _FirstThatFits(packet)
+    packet.__call__ = overloads[0] if len(overloads) == 1 else _FirstThatFits(packet)
     vars(packet).update({overload._overloadname: overload for overload in overloads})
 
 

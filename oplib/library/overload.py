@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from oplib.errors import RegistrationError, UnknownOperatorError
@@ -17,12 +16,20 @@ from .schema import FunctionSchema
 _interned: dict[str, OpOverload] = {}
 _interning = threading.Lock()
 
-# Python finds `__call__` through a property written in C, and calls what that gives: no frame of ours stands
-# between a user and what runs, which would cost a tenth of a small op.
-_CALL_DOC = "Calls the op: on Tensors, recorded where one requires grad; on arrays, as a JAX function."
+
+class Redirecting:
+    """What can be called, and calls what was assigned to its ``__call__``.
+
+    That is a slot, in which Python finds what to call by itself: no frame of ours stands between a user and
+    what runs, which would cost a tenth of a small op.
+    """
+
+    __slots__ = {"__call__": "Calls the op: on Tensors, recorded where one requires grad; or on arrays."}
+
+    __call__: Callable[..., Any]
 
 
-class OpOverload:
+class OpOverload(Redirecting):
     """An op under its qualified name; call it with Tensors or with arrays.
 
     There is one such object for each name in a process. When its op is defined anew, the same object gets the
@@ -32,7 +39,8 @@ class OpOverload:
     Attributes:
         record: everything registered for it; replaced, never changed.
         alive: whether it is defined now.
-        call: does the whole work of a call. Assigned anew with every record, and built at the first call.
+        call: does the whole work of a call, and is the ``__call__`` of this object by another name. Assigned
+            anew with every record, and built at the first call.
         arrays: as ``call``, but gives arrays where no argument tells the world.
         functional: the array-level function; stays when the op is destroyed.
     """
@@ -50,12 +58,8 @@ class OpOverload:
         self._is_built = False
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
-    if TYPE_CHECKING:
-
-        def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102  see _CALL_DOC
-
-    else:
-        __call__ = property(attrgetter("call"), doc=_CALL_DOC)
+    if not TYPE_CHECKING:
+        call = vars(Redirecting)["__call__"]
 
     # What it is called ------------------------------------------------------------------------------------
 
@@ -128,19 +132,6 @@ class OpOverload:
             f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and "
             "its library has been destroyed since. Keep the library alive, or define the op again."
         )
-
-
-class OverloadHandle:
-    """What stands for an overload in other places, and is called at the same cost."""
-
-    _target: Any  # an OpOverload, or what has its `call`
-
-    if TYPE_CHECKING:
-
-        def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102  see _CALL_DOC
-
-    else:
-        __call__ = property(attrgetter("_target.call"), doc=_CALL_DOC)
 
 
 def intern_overload(qualname: Qualname) -> OpOverload:
