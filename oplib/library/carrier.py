@@ -89,7 +89,7 @@ class Carrier:
         derivative = call.record.derivative
         if derivative.constant is not None:
             return outputs, zeros
-        if derivative.derive and call.record.jvp is None:
+        if call.record.is_transparent and call.record.jvp is None:
             return outputs, _derive_tangents(jaxpr, primals, tangents, avals)
         linear, residuals = make_linear(call, levels, wanted, primals, outputs)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
@@ -131,7 +131,13 @@ def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
 def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """What the primitive *op.lin* computes: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
-    return match_varying(linear.push(residuals, tangents), like=arrays)
+    zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
+    return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
+
+
+def _make_zero(aval: Any) -> Any:
+    """A zero with the sharding and the varying axes of an aval."""
+    return ad.instantiate_zeros(ad.Zero(aval))
 
 
 def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
@@ -162,10 +168,7 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
     """Transposes the jvp rule by JAX, where the op has no backward formula."""
     count = linear.residual_count
     places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
-    shapes = [
-        jax.ShapeDtypeStruct(args[count + place].aval.shape, args[count + place].aval.dtype)
-        for place in places
-    ]
+    zeros = [_make_zero(args[count + place].aval) for place in places]
 
     def apply(*varied: Any) -> tuple[Any, ...]:
         tangents = list(args[count:])
@@ -174,5 +177,5 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
         return tuple(run_linear(*args[:count], *tangents, linear=linear))
 
     given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
-    found = dict(zip(places, jax.linear_transpose(apply, *shapes)(given), strict=True))
+    found = dict(zip(places, jax.vjp(apply, *zeros)[1](given), strict=True))
     return [found.get(place) for place in range(len(args) - count)]

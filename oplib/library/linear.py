@@ -61,10 +61,16 @@ class Linear:
 
     # Forwards -----------------------------------------------------------------------------------------------
 
-    def push(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-        """The tangents of the outputs: by the jvp rule, or by the transposed backward formula."""
+    def push(self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]) -> Sequence[Any]:
+        """The tangents of the outputs: by the jvp rule, or by the transposed backward formula.
+
+        Args:
+            residuals: of this derivative.
+            tangents: of the wanted inputs.
+            zeros: one of the kind of each output tangent.
+        """
         if not self.rule_residuals:
-            return self._transpose_backward(residuals, tangents)
+            return self._transpose_backward(residuals, tangents, zeros)
         function = self._push_one
         for level in self.levels:
             axes = tuple(0 if level.batched[place] else None for place in self.wanted_places)
@@ -76,17 +82,18 @@ class Linear:
         flat = [next(rest) if want else None for want in self.wanted]
         return run_jvp_rule(self.call.record, self.call.layout, inputs, flat)
 
-    def _transpose_backward(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    def _transpose_backward(
+        self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]
+    ) -> Sequence[Any]:
         """Forward mode from the backward formula, which is linear in its cotangents."""
         if self.call.record.derivative.nonlinear:
             raise MissingRuleError(
                 f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
                 "none can be derived from it by transposition. Register one with register_jvp."
             )
-        cotangents = [jnp.zeros(aval.shape, aval.dtype) for aval in self.avals]
-        check_linear(self.pull, residuals, cotangents, str(self.call))
+        check_linear(self.pull, residuals, zeros, str(self.call))
         # The vjp of what is linear is its transpose; jax.linear_transpose knows fewer primitives.
-        return jax.vjp(lambda *values: self.pull(residuals, values), *cotangents)[1](tuple(tangents))
+        return jax.vjp(lambda *values: self.pull(residuals, values), *zeros)[1](tuple(tangents))
 
     # Backwards ----------------------------------------------------------------------------------------------
 

@@ -115,6 +115,8 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
         return [_after(operands[:1], _add(kinds)) for kinds in zip(*branches, strict=True)]
     if name in _EACH:
         return operands
+    if "call" in params and params["call"].record.is_transparent:  # an op that JAX looks into
+        return _read(params["jaxpr"], operands)
     return [_read_result(name, params, operands)] * count
 
 

@@ -103,6 +103,11 @@ class Record:
         return self.kind in {"tensor", "composite"}
 
     @property
+    def is_transparent(self) -> bool:
+        """Whether JAX differentiates the kernel itself: it was asked to, or the op is composite."""
+        return self.derivative.derive or self.kind == "composite"
+
+    @property
     def is_plain(self) -> bool:
         """Whether an array kernel, and its rules with it, run as plain Python: ``compile=False``."""
         return self.kind == "array" and not self.compiled

@@ -17,7 +17,7 @@ import pytest
 
 import oplib
 from oplib.errors import AutogradError, MissingRuleError
-from oplib.library import CustomOpDef, custom_op
+from oplib.library import CustomOpDef, custom_op, define, impl, ops
 from oplib.library.bound_call import BoundCall
 from oplib.library.layout import make_layout
 from oplib.library.linear import make_linear
@@ -302,6 +302,66 @@ def test_a_replicated_operand_of_a_host_op_gets_its_gradient_once_in_shard_map()
     grads = jax.jit(jax.grad(lambda x, w: f(x, w).sum(), argnums=(0, 1)))(x, w)
     np.testing.assert_allclose(grads[0], np.full(8, 3.0))
     np.testing.assert_allclose(grads[1], x.sum())
+
+
+@pytest.mark.devices(8)
+@pytest.mark.parametrize("rules", FACTORS)
+def test_in_shard_map_both_modes_count_a_replicated_operand_once(rules: str) -> None:
+    @custom_op(f"carrier::times_{rules}")
+    def times(x: jax.Array, w: jax.Array) -> jax.Array:
+        return x * w
+
+    def push(primals: Any, tangents: Any) -> Any:
+        (x, w), (dx, dw) = primals, tangents
+        return x * w, 5 * ((0 if dx is None else dx * w) + (0 if dw is None else x * dw))
+
+    if "b" in rules:
+        times.register_autograd(
+            lambda ctx, g: (7 * g * ctx.saved_tensors[1], (7 * g * ctx.saved_tensors[0]).sum()),
+            setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+        )
+    if "j" in rules:
+        times.register_jvp(push)
+    if "d" in rules:
+        times.register_autograd("derive")
+    reverse, forward = FACTORS[rules]
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec
+    options: dict[str, Any] = {"mesh": mesh, "in_specs": (spec("i"), spec()), "out_specs": spec("i")}
+    mapped = jax.shard_map(times, **options)
+    x, w = jnp.arange(8.0), jnp.float32(3)
+    grads = jax.jit(jax.grad(lambda x, w: mapped(x, w).sum(), argnums=(0, 1)))(x, w)
+    np.testing.assert_allclose(grads[0], np.full(8, reverse * 3.0))
+    np.testing.assert_allclose(grads[1], reverse * x.sum())
+    outside = jax.jit(lambda x, w: jax.jvp(mapped, (x, w), (x, w))[1])
+    inside = jax.shard_map(lambda x, w: jax.jvp(times, (x, w), (x, w))[1], **options)
+    for run in (outside, jax.jit(inside)):
+        np.testing.assert_allclose(run(x, w), forward * 2 * 3 * x)
+
+
+def test_rules_of_an_eager_op_work_on_tensors_in_both_modes() -> None:
+    @custom_op("carrier::eager_sin")
+    def by_formula(x: oplib.Tensor) -> oplib.Tensor:
+        return x.sin()
+
+    @custom_op("carrier::eager_pushed")
+    def by_rule(x: oplib.Tensor) -> oplib.Tensor:
+        return x.sin()
+
+    by_formula.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0].cos() * 7, setup_context=save_x)
+    by_rule.register_jvp(lambda primals, tangents: (primals[0].sin(), tangents[0] * primals[0].cos() * 5))
+    for op, factor in ((by_formula, 7), (by_rule, 5)):
+        np.testing.assert_allclose(jax.grad(total(op))(X), factor * COS, rtol=1e-5)
+        np.testing.assert_allclose(jax.jvp(op, (X,), (jnp.ones(3),))[1], factor * COS, rtol=1e-5)
+        np.testing.assert_allclose(jax.vmap(jax.hessian(op))(X), -factor * SIN, rtol=1e-5)
+
+
+def test_jax_looks_into_a_composite_op() -> None:
+    define("carrier::square", "(Tensor x) -> Tensor")
+    impl("carrier::square", "", lambda x: x * x)
+    op = ops.carrier.square
+    np.testing.assert_allclose(jax.jit(jax.grad(total(op)))(X), 2 * X)
+    np.testing.assert_allclose(jax.vmap(jax.hessian(op))(X), np.full(3, 2.0))
 
 
 def test_tensors_inside_jit_take_the_same_path() -> None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from oplib.errors import AutogradError
+from oplib.library import ops
 from oplib.library.linearity import check_linear
 
 X = jnp.array([0.3, -0.7, 1.1])
@@ -46,6 +47,7 @@ LINEAR = {
     "a triangular solution": lambda x, g: jax.scipy.linalg.solve_triangular(jnp.diag(2 + x), g),
     "a Fourier transform": lambda x, g: jnp.fft.irfft(jnp.fft.rfft(g * x), 3),
     "a derivative": lambda x, g: jax.jvp(jnp.sin, (x,), (g,))[1],
+    "a sum of built-in ops": lambda x, g: ops.oplib.add.Tensor(ops.oplib.mul.Tensor(g, x), g),
     "half precision": lambda x, g: g.astype(jnp.bfloat16).astype(jnp.float32) * 2,
     "a function with its own derivative, of the residual": lambda x, g: jax.nn.silu(x) * g,
 }
@@ -61,6 +63,8 @@ NOT_LINEAR = {
     "a cosine": lambda x, g: jnp.cos(g),
     "a power of zero": lambda x, g: g**0,
     "a square": lambda x, g: g**2,
+    "a built-in op with a formula of its own": lambda x, g: ops.oplib.exp.default(g),
+    "a product of built-in ops": lambda x, g: ops.oplib.mul.Tensor(g, g),
     "a product with itself": lambda x, g: g * g,
     "a product of two sums": lambda x, g: g.sum() * g,
     "an absolute value": lambda x, g: jnp.abs(g),
