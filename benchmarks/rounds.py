@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from itertools import repeat
 from typing import Any
 
 Clock = Callable[[], float]
-TRIES = 3  # the fastest of them counts: one interruption must not make the rounds of one side short
+TRIES = 3
+LONG = 0.1  # seconds, of which one interruption is a small part
 
 
 class Case:
@@ -100,25 +102,31 @@ class Comparison:
 
 def compare(subject: Case, control: Case, effort: Effort) -> Comparison:
     """Times two cases in turns until the effort is spent."""
-    counts = [find_count(case, effort) for case in (subject, control)]
+    sides = (subject, control)
+    calls = [time_call(case, effort) for case in sides]
+    # Both sides of a round are as long as each other, so that whatever else runs interrupts both as often.
+    counts = [round(max(effort.round_seconds, *calls) / call) for call in calls]
     gc.collect()
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + effort.seconds
     while len(times[0]) < effort.least_rounds or time.perf_counter() < end:
-        sides = (
-            (0, 1) if len(times[0]) % 2 else (1, 0)
-        )  # who goes first pays for what the other left in caches
-        for side in sides:
-            times[side].append((subject, control)[side].time(counts[side], effort.clock))
+        # Who goes first finds the caches as the other left them, so they take turns in that too.
+        for side in (0, 1) if len(times[0]) % 2 else (1, 0):
+            times[side].append(sides[side].time(counts[side], effort.clock))
     return Comparison(tuple(times[0]), tuple(times[1]))
 
 
-def find_count(case: Case, effort: Effort) -> int:
-    """Warms a case up, and returns how many calls of it fill one round."""
+def time_call(case: Case, effort: Effort) -> float:
+    """Warms a case up, and returns the seconds that one call takes."""
     case.time(1, time.perf_counter)  # compiles
     count = 1
     while True:
-        fastest = min(case.time(count, time.perf_counter) for _ in range(TRIES)) * count * case.units
-        if fastest >= effort.round_seconds / 4:
-            return max(1, round(count * effort.round_seconds / fastest))
+        # The fastest of them counts: one interruption must not make the rounds of one side short.
+        fastest = math.inf
+        for _ in range(TRIES):
+            fastest = min(fastest, case.time(count, time.perf_counter) * case.units)
+            if fastest > LONG:
+                break
+        if fastest * count >= effort.round_seconds / 4:
+            return fastest
         count *= 2
