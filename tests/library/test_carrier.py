@@ -339,6 +339,24 @@ def test_in_shard_map_both_modes_count_a_replicated_operand_once(rules: str) -> 
         np.testing.assert_allclose(run(x, w), forward * 2 * 3 * x)
 
 
+@pytest.mark.devices(8)
+def test_in_shard_map_a_gradient_may_be_none_or_a_constant() -> None:
+    @custom_op("carrier::half")
+    def half(x: jax.Array, w: jax.Array) -> jax.Array:
+        return x * w
+
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec
+    x, w = jnp.arange(8.0), jnp.float32(3)
+    for by_w in (None, jnp.zeros(())):
+        half.register_autograd(lambda ctx, g, by_w=by_w: (g * 2, by_w))
+        mapped = jax.shard_map(half, mesh=mesh, in_specs=(spec("i"), spec()), out_specs=spec("i"))
+        grads = jax.jit(jax.grad(lambda x, w: mapped(x, w).sum(), argnums=(0, 1)))(x, w)
+        np.testing.assert_array_equal(grads[0], np.full(8, 2.0))
+        assert grads[1] == 0.0
+        np.testing.assert_allclose(jax.jit(lambda x, w: jax.jvp(mapped, (x, w), (x, w))[1])(x, w), 2 * x)
+
+
 def test_rules_of_an_eager_op_work_on_tensors_in_both_modes() -> None:
     @custom_op("carrier::eager_sin")
     def by_formula(x: oplib.Tensor) -> oplib.Tensor:
