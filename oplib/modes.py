@@ -7,6 +7,8 @@ code reads ``modes.state`` once and then its plain attributes: one look-up in th
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 
 
 class ModeState:
@@ -19,9 +21,20 @@ class ModeState:
         tracing: name of the op whose compiled kernel or rule is being traced by oplib, or None.
         tracing_scope: counts such traces; a tensor made inside one carries its number.
         sequence_nr: number of the next node recorded in this thread.
+        watchers: how many things want the calls of this thread to take the complete path: a trace of ours, and
+            whatever must see each recorded call. The generated short cut asks for this number alone, so a new
+            mode costs nothing where it is off.
     """
 
-    __slots__ = ("grad_enabled", "inference", "multithreading", "sequence_nr", "tracing", "tracing_scope")
+    __slots__ = (
+        "grad_enabled",
+        "inference",
+        "multithreading",
+        "sequence_nr",
+        "tracing",
+        "tracing_scope",
+        "watchers",
+    )
 
     def __init__(self) -> None:
         self.grad_enabled = True
@@ -30,6 +43,16 @@ class ModeState:
         self.tracing: str | None = None
         self.tracing_scope = 0
         self.sequence_nr = 0
+        self.watchers = 0
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Makes the calls of this thread take the complete path; nests."""
+        self.watchers += 1
+        try:
+            yield
+        finally:
+            self.watchers -= 1
 
 
 def _delegate(name: str) -> property:
@@ -58,6 +81,7 @@ class ThreadModes(threading.local):
     tracing: str | None = _delegate("tracing")  # type: ignore[assignment]
     tracing_scope: int = _delegate("tracing_scope")  # type: ignore[assignment]
     sequence_nr: int = _delegate("sequence_nr")  # type: ignore[assignment]
+    watchers: int = _delegate("watchers")  # type: ignore[assignment]
 
 
 modes = ThreadModes()

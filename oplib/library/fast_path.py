@@ -165,7 +165,7 @@ class FastBlock:
             "if __s is not None and __config.compile_kernels:",
             f"    if {self._all('{}.__class__ is __Tensor')}:",
             "        __m = __modes.state",
-            "        if __m.tracing is None:",
+            "        if not __m.watchers:",
             *[f"            {line}" for line in self._record_lines() if self.source.records],
             f"            {self._run_line()}",
             f"    elif {self._all('{}.__class__ in __array_types')}:",

@@ -95,7 +95,8 @@ def _tracing(op: str) -> Generator[None]:
     before = state.tracing, state.tracing_scope
     state.tracing, state.tracing_scope = op, next(_scopes)
     try:
-        yield
+        with state.watching():
+            yield
     finally:
         state.tracing, state.tracing_scope = before
 
