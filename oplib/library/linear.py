@@ -98,13 +98,13 @@ class Linear:
 
     # Backwards ----------------------------------------------------------------------------------------------
 
-    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
         """The gradients of the wanted inputs, by the backward formula."""
         function = self._pull_one
         for level in self.levels:
             function = _map_and_sum(function, level, self.wanted_places)
         grads = function(tuple(residuals[self.rule_residuals :]), tuple(cotangents))
-        return match_varying(grads, like=[*residuals, *cotangents])
+        return tuple(match_varying(grads, like=[*residuals, *cotangents]))
 
     def _pull_one(self, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         """One example; the formula is the tape's, whose complex gradients are the conjugates of JAX's."""
