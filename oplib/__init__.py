@@ -6,6 +6,8 @@ upcalls, by which the tensor floor reaches the ops and the engine, and lists the
 
 from __future__ import annotations
 
+import typing as _typing
+
 from . import autograd, errors, library, ops, pytree, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
@@ -13,7 +15,6 @@ from .autograd.tensor_backward import run_backward
 from .config import config
 from .library import Tag, custom_op
 from .ops import _functions
-from .ops._functions import *
 from .tensor import (
     Device,
     Generator,
@@ -52,9 +53,12 @@ from .tensor import (
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
 
+if _typing.TYPE_CHECKING:
+    from .ops._functions import *
+
 __version__ = "0.1.0.dev0"
 
-upcalls.fill({**_functions.UPCALLS, "run_backward": run_backward, "refresh": library.refresh})
+upcalls.fill({"run_backward": run_backward, "refresh": library.refresh}, made_when_asked=_functions.UPCALLS)
 del run_backward, upcalls
 
 __all__ = [
@@ -109,3 +113,15 @@ __all__ = [
 ]
 __all__ += _dtypes.__all__
 __all__ += _functions.__all__
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Makes the function of an op, such as ``oplib.exp``, when it is first asked for."""
+    if name not in _functions.FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = _functions.FUNCTIONS[name]
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

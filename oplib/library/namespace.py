@@ -9,6 +9,7 @@ from typing import Any
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 
 from .binding import Binder
+from .deferral import settle, settle_all
 from .nearest import name_nearest
 from .overload import OpOverload, Redirecting, explain_unknown
 from .qualname import Qualname
@@ -94,12 +95,15 @@ class OpNamespace:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         qualname = f"{self.__namespace}::{name}"
+        if settle(qualname) and name in vars(self):
+            return vars(self)[name]
         raise UnknownOperatorError(explain_unknown(qualname, subject=f"ops.{self.__namespace}"))
 
     def __dir__(self) -> list[str]:
         return sorted(self)
 
     def __iter__(self) -> Iterator[str]:
+        settle_all(self.__namespace)
         return (name for name, value in list(vars(self).items()) if isinstance(value, OpOverloadPacket))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,6 +135,7 @@ class OpsNamespaces:
         return vars(self).setdefault(name, OpNamespace(name))
 
     def __iter__(self) -> Iterator[str]:
+        settle_all()
         return (name for name, namespace in list(vars(self).items()) if any(True for _ in namespace))
 
     def __dir__(self) -> list[str]:

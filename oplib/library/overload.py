@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oplib.errors import RegistrationError, UnknownOperatorError
 
+from .deferral import settle, settle_all
 from .nearest import name_nearest
 from .qualname import Qualname, parse_qualname
 from .record import Function, Record, Tag
@@ -146,6 +147,7 @@ def intern_overload(qualname: Qualname) -> OpOverload:
 
 def list_overloads() -> list[OpOverload]:
     """Returns all overloads that are defined now, in the order of their first definition."""
+    settle_all()
     return [overload for overload in list(_interned.values()) if overload.alive]
 
 
@@ -160,10 +162,11 @@ def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
         RegistrationValueError: the name is not qualified.
         UnknownOperatorError: nothing is registered under it; the nearest name is suggested.
     """
-    qualname = str(parse_qualname(name, subject=subject))
-    overload = _interned.get(qualname)
+    qualname = parse_qualname(name, subject=subject)
+    settle(qualname.packet)
+    overload = _interned.get(str(qualname))
     if overload is None or not overload.alive:
-        raise UnknownOperatorError(explain_unknown(qualname, subject=subject))
+        raise UnknownOperatorError(explain_unknown(str(qualname), subject=subject))
     return overload
 
 

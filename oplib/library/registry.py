@@ -12,10 +12,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import jax
+
 from oplib.errors import RegistrationError
 
 from .assembly import build_call
 from .contribution import FOREVER, Contribution, Contributions, Definition, Owner, compose_record, find_newest
+from .deferral import settle, settle_all
 from .namespace import hide, show
 from .overload import OpOverload, intern_overload
 from .qualname import Qualname
@@ -44,6 +47,7 @@ class Registry:
 
     def read(self, qualname: Qualname) -> Contributions:
         """Returns what has been said about an op, oldest first."""
+        settle(qualname.packet)
         return self._contributions.get(qualname, ())
 
     # Writing ----------------------------------------------------------------------------------------------
@@ -69,6 +73,7 @@ class Registry:
         Raises:
             RegistrationError: it is; both places are named.
         """
+        settle(qualname.packet)
         with self._writing():
             pieces = self.read(qualname)
             first = find_newest(pieces, "definition")
@@ -85,6 +90,7 @@ class Registry:
             RegistrationError: the op is defined, but by ``define``.
         """
         new = tuple(pieces)
+        settle(qualname.packet)
         with self._writing():
             kept = self.read(qualname)
             first = find_newest(kept, "definition")
@@ -99,6 +105,7 @@ class Registry:
         self, qualname: Qualname, piece: Contribution, check: Callable[[Contributions], None] | None = None
     ) -> None:
         """Adds one piece, on top of what its slot holds; ``check`` may refuse by what was said before."""
+        settle(qualname.packet)
         with self._writing():
             pieces = self.read(qualname)
             if check is not None:
@@ -113,6 +120,7 @@ class Registry:
 
     def set_disabled(self, qualname: Qualname, slot: str, *, disabled: bool) -> bool:
         """Switches the kernel of a slot off or on; returns whether it was off."""
+        settle(qualname.packet)
         with self._writing():
             before = self._disabled.get(qualname, frozenset())
             self._disabled[qualname] = before | {slot} if disabled else before - {slot}
@@ -129,6 +137,7 @@ class Registry:
 
     def save(self) -> Snapshot:
         """Returns all that is registered now, for :meth:`restore`."""
+        settle_all()
         with self._writing():
             return Snapshot(dict(self._contributions), dict(self._disabled), dict(self._sole_owners))
 
@@ -211,13 +220,16 @@ registry = Registry()
 
 
 def refresh() -> None:
-    """Makes every op forget what was compiled for it, so that the next call and trace start anew.
+    """Makes everything that was compiled and traced start anew at its next call: ops, and all of JAX.
 
-    A kernel or rule that is registered later is seen at once by eager calls and by new traces; this is for a
-    kernel that reads something that has changed. Functions that a user has compiled keep what they have.
+    A kernel or rule that is registered later is seen at once by eager calls and by new traces. A function
+    that JAX has traced before keeps what it was traced with, and so does a second ``jax.jit`` of the same
+    function. This is for them, and for a kernel that reads something that has changed. It costs that
+    everything is compiled once more.
 
     Example:
         >>> from oplib.library import refresh
         >>> refresh()
     """
     registry.refresh()
+    jax.clear_caches()

@@ -5,7 +5,7 @@ The common cases are told by the class of one operand, since these functions sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
 Function = Callable[..., Any]
-Overloads = dict[str, OpOverload]
+Overloads = Mapping[str, OpOverload]
 Chooser = Callable[[Overloads], Function]
 _NUMBERS = (bool, int, float, complex)
 

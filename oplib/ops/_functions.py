@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,14 +13,14 @@ from . import _compare, _creation, _indexing, _linalg, _movement, _pointwise, _r
 from ._choosers import CHOOSERS
 from ._in_place import make_in_place
 from ._placement import to_device
-from ._registrar import describe_function, make_function, register_all
+from ._registrar import Overloads, describe_function, make_function
 from ._subscripts import Getter, make_setitem
 
 Function = Callable[..., Any]
 
 FAMILIES = (_pointwise, _compare, _reduce, _movement, _indexing, _linalg, _creation)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
-OVERLOADS = register_all(ROWS)
+OVERLOADS = Overloads(ROWS)
 
 # Called by Tensor methods and by floors below, and no public function under this name.
 _INTERNAL = frozenset(
@@ -41,15 +42,28 @@ _INTERNAL = frozenset(
 )
 
 
-def _make_functions() -> dict[str, Function]:
-    functions: dict[str, Function] = {}
-    for name in dict.fromkeys(row.op for row in ROWS):
-        rows = [row for row in ROWS if row.op == name]
-        chooser = CHOOSERS.get(name)
-        function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
-        function.__doc__ = describe_function(rows)
-        functions[name] = name_function(function, name)
-    return functions
+class Functions(Mapping[str, Function]):
+    """Functions by name. Each is made, and its op registered, when it is first asked for.
+
+    Args:
+        makers: what makes the function of a name.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], Function]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Function] = {}
+
+    def __getitem__(self, name: str) -> Function:
+        found = self._made.get(name)
+        if found is None:  # of two threads that make it, both get the first
+            found = self._made.setdefault(name, self._makers[name]())
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 def name_function(function: Function, name: str) -> Function:
@@ -59,29 +73,46 @@ def name_function(function: Function, name: str) -> Function:
     return function
 
 
-def _make_in_place_forms() -> dict[str, Function]:
-    names = dict.fromkeys(row.op for row in ROWS if row.in_place)
-    forms = {f"{name}_": make_in_place(_functions[name], f"{name}_") for name in names}
-    return {name: name_function(form, name) for name, form in forms.items()}
+def _make(name: str) -> Function:
+    rows = OVERLOADS.rows_of(name)
+    chooser = CHOOSERS.get(name)
+    function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
+    function.__doc__ = describe_function(rows)
+    return name_function(function, name)
+
+
+def _make_in_place(name: str) -> Function:
+    return name_function(make_in_place(_functions[name], f"{name}_"), f"{name}_")
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
     return _functions["pow"](other, input)
 
 
-_functions = _make_functions()
-IN_PLACE = _make_in_place_forms()
-FUNCTIONS: dict[str, Function] = {name: one for name, one in _functions.items() if name not in _INTERNAL}
-UPCALLS: dict[str, Function] = {
-    **_functions,
-    **IN_PLACE,
-    "add_arrays": jax.jit(lax.add),
-    "getitem": Getter(OVERLOADS).getitem,
-    "rpow": _rpow,
-    "setitem_": name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
-    "to_device": to_device,
-    "to_dtype": _functions["_to_copy"],
-}
+_functions = Functions({name: partial(_make, name) for name in OVERLOADS.list_ops()})
+IN_PLACE = Functions({f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place})
+FUNCTIONS = Functions(
+    {name: partial(_functions.__getitem__, name) for name in _functions if name not in _INTERNAL}
+)
+UPCALLS = Functions(
+    {
+        **{name: partial(_functions.__getitem__, name) for name in _functions},
+        **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
+        "add_arrays": lambda: jax.jit(lax.add),
+        "getitem": lambda: Getter(OVERLOADS).getitem,
+        "rpow": lambda: _rpow,
+        "setitem_": lambda: name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
+        "to_device": lambda: to_device,
+        "to_dtype": lambda: _functions["_to_copy"],
+    }
+)
 
-globals().update(FUNCTIONS)
 __all__ = sorted(FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+
+
+def __getattr__(name: str) -> Function:
+    """Makes the function of an op when the module is first asked for it."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = FUNCTIONS[name]
+    return function

@@ -1,18 +1,17 @@
 # ruff: noqa: A001, A002  names are torch's, and documented where they are made
 # Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from oplib.library import OpOverload
-
+from ._registrar import Overloads
 from ._table import Row
 
 FAMILIES: tuple[Any, ...]
 ROWS: tuple[Row, ...]
-OVERLOADS: dict[str, OpOverload]
-FUNCTIONS: dict[str, Callable[..., Any]]
-IN_PLACE: dict[str, Callable[..., Any]]
-UPCALLS: dict[str, Callable[..., Any]]
+OVERLOADS: Overloads
+FUNCTIONS: Mapping[str, Callable[..., Any]]
+IN_PLACE: Mapping[str, Callable[..., Any]]
+UPCALLS: Mapping[str, Callable[..., Any]]
 
 __all__ = [
     "abs",

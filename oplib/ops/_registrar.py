@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oplib.library import OpOverload, custom_op
+from oplib.library.deferral import defer, settle
 
 from ._table import Row
 
@@ -35,9 +36,43 @@ def register(row: Row) -> OpOverload:
     return op._opoverload
 
 
-def register_all(rows: Iterable[Row]) -> dict[str, OpOverload]:
-    """Registers rows and returns their overloads by name."""
-    return {row.name: register(row) for row in rows}
+class Overloads(Mapping[str, OpOverload]):
+    """The overloads of the tables by name; an op is registered, with all of its rows, when one is asked for.
+
+    Args:
+        rows: of all tables.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._made: dict[str, OpOverload] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._names: list[str] = []
+        for row in rows:
+            self._rows.setdefault(row.op, []).append(row)
+            self._names.append(row.name)
+        defer([f"{NAMESPACE}::{op}" for op in self._rows], self._register)
+
+    def _register(self, name: str) -> None:
+        for row in self._rows[name.removeprefix(f"{NAMESPACE}::")]:
+            self._made[row.name] = register(row)
+
+    def __getitem__(self, name: str) -> OpOverload:
+        settle(f"{NAMESPACE}::{name.partition('.')[0]}")
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def rows_of(self, op: str) -> list[Row]:
+        """Returns the rows of one op."""
+        return self._rows[op]
+
+    def list_ops(self) -> list[str]:
+        """Returns the names of all ops, without overloads, in the order of the tables."""
+        return list(self._rows)
 
 
 def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:

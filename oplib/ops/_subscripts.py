@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Getter:
     then all tensors among the subscripts at once.
     """
 
-    def __init__(self, overloads: dict[str, OpOverload]) -> None:
+    def __init__(self, overloads: Mapping[str, OpOverload]) -> None:
         self._select, self._select_static = overloads["select"], overloads["select.static"]
         self._slice, self._slice_static = overloads["slice"], overloads["slice.static"]
         self._unsqueeze, self._alias = overloads["unsqueeze"], overloads["alias"]
@@ -79,7 +79,7 @@ class Getter:
         return self._slice.call(whole, dim, start, [length, step])
 
 
-def make_setitem(overloads: dict[str, OpOverload], functions: dict[str, Function]) -> Function:
+def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Function]) -> Function:
     """Makes ``setitem_(input, index, value)``."""
     setitem, where = overloads["setitem"], functions["where"]
 

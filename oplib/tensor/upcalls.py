@@ -6,17 +6,34 @@ Tensor methods need the ops and the engine, which stand above them; importing th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 
 class Upcalls:
     """Functions of higher floors by name: ops (``add``), ``run_backward``, ``refresh``."""
 
-    def fill(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Enters functions under their names; a name can be entered again."""
+    _made_when_asked: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+
+    def fill(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        made_when_asked: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        """Enters functions under their names; a name can be entered again.
+
+        Args:
+            functions: to be found from now on.
+            made_when_asked: more of them, each looked up at its first use and then kept.
+        """
         self.__dict__.update(functions)
+        if made_when_asked is not None:
+            self._made_when_asked = made_when_asked
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in self._made_when_asked:
+            function = self.__dict__[name] = self._made_when_asked[name]
+            return function
         raise AttributeError(
             f"upcalls.{name}: no function of this name was entered. The tensor floor is used without the "
             f"floors above it, or there is no such op. Import oplib, not a floor of it."
