@@ -33,6 +33,11 @@ def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: S
         return _take_apart(record, layout, kernel(*args, **kwargs))
 
 
+def make_strong(value: Any) -> Any:
+    """Strips weak typing, which would leak a Python number's promotion out of the op."""
+    return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
+
+
 def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
     """Splits what a kernel returned: new values of written arguments first, then the declared returns."""
     places = layout.written_places

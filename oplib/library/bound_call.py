@@ -15,6 +15,7 @@ import jax
 from oplib.autograd.array_function import Mask
 from oplib.config import config
 
+from .array_kernel import make_strong
 from .fake_kernel import run_fake_kernel
 from .formula import FormulaPlan
 from .kernels import trace_kernel
@@ -41,14 +42,26 @@ class BoundCall:
         overload: the op.
         layout: the static arguments and the places of the arrays.
         version: of the record it was made for.
+        kernel_slots: for which there was a kernel then.
     """
 
-    __slots__ = ("_batched", "_hash", "_levelled", "_planners", "_single", "layout", "overload", "version")
+    __slots__ = (
+        "_batched",
+        "_hash",
+        "_levelled",
+        "_planners",
+        "_single",
+        "kernel_slots",
+        "layout",
+        "overload",
+        "version",
+    )
 
     def __init__(self, overload: OpOverload, layout: Layout) -> None:
         self.overload = overload
         self.layout = layout
         self.version = overload.record.version
+        self.kernel_slots = tuple(overload.record.kernels)
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Any = jax.jit(self._run, inline=True)
         self._batched: dict[Level, Callable[..., Results]] = {}
@@ -170,8 +183,3 @@ class BoundCall:
         if self.record.fake is None:
             return jax.eval_shape(self._single, *arrays)
         return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)
-
-
-def make_strong(value: Any) -> Any:
-    """Strips weak typing, which would leak a Python number's promotion out of the op."""
-    return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value

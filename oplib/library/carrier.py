@@ -17,6 +17,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from .bound_call import BoundCall
+from .kernel_choice import require_kernels
 from .levels import Level, Levels, move_to_front
 from .linear import Linear, make_linear
 from .varying import match_varying
@@ -42,10 +43,10 @@ class Carrier:
         self.linear = Primitive(f"{name}.lin")
         self.call.def_effectful_abstract_eval(_call_avals)
         self.linear.def_abstract_eval(_linear_avals)
-        for primitive, run in ((self.call, run_call), (self.linear, run_linear)):
+        for primitive, lower in ((self.call, _lower_call), (self.linear, _lower_linear)):
             primitive.multiple_results = True
             primitive.def_impl(partial(xla.apply_primitive, primitive))
-            mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
+            mlir.register_lowering(primitive, lower)
         batching.fancy_primitive_batchers[self.call] = self._batch_call
         batching.fancy_primitive_batchers[self.linear] = self._batch_linear
         ad.primitive_jvps[self.call] = self._differentiate_call
@@ -123,6 +124,15 @@ def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
     return jaxpr_as_fun(jaxpr)(*arrays)
 
 
+_lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
+
+
+def _lower_call(ctx: Any, *args: Any, call: BoundCall, **params: Any) -> Any:
+    """Lowers the kernel, where there is one for each of the platforms that are lowered for."""
+    require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
+    return _lower_kernel(ctx, *args, call=call, **params)
+
+
 def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
     """The avals and effects of the primitive *op*: those of its traced kernel."""
     return list(jaxpr.out_avals), jaxpr.effects
@@ -133,6 +143,9 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
     return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
+
+
+_lower_linear = mlir.lower_fun(run_linear, multiple_results=True)
 
 
 def _make_zero(aval: Any) -> Any:

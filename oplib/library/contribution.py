@@ -15,9 +15,9 @@ from .record import Derivative, Function, KernelKind, Record, Tag
 from .schema import FunctionSchema
 from .sites import Site, find_site
 
-KernelSlot = Literal["cpu", "gpu", "tpu", "default", "composite"]
+KernelSlot = Literal["cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite"]
 Slot = Literal["definition", "fake", "derivative", "jvp", "vmap", "sharding"] | KernelSlot
-KERNEL_SLOTS: tuple[KernelSlot, ...] = ("cpu", "gpu", "tpu", "default", "composite")
+KERNEL_SLOTS: tuple[KernelSlot, ...] = ("cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite")
 
 
 class Owner:

@@ -25,7 +25,7 @@ from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import find_carrier
 from .fast_key import FastKey, is_eligible
-from .kernel_choice import choose_kernel, find_device
+from .kernel_choice import find_device, require_kernel
 from .kernels import run_kernel
 from .layout import Layout, count_arrays, make_layout
 from .overload import OpOverload
@@ -34,13 +34,15 @@ from .recording import (
     box_results,
     check_written,
     read_arrays,
+    refuse_inference,
     refuse_out_gradient,
     share_storage,
     unbox,
     write_back,
 )
 from .results import put_back_returned_arguments
-from .specialization import CAPACITY, Specialization, SpecializationCache
+from .schema import FunctionSchema
+from .specialization import CAPACITY, Specialization, SpecializationCache, name_results
 from .staleness import StaticWatch
 from .structure import ONE_ARRAY, Structure, pack
 from .worlds import refuse_numbers, refuse_writing, tells_world
@@ -75,7 +77,9 @@ class Dispatcher:
         self._make_key = FastKey(record).compile()
         self.array_types: set[type] = set()
         has_one_slot = self.is_fast and self.returns_one
-        self.node_class: type[FormulaNode] = make_node_class(record.node_name, has_one_slot=has_one_slot)
+        self.node_class: type[FormulaNode] = make_node_class(
+            record.node_name, has_one_slot=has_one_slot, saved_names=_find_saved_names(record.schema)
+        )
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
 
@@ -155,6 +159,7 @@ class Dispatcher:
             boxed = box_results(outputs[count:])
         else:
             boxed = record_call(self.node_class, recorded, tensors, arrays)
+            refuse_inference(self.name, tensors, boxed)
             histories, boxed = list(zip(written, boxed[:count], strict=True)), boxed[count:]
         if Tag.view in self.record.tags:
             for tensor in boxed:
@@ -177,7 +182,7 @@ class Dispatcher:
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """For each array whether its gradient is needed; None where the call is not recorded."""
-        if not modes.grad_enabled or self.record.derivative.constant is not None:
+        if not modes.grad_enabled or modes.inference or self.record.derivative.constant is not None:
             return None
         wanted = tuple([tensor is not None and tensor._requires_grad for tensor in tensors])
         return wanted if any(wanted) else None
@@ -214,7 +219,7 @@ class Dispatcher:
     def _run_on_arrays(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Device | None = None
     ) -> tuple[Structure, Sequence[Any]]:
-        choose_kernel(self.record, arrays, device)  # raises if there is none
+        require_kernel(self.record, arrays, device)
         if device is not None:  # what a factory makes stands there
             with jax.default_device(device.to_jax()):
                 return self._run_here(layout, arrays, donating=donating, device=device)
@@ -233,7 +238,13 @@ class Dispatcher:
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
         if not self._is_immediate(arrays) or self.record.derivative.derive:
-            choose_kernel(self.record, arrays)  # raises if there is none
+            require_kernel(self.record, arrays)
             return specialization.recorder(wanted)(*arrays)
         structure, outputs = run_kernel(self.record, layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
+
+
+def _find_saved_names(schema: FunctionSchema) -> tuple[str, ...]:
+    """The arguments and results of which a node may have saved something."""
+    arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
+    return (*arguments, *name_results(len(schema.returns)))

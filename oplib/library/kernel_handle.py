@@ -6,8 +6,8 @@ from typing import Any
 
 from oplib.errors import MissingRuleError, RegistrationError
 
-from .contribution import KERNEL_SLOTS, Contribution, KernelSlot, find_newest
-from .platforms import find_device_slot
+from .contribution import KERNEL_SLOTS, Contribution, find_newest
+from .platforms import find_device_slot, list_slots
 from .qualname import Qualname
 from .registry import registry
 from .resolution import Op, resolve_existing_op
@@ -55,7 +55,7 @@ def get_kernel(op: Op, device_type: str) -> KernelHandle:
 
     Args:
         op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        device_type: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default``.
+        device_type: ``cpu``, ``cuda``, ``rocm``, ``gpu``, ``tpu``, or ``default``.
 
     Returns:
         A handle on the kernel.
@@ -81,8 +81,7 @@ def get_kernel(op: Op, device_type: str) -> KernelHandle:
     slot = find_device_slot(device_type, subject="get_kernel")
     qualname = resolve_existing_op(op, subject="get_kernel")._qualname
     pieces = registry.read(qualname)
-    candidates: tuple[KernelSlot, ...] = (slot, "default", "composite")
-    for candidate in candidates:
+    for candidate in (*list_slots(slot), "composite"):
         piece = find_newest(pieces, candidate)
         if piece is not None:
             return KernelHandle(qualname, piece)

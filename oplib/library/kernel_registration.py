@@ -25,10 +25,14 @@ def register_kernel(
 ) -> Any:
     """Registers a kernel for one or more device types.
 
+    Which kernel runs is decided when a call is lowered, so that a program exported for several platforms
+    holds the kernel of each. Every kernel is traced on every machine, and all give the same shapes. Calls and
+    traces that come later see a kernel at once; for what a user has compiled before see :func:`refresh`.
+
     Args:
         op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        device_types: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or several; None for all devices. A kernel for the
-            device of a call goes before one for all.
+        device_types: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu``, or several; None for all
+            devices. A kernel for ``cuda`` goes before one for ``gpu``, and this before one for all.
         func: the kernel; None to use the call as a decorator.
         lib: with which the registration ends; it never ends without.
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import jax
 
-from .array_kernel import run_array_kernel, trace_array_kernel
+from oplib.errors import ResultError, describe
+
+from .array_kernel import make_strong, run_array_kernel, trace_array_kernel
 from .host_kernel import call_back_host_kernel, run_host_kernel
-from .kernel_choice import choose_kernel, missing_kernel, needs_default
+from .kernel_choice import choose_kernel, find_platform_kernels, missing_kernel, needs_default
 from .layout import Layout
-from .platforms import list_platforms
 from .record import Function, Record
 from .structure import Results, Structure
 from .tensor_kernel import run_tensor_kernel
+from .varying import match_varying
 
 Run = Callable[[Record, Function, Layout, Sequence[Any]], Results]
 
@@ -39,20 +41,47 @@ def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Resul
 
 
 def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Traces every kernel; of these, lowering keeps the ones for the platforms that it lowers for."""
     if not record.kernels:
         raise missing_kernel(record, None)
-    structures: list[Structure] = []
+    traced: dict[str, Results] = {}
 
-    def branch(kernel: Function) -> Callable[..., tuple[Any, ...]]:
+    def branch(slot: str, kernel: Function) -> Callable[..., tuple[Any, ...]]:
         def call(*values: Any) -> tuple[Any, ...]:
             structure, flat = run(record, kernel, layout, values)
-            structures.append(structure)
-            return tuple(flat)
+            # What one kernel returns as a constant, another computes: both vary as the arguments do.
+            results = match_varying([make_strong(value) for value in flat], like=values)
+            traced[slot] = structure, results
+            _compare(record, traced, slot)
+            return tuple(results)
 
         return call
 
-    slots = {slot: branch(kernel) for slot, kernel in record.kernels.items()}
-    default = slots.pop("default", None)
-    branches = {platform: call for slot, call in slots.items() for platform in list_platforms(slot)}
-    flat = jax.lax.platform_dependent(*arrays, default=default, **branches)
-    return structures[0], list(flat)
+    branches = {
+        platform: branch(platform, kernel) for platform, kernel in find_platform_kernels(record).items()
+    }
+    default = record.kernels.get("default")
+    flat = jax.lax.platform_dependent(
+        *arrays, default=None if default is None else branch("default", default), **branches
+    )
+    return next(iter(traced.values()))[0], list(flat)
+
+
+def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:
+    """Raises where the kernel of a platform gives other shapes than the first one does.
+
+    Raises:
+        ResultError: it does; both are named.
+    """
+    first = next(iter(traced))
+    if _describe_results(traced[first]) != _describe_results(traced[slot]):
+        raise ResultError(
+            f"{record.name}: the kernels for '{first}' and '{slot}' give different results. The first gave "
+            f"{describe(traced[first][1])}, the second {describe(traced[slot][1])}. Whatever the platform, an "
+            "op has the same shapes, dtypes and numbers: mend one of them."
+        )
+
+
+def _describe_results(results: Results) -> tuple[Structure, list[Any]]:
+    structure, flat = results
+    return structure, [(value.shape, value.dtype) for value in flat]

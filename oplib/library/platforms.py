@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oplib.errors import RegistrationError, RegistrationValueError
 
@@ -12,15 +13,17 @@ from .schema import FunctionSchema
 _DEVICES: dict[str, KernelSlot] = {
     "cpu": "cpu",
     "gpu": "gpu",
-    "cuda": "gpu",
-    "rocm": "gpu",
+    "cuda": "cuda",
+    "rocm": "rocm",
     "tpu": "tpu",
     "default": "default",
 }
+_FAMILIES: dict[str, tuple[str, ...]] = {"gpu": ("cuda", "rocm")}
 _KEYS: dict[str, KernelSlot] = {
     "": "composite",
     "CPU": "cpu",
-    "CUDA": "gpu",
+    "CUDA": "cuda",
+    "HIP": "rocm",
     "GPU": "gpu",
     "TPU": "tpu",
     "CompositeExplicitAutograd": "default",
@@ -37,14 +40,22 @@ _OTHER_KEYS = {
 DeviceTypes = str | Iterable[str] | None
 
 
-def name_slot(platform: str | None) -> str:
-    """Returns the slot for a JAX platform; one that oplib does not know has a slot of its own name."""
-    return _DEVICES.get(str(platform), str(platform))
+def name_platform(device: Any) -> str:
+    """Returns the platform of a ``jax.Device`` as lowering spells it, which tells the makers of GPUs apart."""
+    if device.platform != "gpu":
+        return device.platform
+    return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
 
 
-def list_platforms(slot: str) -> list[str]:
-    """Returns the JAX platforms that a slot stands for, as ``jax.lax.platform_dependent`` spells them."""
-    return [name for name, known in _DEVICES.items() if known == slot and name != "gpu"] or [slot]
+def list_platforms(slot: str) -> tuple[str, ...]:
+    """Returns the platforms that a slot stands for, as ``jax.lax.platform_dependent`` spells them."""
+    return _FAMILIES.get(slot, (slot,))
+
+
+def list_slots(platform: str) -> tuple[str, ...]:
+    """Returns the slots that may hold the kernel for a platform, the most specific first."""
+    families = [family for family, members in _FAMILIES.items() if platform in members]
+    return (platform, *families, "default")
 
 
 def find_device_place(schema: FunctionSchema) -> int | None:
@@ -60,8 +71,8 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     """Returns the slot for a device type, or for the name of a dispatch key.
 
     Args:
-        device: ``cpu``, ``gpu`` (``cuda``), ``tpu`` or ``default``; or one of torch's key names for these,
-            where the empty one is a composite kernel, which autograd looks into.
+        device: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu`` or ``default``; or one of torch's
+            key names for these, where the empty one is a composite kernel, which autograd looks into.
         subject: the function that asks, for the error.
 
     Raises:
@@ -75,7 +86,7 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
         )
         raise RegistrationError(
             f"{subject}: there is no device type or dispatch key {device!r}. Expected one of cpu, gpu, cuda, "
-            f'tpu, "default". {cure}'
+            f'rocm, tpu, "default". {cure}'
         )
     return slot
 

@@ -290,8 +290,8 @@ class TestDevices:
         [
             (None, {"default"}),
             ("cpu", {"cpu"}),
-            (["cpu", "cuda"], {"cpu", "gpu"}),
-            (("gpu", "cuda"), {"gpu"}),
+            (["cpu", "cuda"], {"cpu", "cuda"}),
+            (("gpu", "gpu", "rocm"), {"gpu", "rocm"}),
             ([], set()),
         ],
     )

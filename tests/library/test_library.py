@@ -193,8 +193,8 @@ class TestLibraryImpl:
         [
             ("CPU", "cpu"),
             ("cpu", "cpu"),
-            ("CUDA", "gpu"),
-            ("cuda", "gpu"),
+            ("CUDA", "cuda"),
+            ("cuda", "cuda"),
             ("gpu", "gpu"),
             ("tpu", "tpu"),
             ("default", "default"),
@@ -414,7 +414,7 @@ class TestImpl:
             return x + 1
 
         assert kernel is None
-        assert set(ops.lab.f.default.record.kernels) == {"cpu", "gpu"}
+        assert set(ops.lab.f.default.record.kernels) == {"cpu", "cuda"}
 
     def test_the_registration_ends_with_lib(self, lib):
         define("lab::f", "(Tensor x) -> Tensor")
