@@ -25,6 +25,11 @@ Each class also derives from the builtin that users of the field expect in that 
     │   ├── GradientTypeError (TypeError)
     │   ├── GradientValueError (ValueError)
     │   └── SavedTensorError                  a saved tensor that was freed, or overwritten after saving
+    ├── CheckpointError (RuntimeError)        a recomputation that does not repeat the forward
+    ├── CheckError                            a check of derivatives or of an op has failed
+    │   ├── GradcheckError (RuntimeError)     derivatives that finite differences contradict
+    │   ├── OpCheckError                      an op one of whose rules is wrong
+    │   └── CheckOptionError (AssertionError) options of a check that exclude each other
     ├── DataError (ValueError)                data of which no tensor can be made
     │   └── DataTypeError (TypeError)
     ├── DtypeError (TypeError)                a dtype that would lose values, or does not fit
@@ -126,6 +131,26 @@ class GradientValueError(AutogradError, ValueError):
 
 class SavedTensorError(AutogradError):
     """A saved tensor was freed, or written in place after it was saved."""
+
+
+class CheckpointError(OplibError, RuntimeError):
+    """What a checkpoint computes again is not what its forward computed."""
+
+
+class CheckError(OplibError):
+    """A check of derivatives or of an op has failed."""
+
+
+class GradcheckError(CheckError, RuntimeError):
+    """The derivatives of a function are not what finite differences say."""
+
+
+class OpCheckError(CheckError):
+    """One of the rules of an op is wrong."""
+
+
+class CheckOptionError(CheckError, AssertionError):
+    """Options of a check that exclude each other."""
 
 
 class DataError(OplibError, ValueError):

@@ -1,0 +1,105 @@
+"""Derivatives by the tape: row by row of the output, each twice to see that they repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.autograd.reverse import grad
+from oplib.errors import GradcheckError, describe
+from oplib.tensor import Tensor
+
+from .comparison import Matrix, Options
+from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .problem import Problem
+
+
+def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options) -> list[Vector]:
+    """Returns the gradient of one output by each wanted input, computed twice.
+
+    The tape's gradient by a complex entry ``x + iy`` is ``dL/dx + i dL/dy``, and likewise for the cotangent:
+    in real coordinates it is the ordinary product with the Jacobian.
+
+    Raises:
+        GradcheckError: the two computations differ by more than ``nondet_tol``, or a gradient has not the
+            shape or dtype of its input.
+    """
+    result: Tensor = problem.outputs[output]
+    seed = Tensor.from_array(from_coordinates(cotangent, result.array))
+
+    def compute() -> list[Vector]:
+        found = grad(result, problem.wanted_inputs, seed, retain_graph=True, allow_unused=True)
+        return [
+            _read_gradient(gradient, problem, place, check_dtype=options.check_grad_dtypes)
+            for place, gradient in zip(problem.wanted, found, strict=True)
+        ]
+
+    first, second = compute(), compute()
+    for place, one, other in zip(problem.wanted, first, second, strict=True):
+        _require_repeated(one, other, options.nondet_tol, f"output {output} with respect to input {place}")
+    return first
+
+
+def backward_jacobian(problem: Problem, output: int, options: Options) -> dict[int, Matrix]:
+    """Returns for each wanted input the matrix of derivatives of one output: a row for each input entry."""
+    rows = [
+        pull_back(problem, output, row, options)
+        for row in np.eye(count_coordinates(problem.outputs[output].array))
+    ]
+    return {
+        place: np.stack([row[at] for row in rows], axis=1)
+        if rows
+        else np.zeros((count_coordinates(problem.inputs[place].array), 0))
+        for at, place in enumerate(problem.wanted)
+    }
+
+
+def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, check_dtype: bool) -> Vector:
+    due = problem.inputs[place].array
+    if gradient is None:
+        return np.zeros(count_coordinates(due))
+    check_kind(gradient.array, due, f"input {place}", check_dtype=check_dtype)
+    return to_coordinates(gradient.array)
+
+
+def check_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
+    """Checks shape and dtype of a gradient or tangent.
+
+    Raises:
+        GradcheckError: they are not those of what it belongs to.
+    """
+    if found.shape != due.shape:
+        raise GradcheckError(
+            f"gradcheck: the analytical gradient of {what} has incorrect size. Got {describe(found)} for "
+            f"{describe(due)}. Return a gradient of the input's shape."
+        )
+    if check_dtype and found.dtype != due.dtype:
+        raise GradcheckError(
+            f"gradcheck: the gradient of {what} has a dtype mismatch. Got {describe(found)} for "
+            f"{describe(due)}. Return it in this dtype, or leave check_grad_dtypes off."
+        )
+    if np.issubdtype(found.dtype, np.complexfloating) != np.issubdtype(due.dtype, np.complexfloating):
+        raise GradcheckError(
+            f"gradcheck: the gradient of {what} is complex where it is to be real, or real where it is to be "
+            f"complex. Got {describe(found)} for {describe(due)}. Convert it in the formula."
+        )
+
+
+def _require_repeated(one: Vector, other: Vector, tolerance: float, what: str) -> None:
+    gaps = np.abs(one - other)[~(np.isnan(one) & np.isnan(other))]
+    if gaps.size and not gaps.max() <= tolerance:
+        raise GradcheckError(
+            f"gradcheck: Backward is not reentrant: computed twice with the same input and cotangent, the "
+            f"gradient of {what} differs by {gaps.max():.3g}. The tolerance for nondeterminism is "
+            f"{tolerance:g}. Make the formula deterministic, or raise nondet_tol."
+        )
+
+
+def zero_cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Returns a zero gradient for each output."""
+    return [
+        Tensor.from_array(from_coordinates(np.zeros(count_coordinates(output.array)), output.array))
+        for output in outputs
+    ]

@@ -1,0 +1,97 @@
+"""Batched derivatives: a formula under vmap gives what it gives one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.autograd.reverse import grad
+from oplib.errors import GradcheckError
+from oplib.tensor import Tensor
+
+from .comparison import find_differing
+from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .directions import draw_directions
+from .problem import Problem
+
+_ROWS = 2
+_ATOL, _RTOL = 1e-8, 1e-5
+
+
+def check_batched_gradients(problem: Problem, output: int) -> None:
+    """Compares the gradients of one output, mapped over two cotangents, with a loop over these.
+
+    Raises:
+        GradcheckError: the map raises, or gives other gradients.
+    """
+    result: Tensor = problem.outputs[output]
+    cotangents = draw_directions(_ROWS, count_coordinates(result.array))
+    inputs = problem.wanted_inputs
+
+    def pull_back(seed: Tensor, *, batched: bool) -> Sequence[Tensor | None]:
+        return grad(result, inputs, seed, retain_graph=True, allow_unused=True, is_grads_batched=batched)
+
+    rows = [Tensor.from_array(from_coordinates(row, result.array)) for row in cotangents]
+    expected = [pull_back(row, batched=False) for row in rows]
+    stacked = Tensor.from_array(stack_arrays([row.array for row in rows]))
+    found = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
+    for at, place in enumerate(problem.wanted):
+        require_same(
+            _read(found[at], problem, place, _ROWS),
+            np.concatenate([_read(row[at], problem, place, 1) for row in expected]),
+            f"the gradient of output {output} with respect to input {place}",
+        )
+
+
+def _read(gradient: Tensor | None, problem: Problem, place: int, rows: int) -> Vector:
+    if gradient is None:
+        return np.zeros(rows * count_coordinates(problem.inputs[place].array))
+    return to_coordinates(gradient.array)
+
+
+def stack_arrays(arrays: Sequence[Any]) -> Any:
+    """Returns arrays along a new first dimension."""
+    return from_coordinates(
+        np.concatenate([to_coordinates(array) for array in arrays]), _Stacked(arrays[0], len(arrays))
+    )
+
+
+class _Stacked:
+    """Shape, dtype and place of several arrays like one."""
+
+    def __init__(self, array: Any, count: int) -> None:
+        self.shape = (count, *array.shape)
+        self.dtype = array.dtype
+        self.sharding = None
+
+
+def run_mapped(run: Callable[[], Any], what: str) -> Any:
+    """Runs something under vmap; what it raises is a failure of the check.
+
+    Raises:
+        GradcheckError: from what was raised.
+    """
+    try:
+        return run()
+    except Exception as error:
+        raise GradcheckError(
+            f"gradcheck: {what} cannot be computed in a batch. Under vmap it raised {type(error).__name__}: "
+            f"{error} Write the formula so that it reads no values and draws no random numbers, or leave "
+            "batched gradients unchecked."
+        ) from error
+
+
+def require_same(
+    found: Vector, expected: Vector, what: str, how: str = "under vmap", instead: str = "one by one"
+) -> None:
+    """Raises where what was found in one way differs from what is found in the other."""
+    differing = find_differing(expected, found, _ATOL, _RTOL)
+    if differing.any():
+        worst = int(np.argmax(np.where(differing, np.abs(found - expected), -1)))
+        raise GradcheckError(
+            f"gradcheck: {what} differs {how}. It is {found[worst]:.7g} {how} and {expected[worst]:.7g} "
+            f"{instead}; {int(differing.sum())} of {differing.size} entries differ. Correct the rules of the "
+            "ops that the function calls."
+        )

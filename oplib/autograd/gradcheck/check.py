@@ -1,0 +1,151 @@
+"""``gradcheck``: are the gradients of a function what finite differences say they are?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from oplib.errors import CheckOptionError, GradcheckError
+from oplib.tensor import Tensor
+
+from . import fast, slow
+from .batched import check_batched_gradients
+from .comparison import Options
+from .contract import check_undefined_gradients, check_zero_gradients
+from .forward import check_batched_tangents, check_undefined_tangents
+from .problem import Problem, as_tuple
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Compares the derivatives of a function on Tensors with central differences.
+
+    The check runs in double precision, whatever the setting of JAX's x64: this is turned on meanwhile, and
+    floating and complex inputs are converted. Leaves that are in double precision already are given to the
+    function themselves, so it may also have captured them; others it must take as its arguments.
+
+    Args:
+        func: takes the inputs; returns a Tensor or several. May be any Python; it is called often.
+        inputs: Tensors of any shape and other values; by those that require grad it is differentiated.
+        eps: half the distance of the two points of a difference.
+        atol: by how much an entry may be wrong, absolutely.
+        rtol: by how much relative to what is found numerically.
+        raise_exception: raise where the check fails, instead of returning False.
+        nondet_tol: by how much two backward passes from the same values may differ.
+        check_undefined_grad: also check that outputs without gradient are taken, as zeros.
+        check_grad_dtypes: also check that each gradient has the dtype of its input.
+        check_batched_grad: also check the gradients under vmap (``is_grads_batched``).
+        check_batched_forward_grad: also check forward mode under vmap.
+        check_forward_ad: also check forward mode.
+        check_backward_ad: check the gradients of the tape.
+        fast_mode: compare one random projection of each Jacobian, not all entries.
+        masked: has no effect: there are no sparse tensors.
+
+    Returns:
+        True, or False where the check fails and ``raise_exception`` is False.
+
+    Raises:
+        GradcheckError: the check fails; names output, input, entry, and both values.
+        ArgumentValueError: no input requires grad.
+        CheckOptionError: options that exclude each other.
+
+    Source:
+        ``torch.autograd.gradcheck``, whose options, order of checks and conventions it follows.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([0.5, 1.0], requires_grad=True)
+        >>> oplib.autograd.gradcheck(lambda x: x.sin() * x, x)
+        True
+    """
+    del masked
+    _check_options(
+        check_forward_ad=check_forward_ad,
+        check_backward_ad=check_backward_ad,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+    )
+    options = Options(
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
+        check_batched_forward_grad, check_forward_ad, check_backward_ad,
+    )  # fmt: skip
+    try:
+        with jax.enable_x64(True):
+            _check(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check_options(
+    *,
+    check_forward_ad: bool,
+    check_backward_ad: bool,
+    check_batched_grad: bool,
+    check_batched_forward_grad: bool,
+) -> None:
+    if not (check_forward_ad or check_backward_ad):
+        raise CheckOptionError(
+            "gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True. Both are "
+            "False, and nothing is left to check. Turn one on."
+        )
+    if check_batched_grad and not check_backward_ad:
+        raise CheckOptionError(
+            "gradcheck: Setting check_batched_grad=True requires check_backward_ad to be True. It is False. "
+            "Turn it on."
+        )
+    if check_batched_forward_grad and not check_forward_ad:
+        raise CheckOptionError(
+            "gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be True. It is "
+            "False. Turn it on."
+        )
+
+
+def _check(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+    _check_numbers(problem, options, fast_mode=fast_mode)
+    if options.check_batched_forward_grad:
+        check_batched_tangents(problem)
+    if not options.check_backward_ad or not problem.differentiable:
+        return
+    if options.check_batched_grad:
+        for output in problem.differentiable:
+            check_batched_gradients(problem, output)
+    check_zero_gradients(problem)
+    if options.check_undefined_grad:
+        check_undefined_gradients(problem)
+
+
+def _check_numbers(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+    if not problem.differentiable:
+        run = partial(fast.check_constant, slow=slow.check_constant) if fast_mode else slow.check_constant
+        run(problem, options)
+        return
+    if options.check_backward_ad:
+        run = partial(fast.check_backward, slow=slow.check_backward) if fast_mode else slow.check_backward
+        run(problem, options)
+    if options.check_forward_ad:
+        run = partial(fast.check_forward, slow=slow.check_forward) if fast_mode else slow.check_forward
+        run(problem, options)
+        if options.check_undefined_grad:
+            check_undefined_tangents(problem)

@@ -1,0 +1,96 @@
+"""Comparing what is found numerically and analytically, and saying where they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import GradcheckError
+
+from .coordinates import name_entry
+from .problem import Problem
+
+Matrix = np.ndarray[Any, Any]
+
+_SHOWN = 36
+"""Matrices of up to so many entries are shown whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for; described at :func:`gradcheck`."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_batched_forward_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One output and one input, and how the derivative of the one by the other was computed."""
+
+    problem: Problem
+    output: int
+    input: int
+    forward: bool = False
+
+    def describe(self) -> str:
+        """Returns how a message names it."""
+        mode = " computed with forward mode" if self.forward else ""
+        return f"Jacobian{mode} mismatch for output {self.output} with respect to input {self.input}"
+
+    def name_formula(self) -> str:
+        """Returns where a message looks for the mistake."""
+        node = self.problem.outputs[self.output].grad_fn
+        ends = "" if node is None else f", of which {node.name()} is the last"
+        rule = "jvp rules" if self.forward else "backward formulas"
+        return f"the {rule} of the ops between them{ends}"
+
+    def name_entries(self, row: int, column: int) -> str:
+        """Returns how a message names one entry of the matrix."""
+        source, result = self.problem.inputs[self.input].array, self.problem.outputs[self.output].array
+        return f"By input entry {name_entry(row, source)}, output entry {name_entry(column, result)}"
+
+
+def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: float) -> Matrix:
+    """Returns which entries differ by more than the tolerances, relative to what is found numerically."""
+    with np.errstate(invalid="ignore"):
+        close = np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical)
+    return ~(close | (analytical == numerical))  # an infinity equals itself, and a nan nothing
+
+
+def require_equal(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:
+    """Raises where a Jacobian is not what finite differences say.
+
+    Raises:
+        GradcheckError: names output, input, the entry that differs most, and both its values.
+    """
+    differing = find_differing(numerical, analytical, options.atol, options.rtol)
+    if not differing.any():
+        return
+    gaps = np.where(differing, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf), -1.0)
+    row, column = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+    raise GradcheckError(
+        f"gradcheck: {pair.describe()}. {pair.name_entries(int(row), int(column))}: numerical "
+        f"{numerical[row, column]:.7g}, analytical {analytical[row, column]:.7g}. {int(differing.sum())} of "
+        f"{differing.size} entries differ by more than atol={options.atol:g} + rtol={options.rtol:g} times "
+        f"the numerical value. Correct {pair.name_formula()}, or check at a point where the function is "
+        "smooth."
+        f"{_show(numerical, analytical)}"
+    )
+
+
+def _show(numerical: Matrix, analytical: Matrix) -> str:
+    if numerical.size > _SHOWN:
+        return ""
+    text = [np.array2string(matrix, precision=5, suppress_small=True) for matrix in (numerical, analytical)]
+    return f"\nnumerical:\n{text[0]}\nanalytical:\n{text[1]}"

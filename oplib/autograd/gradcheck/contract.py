@@ -1,0 +1,92 @@
+"""What every backward promises beyond its numbers: nothing from zeros, and no need of a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.function import Function
+from oplib.autograd.reverse import grad
+from oplib.errors import GradcheckError
+from oplib.tensor import Tensor
+
+from .backward import check_kind, zero_cotangents
+from .problem import Problem, as_tuple, needs_grad
+
+
+class _UndefinedGrad(Function):
+    """The identity, through which no gradient comes back: not even zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> None:
+        del ctx, grads
+
+
+def check_zero_gradients(problem: Problem) -> None:
+    """Checks that zero gradients of the outputs give zero gradients of the inputs, each of its kind.
+
+    Raises:
+        GradcheckError: one is not zero.
+    """
+    outputs = problem.differentiable_outputs
+    found = grad(
+        outputs, problem.wanted_inputs, zero_cotangents(outputs), retain_graph=True, allow_unused=True
+    )
+    for place, gradient in zip(problem.wanted, found, strict=True):
+        if gradient is None:
+            continue
+        check_kind(gradient.array, problem.inputs[place].array, f"input {place}", check_dtype=True)
+        if _is_nonzero(gradient):
+            raise GradcheckError(
+                "gradcheck: backward not multiplied by grad_output: the gradients of all outputs are zero, "
+                f"and that of input {place} is not. Its largest entry is {_largest(gradient):.3g}. Multiply "
+                "every term of the formula by the incoming gradient."
+            )
+
+
+def check_undefined_gradients(problem: Problem) -> None:
+    """Checks that the backward can do without the gradient of any output.
+
+    That of one output among several is absent whenever a Jacobian is computed, and so is not tried again.
+
+    Raises:
+        GradcheckError: it raises, or all are absent and it makes gradients from nothing.
+    """
+    found = _pull_back_undefined(problem)
+    for place, gradient in zip(problem.wanted, found, strict=True):
+        if gradient is not None and _is_nonzero(gradient):
+            raise GradcheckError(
+                "gradcheck: Expected all input grads to be undefined or zero when all output grads are "
+                f"undefined or zero. The gradient of input {place} is up to {_largest(gradient):.3g}. Return "
+                "None, or zeros, where no gradient arrives."
+            )
+
+
+def _pull_back_undefined(problem: Problem) -> Sequence[Tensor | None]:
+    """Runs a backward in which no output has a gradient."""
+    again = as_tuple(problem.func(*problem.inputs))
+    outputs = [_UndefinedGrad.apply(output) for output in again if needs_grad(output)]
+    seeds = zero_cotangents(outputs)
+    try:
+        return grad(outputs, problem.wanted_inputs, seeds, allow_unused=True)
+    except Exception as error:
+        raise GradcheckError(
+            "gradcheck: Expected backward function to handle undefined output grads. Without a gradient of "
+            f"any output it raised {type(error).__name__}: {error} Treat None as zeros in the formula, "
+            "or leave set_materialize_grads on."
+        ) from error
+
+
+def _is_nonzero(tensor: Tensor) -> bool:
+    return bool((tensor.array != 0).any())
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(jnp.abs(tensor.array).max())

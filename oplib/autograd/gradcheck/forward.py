@@ -1,0 +1,137 @@
+"""Derivatives by forward mode: column by column of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.autograd.currency import ARRAYS
+
+with suppress(ImportError):
+    from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from oplib.autograd.run import running
+from oplib.tensor import Tensor
+
+from .backward import check_kind
+from .batched import require_same, run_mapped, stack_arrays
+from .comparison import Matrix, Options
+from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .directions import draw_directions
+from .problem import Problem, as_tuple
+
+_ROWS = 2
+
+
+def push_forward(problem: Problem, place: int, direction: Vector, options: Options) -> dict[int, Vector]:
+    """Returns the tangent of each floating output for a tangent of one input.
+
+    Raises:
+        GradcheckError: a tangent has not the shape or dtype of its output.
+    """
+    tangent = from_coordinates(direction, problem.inputs[place].array)
+    found: dict[int, Vector] = {}
+    for output, value in _push(problem, {place: Tensor.from_array(tangent)}).items():
+        due = problem.outputs[output].array
+        if value is not None:
+            check_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
+        found[output] = _read(value, due)
+    return found
+
+
+def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int, Matrix]:
+    """Returns for each floating output the matrix of its derivatives by one input: a row for each entry."""
+    size = count_coordinates(problem.inputs[place].array)
+    rows = [push_forward(problem, place, row, options) for row in np.eye(size)]
+    return {
+        output: np.stack([row[output] for row in rows])
+        if rows
+        else np.zeros((0, count_coordinates(problem.outputs[output].array)))
+        for output in problem.inexact
+    }
+
+
+def _push(problem: Problem, tangents: Mapping[int, Tensor]) -> dict[int, Tensor | None]:
+    """Calls the function on duals at these places, and returns the tangents of its floating outputs."""
+    with dual_level():
+        inputs = [
+            make_dual(value.detach(), tangents[place])
+            if place in tangents
+            else value.detach()
+            if place in problem.wanted
+            else value
+            for place, value in enumerate(problem.inputs)
+        ]
+        outputs = as_tuple(problem.func(*inputs))
+        return {place: unpack_dual(outputs[place]).tangent for place in problem.inexact}
+
+
+def _read(tangent: Tensor | None, due: Any) -> Vector:
+    return np.zeros(count_coordinates(due)) if tangent is None else to_coordinates(tangent.array)
+
+
+def check_undefined_tangents(problem: Problem) -> None:
+    """Checks that an input without tangent counts as one with a tangent of zeros.
+
+    Raises:
+        GradcheckError: the tangents of the outputs differ.
+    """
+    tangents = {place: Tensor.from_array(_draw(problem, place)[0]) for place in problem.wanted}
+    for place in problem.wanted:
+        zeros = np.zeros(count_coordinates(problem.inputs[place].array))
+        zero = Tensor.from_array(from_coordinates(zeros, problem.inputs[place].array))
+        defined = _push(problem, tangents | {place: zero})
+        undefined = _push(problem, {at: value for at, value in tangents.items() if at != place})
+        for output in problem.inexact:
+            due = problem.outputs[output].array
+            require_same(
+                _read(undefined[output], due),
+                _read(defined[output], due),
+                f"the tangent of output {output}, when input {place} has an undefined tangent value,",
+                "with it undefined",
+                "with zeros",
+            )
+
+
+def check_batched_tangents(problem: Problem) -> None:
+    """Compares forward mode, mapped over two tangents of each input, with a loop over these.
+
+    Raises:
+        GradcheckError: the map raises, or gives other tangents.
+    """
+    for place in problem.wanted:
+        tangents = _draw(problem, place)
+        expected = [_push(problem, {place: Tensor.from_array(row)}) for row in tangents]
+        found = run_mapped(lambda at=place, rows=tangents: _push_batch(problem, at, rows), "forward mode")
+        for output in problem.inexact:
+            due = problem.outputs[output].array
+            rows = [_read(row[output], due) for row in expected]
+            require_same(
+                np.zeros(len(rows) * rows[0].size)
+                if found[output] is None
+                else to_coordinates(found[output]),
+                np.concatenate(rows),
+                f"the tangent of output {output} with respect to input {place}",
+            )
+
+
+def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, Any]:
+    def push_one(tangent: Any) -> dict[int, Any]:
+        running.vmap_levels += 1
+        try:
+            found = _push(problem, {place: ARRAYS.box(tangent)})
+        finally:
+            running.vmap_levels -= 1
+        return {output: None if value is None else value.array for output, value in found.items()}
+
+    return jax.vmap(push_one)(stack_arrays(tangents))
+
+
+def _draw(problem: Problem, place: int) -> list[Any]:
+    array = problem.inputs[place].array
+    return [
+        from_coordinates(row, array) for row in draw_directions(_ROWS, count_coordinates(array), seed=place)
+    ]

@@ -1,0 +1,136 @@
+"""A function and the point at which its derivatives are checked, in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentValueError, GradcheckError, describe
+from oplib.tensor import Tensor
+
+from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+
+Func = Callable[..., Any]
+
+
+class Problem:
+    """A function, its inputs, and what it gives there.
+
+    Attributes:
+        func: the function.
+        inputs: its arguments, with floating and complex Tensors in double precision.
+        wanted: which of them are checked: the Tensors that require grad.
+        outputs: what it gives at the inputs, as a tuple.
+        differentiable: which outputs require grad.
+    """
+
+    def __init__(self, func: Func, inputs: Sequence[Any]) -> None:
+        self.func = func
+        self.inputs = tuple(map(to_double, inputs))
+        self.wanted = tuple(place for place, value in enumerate(self.inputs) if needs_grad(value))
+        if not self.wanted:
+            raise ArgumentValueError(
+                "gradcheck: it expects at least one input tensor to require gradient, but none of the inputs "
+                f"has requires_grad=True. Got {describe(list(inputs))}. Set requires_grad=True on those to "
+                "be checked."
+            )
+        self.outputs = as_tuple(func(*self.inputs))
+        self.differentiable = tuple(place for place, value in enumerate(self.outputs) if needs_grad(value))
+
+    @property
+    def wanted_inputs(self) -> list[Tensor]:
+        """The inputs that are checked."""
+        return [self.inputs[place] for place in self.wanted]
+
+    @property
+    def differentiable_outputs(self) -> list[Tensor]:
+        """The outputs that require grad."""
+        return [self.outputs[place] for place in self.differentiable]
+
+    @property
+    def inexact(self) -> tuple[int, ...]:
+        """Which outputs are floating or complex, whether they require grad or not."""
+        return tuple(place for place, value in enumerate(self.outputs) if is_inexact(value))
+
+    def derive_along(self, place: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
+        """Returns the central difference of some outputs along a direction of one input."""
+        center = to_coordinates(self.inputs[place].array)
+        above = self._values_at(place, center + eps * direction, outputs)
+        below = self._values_at(place, center - eps * direction, outputs)
+        return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
+
+    def numerical_jacobian(
+        self, place: int, eps: float, outputs: Sequence[int]
+    ) -> list[np.ndarray[Any, Any]]:
+        """Returns for each output the matrix of its derivatives by one input: a row for each input entry."""
+        size = count_coordinates(self.inputs[place].array)
+        rows = [self.derive_along(place, row, eps, outputs) for row in np.eye(size)]
+        return [
+            np.stack([row[at] for row in rows])
+            if rows
+            else np.zeros((0, count_coordinates(self.outputs[output].array)))
+            for at, output in enumerate(outputs)
+        ]
+
+    def _values_at(self, place: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
+        tensor = self.inputs[place]
+        with _moved_to(tensor, from_coordinates(point, tensor.array)):
+            found = as_tuple(self.func(*self.inputs))
+            return [to_coordinates(self._check_alike(found, output)) for output in outputs]
+
+    def _check_alike(self, found: Sequence[Any], output: int) -> Any:
+        """The array of an output, if it has the shape and dtype that it had at the inputs."""
+        due = self.outputs[output].array
+        got = found[output].array if output < len(found) and isinstance(found[output], Tensor) else None
+        if got is None or got.shape != due.shape or got.dtype != due.dtype:
+            raise GradcheckError(
+                f"gradcheck: output {output} of the function changes its shape or dtype when an input "
+                f"changes a little. Got {describe(got)} after {describe(due)}. Check at a point where the "
+                "function is smooth."
+            )
+        return got
+
+
+@contextmanager
+def _moved_to(tensor: Tensor, array: Any) -> Generator[None]:
+    """Gives a tensor other values for a while: the very object, since a function may have captured it."""
+    storage, kept = tensor._storage, tensor._storage.array
+    storage.array = array
+    try:
+        yield
+    finally:
+        storage.array = kept
+
+
+def as_tuple(values: Any) -> tuple[Any, ...]:
+    """Returns one or several values as a tuple."""
+    return tuple(cast("Sequence[Any]", values)) if isinstance(values, (tuple, list)) else (values,)
+
+
+def needs_grad(value: Any) -> bool:
+    """Whether a value is a Tensor that requires grad."""
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def is_inexact(value: Any) -> bool:
+    """Whether a value is a floating or complex Tensor."""
+    return isinstance(value, Tensor) and bool(jnp.issubdtype(value.array.dtype, jnp.inexact))
+
+
+def to_double(value: Any) -> Any:
+    """Returns a floating or complex Tensor in double precision, anything else as it is.
+
+    A leaf in double precision is returned itself, so that a function that captures it is checked too. Any
+    other is a new leaf: its entries can be moved without touching what it was made from.
+    """
+    if not is_inexact(value):
+        return value
+    is_complex = jnp.issubdtype(value.array.dtype, jnp.complexfloating)
+    double = np.dtype(np.complex128 if is_complex else np.float64)
+    if value.array.dtype == double and value.is_leaf:
+        return value
+    return Tensor.from_array(value.array.astype(double), requires_grad=value.requires_grad)

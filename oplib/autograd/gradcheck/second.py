@@ -1,0 +1,152 @@
+"""``gradgradcheck``: are the gradients of gradients right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.autograd.reverse import grad
+from oplib.errors import CheckOptionError
+from oplib.tensor import Tensor
+
+from .check import gradcheck
+from .coordinates import count_coordinates, from_coordinates
+from .directions import draw_directions
+from .problem import as_tuple, needs_grad, to_double
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Checks the gradients of a function's gradients, by its inputs and by the gradients of its outputs.
+
+    Args:
+        func: as for :func:`gradcheck`.
+        inputs: likewise.
+        grad_outputs: the point at which the gradients of the outputs stand, one of its shape for each output
+            that requires grad; by default random numbers.
+        eps: as for :func:`gradcheck`, like the other options below.
+        atol: likewise.
+        rtol: likewise.
+        gen_non_contig_grad_outputs: has no effect: there are no strides.
+        raise_exception: likewise.
+        nondet_tol: likewise.
+        check_undefined_grad: likewise.
+        check_grad_dtypes: likewise.
+        check_batched_grad: likewise.
+        check_fwd_over_rev: check forward mode over the backward.
+        check_rev_over_rev: check the backward of the backward.
+        fast_mode: likewise.
+        masked: has no effect: there are no sparse tensors.
+
+    Returns:
+        True, or False where the check fails and ``raise_exception`` is False.
+
+    Raises:
+        GradcheckError: the check fails.
+        ArgumentValueError: no input requires grad.
+        CheckOptionError: options that exclude each other.
+
+    Source:
+        ``torch.autograd.gradgradcheck``.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([0.5, 1.0], requires_grad=True)
+        >>> oplib.autograd.gradgradcheck(lambda x: x.exp(), x)
+        True
+    """
+    del gen_non_contig_grad_outputs, masked
+    _check_options(
+        forward=check_fwd_over_rev,
+        backward=check_rev_over_rev,
+        undefined=check_undefined_grad,
+        batched=check_batched_grad,
+    )
+    with jax.enable_x64(True):
+        point = tuple(map(to_double, as_tuple(inputs)))
+        first = _FirstGradients(func, point, grad_outputs)
+        return gradcheck(
+            first,
+            (*point, *first.cotangents),
+            eps=eps,
+            atol=atol,
+            rtol=rtol,
+            raise_exception=raise_exception,
+            nondet_tol=nondet_tol,
+            check_undefined_grad=check_undefined_grad,
+            check_grad_dtypes=check_grad_dtypes,
+            check_batched_grad=check_batched_grad,
+            check_forward_ad=check_fwd_over_rev,
+            check_backward_ad=check_rev_over_rev,
+            fast_mode=fast_mode,
+        )
+
+
+def _check_options(*, forward: bool, backward: bool, undefined: bool, batched: bool) -> None:
+    if not (forward or backward):
+        raise CheckOptionError(
+            "gradgradcheck: Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True. "
+            "Both are False, and nothing is left to check. Turn one on."
+        )
+    for name, wanted in (("check_undefined_grad", undefined), ("check_batched_grad", batched)):
+        if wanted and not backward:
+            raise CheckOptionError(
+                f"gradgradcheck: Setting {name}=True requires check_rev_over_rev to be True. It is False. "
+                f"Turn it on, or {name} off."
+            )
+
+
+class _FirstGradients:
+    """The gradients of a function, as a function of its inputs and of the gradients of its outputs.
+
+    Attributes:
+        cotangents: the gradients of the outputs at the point of the check.
+    """
+
+    def __init__(self, func: Callable[..., Any], point: Sequence[Any], grad_outputs: Any) -> None:
+        self._func = func
+        self._wanted = [place for place, value in enumerate(point) if needs_grad(value)]
+        if grad_outputs is None:
+            outputs = [value for value in as_tuple(func(*point)) if needs_grad(value)]
+            self.cotangents = tuple(_draw_like(output, seed) for seed, output in enumerate(outputs))
+        else:
+            self.cotangents = tuple(map(to_double, as_tuple(grad_outputs)))
+        self._varied = [place for place, value in enumerate(self.cotangents) if needs_grad(value)]
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        split = len(args) - len(self.cotangents)
+        inputs, cotangents = list(args[:split]), list(args[split:])
+        for values, places in ((inputs, self._wanted), (cotangents, self._varied)):
+            for place in places:  # forward mode gives duals of detached tensors
+                if not values[place].requires_grad:
+                    values[place] = values[place].requires_grad_()
+        outputs = [value for value in as_tuple(self._func(*inputs)) if needs_grad(value)]
+        wanted = [inputs[place] for place in self._wanted]
+        found = grad(outputs, wanted, cotangents, create_graph=True, allow_unused=True)
+        return tuple(gradient for gradient in found if gradient is not None)
+
+
+def _draw_like(output: Tensor, seed: int) -> Tensor:
+    drawn = draw_directions(1, count_coordinates(output.array), seed=seed)[0]
+    drawn *= np.sqrt(max(drawn.size, 1))
+    return Tensor.from_array(from_coordinates(drawn, output.array), requires_grad=True)

@@ -1,0 +1,58 @@
+"""The full check: every entry of every Jacobian."""
+
+from __future__ import annotations
+
+from oplib.errors import GradcheckError
+
+from .backward import backward_jacobian
+from .comparison import Options, Pair, require_equal
+from .forward import forward_jacobian
+from .problem import Problem
+
+
+def check_backward(problem: Problem, options: Options) -> None:
+    """Compares the Jacobians that the tape gives with finite differences.
+
+    Raises:
+        GradcheckError: one entry differs.
+    """
+    numerical = {
+        place: problem.numerical_jacobian(place, options.eps, problem.differentiable)
+        for place in problem.wanted
+    }
+    for at, output in enumerate(problem.differentiable):
+        analytical = backward_jacobian(problem, output, options)
+        for place in problem.wanted:
+            require_equal(Pair(problem, output, place), numerical[place][at], analytical[place], options)
+
+
+def check_forward(problem: Problem, options: Options) -> None:
+    """Compares the Jacobians that forward mode gives with finite differences.
+
+    Raises:
+        GradcheckError: one entry differs.
+    """
+    outputs = problem.inexact
+    for place in problem.wanted:
+        numerical = problem.numerical_jacobian(place, options.eps, outputs)
+        analytical = forward_jacobian(problem, place, options)
+        for at, output in enumerate(outputs):
+            pair = Pair(problem, output, place, forward=True)
+            require_equal(pair, numerical[at], analytical[output], options)
+
+
+def check_constant(problem: Problem, options: Options) -> None:
+    """Checks that a function none of whose outputs requires grad does not depend on its inputs.
+
+    Raises:
+        GradcheckError: some output changes with an input.
+    """
+    for place in problem.wanted:
+        matrices = problem.numerical_jacobian(place, options.eps, problem.inexact)
+        for output, matrix in zip(problem.inexact, matrices, strict=True):
+            if (matrix != 0).any():
+                raise GradcheckError(
+                    "gradcheck: Numerical gradient for function expected to be zero: no output requires "
+                    f"grad, and output {output} changes with input {place}. Record what the function does, "
+                    "or give it inputs that do not require grad."
+                )
