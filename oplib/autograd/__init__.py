@@ -29,6 +29,7 @@ from .grad_mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from .gradcheck import gradcheck, gradgradcheck
 from .parity import (
     NestedIOFunction,
     Variable,
@@ -44,6 +45,8 @@ from .reverse import backward, grad
 from .reverse import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
 from .run import is_checkpoint_valid as _is_checkpoint_valid
 from .saved import SavedTensor
+from .saved_hooks import pop_hooks as _pop_saved_tensors_default_hooks
+from .saved_hooks import push_hooks as _push_saved_tensors_default_hooks
 from .seeds import calculate_shape as _calculate_shape
 from .seeds import make_grads as _make_grads
 
@@ -55,6 +58,8 @@ __all__ = [
     "enable_grad",
     "grad",
     "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
     "no_grad",
     "set_grad_enabled",

@@ -34,7 +34,7 @@ class ArrayFunction:
             is called under a trace; or the function itself.
     """
 
-    __slots__ = ("_recorders", "_vjps", "compiled", "function", "name", "run")
+    __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "name", "run")
 
     def __init__(self, function: Callable[..., Arrays], name: str, *, compiled: bool = True) -> None:
         self.function = function
@@ -42,6 +42,7 @@ class ArrayFunction:
         self.compiled = compiled
         self.run: Callable[..., Arrays] = jax.jit(function, inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
+        self._jvps: dict[Mask, ArrayFunction] = {}
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}
 
     def __call__(self, *arrays: Any) -> Arrays:
@@ -59,6 +60,19 @@ class ArrayFunction:
         if found is None:
             found = self._vjps[wanted, given] = ArrayFunction(
                 _pull_back(self.function, wanted, given), self.name, compiled=self.compiled
+            )
+        return found
+
+    def jvp(self, given: Mask) -> ArrayFunction:
+        """Returns the function ``(*inputs, *tangents) -> tangents of the outputs``.
+
+        Args:
+            given: for each input, whether it has a tangent; the others count as constant.
+        """
+        found = self._jvps.get(given)
+        if found is None:
+            found = self._jvps[given] = ArrayFunction(
+                _push_forward(self.function, given), self.name, compiled=self.compiled
             )
         return found
 
@@ -111,6 +125,27 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
     return pulled_back
 
 
+def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[..., Arrays]:
+    """The jvp of a function by some inputs; None for an output that can have no tangent."""
+
+    def pushed_forward(*arrays: Any) -> Arrays:
+        inputs, tangents = arrays[: len(given)], arrays[len(given) :]
+        varied = [value for has, value in zip(given, inputs, strict=True) if has]
+
+        def partial(*values: Any) -> Arrays:
+            rest = iter(values)
+            return function(*(next(rest) if has else value for has, value in zip(given, inputs, strict=True)))
+
+        fitting = [tangent.astype(value.dtype) for tangent, value in zip(tangents, varied, strict=True)]
+        outputs, pushed = jax.jvp(partial, tuple(varied), tuple(fitting))
+        return tuple(
+            None if output is None or not has_gradient(output.dtype) else tangent
+            for output, tangent in zip(outputs, pushed, strict=True)
+        )
+
+    return pushed_forward
+
+
 def conjugate(grad: Any) -> Any:
     """Turns a gradient as JAX has it into one as the tape has it, or back; a real one is the same in both.
 
@@ -146,6 +181,7 @@ class Plan:
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
         sole: the backward from one cotangent, where it is known and never changes; else None.
         structure: how the outputs stand in the result of the op, for the floor that knows ops.
+        names: of the inputs and then the outputs, where the function is an op; else empty.
     """
 
     __slots__ = (
@@ -155,6 +191,7 @@ class Plan:
         "extras",
         "gather_reads",
         "input_count",
+        "names",
         "outputs",
         "pick",
         "pick_both",
@@ -177,6 +214,7 @@ class Plan:
         self.extra_reads: tuple[int, ...] = ()
         self.gather_reads = make_gather(())
         self.structure: Any = None
+        self.names: tuple[str, ...] = ()
 
     def set_sources(self, sources: Sequence[int]) -> None:
         """Says where the residuals come from."""

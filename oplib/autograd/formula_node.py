@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
+
+import jax
 
 from oplib.config import config
 from oplib.modes import modes
@@ -12,11 +15,14 @@ from oplib.tensor import Storage, Tensor, box
 from .accumulate import AccumulateGrad, gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
 from .node import Edge, TapeNode
-from .saved import check_version, second_pass_error
+from .saved import NOBODY, SavedTensor, check_version, link, second_pass_error
+from .saved_hooks import HookPair, active_pairs
+from .saved_slots import SavedSlots, make_saved_properties
+from .tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
+
+__all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save"]
 
 _new: Any = object.__new__
-# Extras belong to no tensor: nobody can write them, so one storage that never changes stands for theirs.
-NOBODY = Storage(None)
 _ALL_GIVEN = (True,)
 
 
@@ -37,9 +43,10 @@ class FormulaNode(TapeNode):
     Attributes:
         inputs: for each input its edge, None, or the leaf; where ``edges`` have not been set instead.
         plan: how the recorded call differentiates.
-        saved: the residuals, in the plan's order, and then the storages that these were read from; None once
-            they have been freed.
+        saved: the residuals, in the plan's order, and then the storages that these were read from; in their
+            place slots, once somebody has looked at one or hooks are in force; None once they are freed.
         versions: the versions these storages had; None where each was 0, as of most.
+        tangents: in forward mode, those of inputs and outputs as they were at the call, by their index.
         kept: inputs and outputs from which intermediates are computed anew when the backward itself is
             recorded, with their storages and versions; None where the plan has no intermediates.
     """
@@ -47,16 +54,17 @@ class FormulaNode(TapeNode):
     plan: Plan
     inputs: tuple[Tensor | Edge | None, ...] = ()
     edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
-    saved: tuple[Any, ...] | None = ()
+    saved: tuple[Any, ...] | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
+    tangents: list[TangentSlot | None] | None = None
     results_are_checked = True
 
     def apply(self, grads: Sequence[Any], run: Any) -> Sequence[Any]:
         """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
-        saved = self.saved
-        if saved is None:
-            raise second_pass_error(self.name())
+        saved: Any = self.saved
+        if saved.__class__ is not tuple:
+            saved = self._read_slots(run)
         plan = self.plan
         count = len(plan.sources)
         if self.versions is not None:
@@ -74,72 +82,151 @@ class FormulaNode(TapeNode):
             grads = [grad for grad in grads if grad is not None]
             if not grads:
                 return (None,) * plan.input_count
-        if run.create_graph:
+        if run.currency.tensor_mode:
             return self._apply_recorded(grads, given)
         function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
 
+    def _read_slots(self, run: Any) -> tuple[Any, ...]:
+        """The residuals where they are not a tuple; they are not read twice where the pass is recorded."""
+        if self.saved is None or isinstance(self.saved, tuple):
+            raise second_pass_error(self.name())
+        return () if run.currency.tensor_mode else self.saved.read(self.name())
+
     @property
     def storages(self) -> tuple[Storage, ...]:
         """The storages of the residuals."""
+        if isinstance(self.saved, SavedSlots):
+            return tuple([slot.storage for slot in self.saved.residuals])
         return () if self.saved is None else self.saved[len(self.plan.sources) :]
 
     def set_storages(self, storages: Sequence[Storage]) -> None:
         """Says anew to which storages the residuals belong, whose versions they have now."""
         assert self.saved is not None
+        if isinstance(self.saved, SavedSlots):
+            for slot, storage in zip(self.saved.residuals, storages, strict=True):
+                slot.move(storage)
+            return
         self.saved = (*self.saved[: len(self.plan.sources)], *storages)
         self.versions = tuple([storage.version for storage in storages])
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
-        return call_recorded(self.plan.backward(given), [*self.saved_tensors(), *grads])
+        return call_recorded(self.plan.backward(given), [*self.linked_residuals(), *grads])
 
-    def saved_tensors(self) -> list[Tensor]:
+    def linked_residuals(self) -> list[Tensor]:
         """Returns the residuals as tensors with history, intermediates linked through what they read."""
-        if self.saved is None:
+        plan, saved = self.plan, self.saved
+        if saved is None:
             raise second_pass_error(self.name())
-        plan = self.plan
-        extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras))
+        if isinstance(saved, SavedSlots):
+            values, reads = saved.read(self.name()), saved.reads
+            kept = [(read.read(self.name()), read.storage) for read in reads]
+        else:
+            values = saved
+            kept = self._check_kept()
+        extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras, kept))
         first_extra = plan.input_count + len(plan.outputs)
         return [
             extras[source - first_extra] if source >= first_extra else self._link(source, value, storage)
-            for source, value, storage in zip(plan.sources, self.saved, self.storages, strict=False)
+            for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
         ]
 
-    def _recompute_extras(self, extras: ArrayFunction) -> Sequence[Any]:
-        assert self.kept is not None
-        linked: list[Tensor] = []
-        for source, value, storage, version in zip(self.plan.extra_reads, *self.kept, strict=True):
+    def _check_kept(self) -> list[tuple[Any, Storage]]:
+        """The values from which intermediates are computed anew, with their storages."""
+        if self.kept is None:
+            return []
+        values, storages, versions = self.kept
+        for storage, version in zip(storages, versions, strict=True):
             check_version(self.name(), storage, version)
-            linked.append(self._link(source, value, storage))
-        return call_recorded(extras, linked)
+        return list(zip(values, storages, strict=True))
+
+    def _recompute_extras(self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]]) -> Sequence[Any]:
+        read = zip(self.plan.extra_reads, kept, strict=True)
+        return call_recorded(extras, [self._link(source, *value) for source, value in read])
 
     def _link(self, source: int, value: Any, storage: Storage) -> Tensor:
         """A tensor for a saved input or output, at the place on the tape where it was saved."""
         tensor = box(value)
         if storage is not NOBODY:
             tensor._storage = storage
+        if self.tangents is not None:
+            tensor._tangent_slot = self.tangents[source]
         count = self.plan.input_count
         if source >= count:
             tensor._requires_grad = self.plan.differentiable[source - count]
             if tensor._requires_grad:
                 tensor._grad_fn, tensor._output_nr = self, source - count
         elif (edge := self.edges[source]) is not None:
-            tensor._requires_grad = True
-            node, slot = edge
-            if isinstance(node, AccumulateGrad):
-                tensor._accumulator = node.variable._accumulator
-            else:
-                tensor._grad_fn, tensor._output_nr = node, slot
+            link(tensor, edge)
         return tensor
+
+    # One by one, for users
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """All that was saved, on each of which hooks can be registered."""
+        return self.open_slots().residuals
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]:
+        """All that was saved, with its history."""
+        return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
+
+    def find_slots(self, name: str) -> list[int]:
+        """Returns which residuals belong to an argument or result of this name.
+
+        Raises:
+            AttributeError: the op saves nothing at all.
+        """
+        if not self.plan.sources:
+            raise AttributeError(f"{self.name()}: it has saved nothing. The formula reads no '{name}'.")
+        names = self.plan.names
+        count = len(names)
+        return [
+            place
+            for place, source in enumerate(self.plan.sources)
+            if source < count and names[source] == name
+        ]
+
+    def unpack_slot(self, place: int) -> Tensor:
+        """Returns one residual with its history; a leaf is the very tensor that was saved."""
+        slot = self.open_slots().residuals[place]
+        value, source = slot.read(self.name()), self.plan.sources[place]
+        if source < self.plan.input_count and not slot.is_packed:
+            edge = self.edges[source]
+            if edge is not None and isinstance(edge[0], AccumulateGrad):
+                return edge[0].variable
+        return self._link(source, value, slot.storage)
+
+    def open_slots(self) -> SavedSlots:
+        """Returns what is saved one by one, and keeps it so from now on."""
+        saved = self.saved
+        if isinstance(saved, SavedSlots):
+            return saved
+        if saved is None:
+            return _freed_slots(len(self.plan.sources))
+        count = len(self.plan.sources)
+        versions = self.versions or (0,) * count
+        residuals = list(map(SavedTensor.of_value, saved[:count], saved[count:], versions))
+        known = dict(zip(self.plan.sources, residuals, strict=True))
+        reads = [] if self.kept is None else list(map(SavedTensor.of_value, *self.kept))
+        reads = [known.get(source, read) for source, read in zip(self.plan.extra_reads, reads, strict=False)]
+        self.saved = SavedSlots(residuals, reads)
+        self.kept = self.versions = None
+        return self.saved
 
     def release(self) -> None:
         """Frees the residuals; a node that has none can run again."""
-        if not self.saved:
+        saved = self.saved
+        if not saved:
             return
+        if saved.__class__ is not tuple:
+            cast("SavedSlots", saved).free()
         self.saved = None
         self.kept = None
         self.versions = None
+        self.tangents = None
 
 
 def record(
@@ -175,9 +262,42 @@ def record(
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
     boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
+    if state.watchers and (pairs := active_pairs()):
+        node.saved = _pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
+        return boxed
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
     save(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
     return boxed
+
+
+def _pack_residuals(
+    plan: Plan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
+) -> SavedSlots:
+    """Saves through hooks: each residual once for each time that it is read, as torch packs."""
+
+    def pack(source: int) -> SavedTensor:
+        tensor = tensors[source] if source < len(tensors) else None
+        value = values[source]
+        slot = SavedTensor.of_value(value, NOBODY if tensor is None else tensor._storage)
+        if tensor is not None or not _is_number(value):
+            slot.pack(pairs, box(value) if tensor is None else tensor)
+        return slot
+
+    residuals = [pack(source) for source in plan.sources]
+    known = dict(zip(plan.sources, residuals, strict=True))
+    return SavedSlots(residuals, [known.get(source) or pack(source) for source in plan.extra_reads])
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an array stands for a Python number, which no hook gets to see."""
+    return value.ndim == 0 and jax.typeof(value).weak_type
+
+
+def _freed_slots(count: int) -> SavedSlots:
+    slots = [SavedTensor.of_value(None, NOBODY) for _ in range(count)]
+    for slot in slots:
+        slot.free()
+    return SavedSlots(slots, ())
 
 
 def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
@@ -200,7 +320,29 @@ def save(node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple
 
 
 def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """Calls an array function on tensors as an op of its own: recorded where grad mode is on and needed."""
+    """Calls an array function on tensors as an op of its own.
+
+    It is recorded where grad mode is on and needed, and carries tangents on in forward mode.
+    """
+    outputs = call_without_tangents(function, tensors)
+    if modes.state.watchers and (tangents := find_tangents(tensors)) is not None:
+        push = partial(call_without_tangents, function.jvp(has_tangents(tangents)))
+        push_tangents(push, tensors, tangents, outputs)
+        keep_tangents(tensors, outputs)
+    return outputs
+
+
+def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
+    """Lets the node that recorded a call save the tangents with the values, for forward over reverse."""
+    for output in outputs:
+        node: Any = None if output is None else output._grad_fn
+        if isinstance(node, FormulaNode):
+            node.tangents = save_tangents([*inputs, *outputs])
+            return
+
+
+def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
+    """Calls an array function on tensors, recorded where grad mode is on and needed."""
     arrays = [tensor._storage.array for tensor in tensors]
     wanted = tuple([tensor._requires_grad for tensor in tensors])
     if not modes.grad_enabled or not any(wanted):
@@ -218,6 +360,14 @@ def _node_class(name: str) -> type[FormulaNode]:
     return found
 
 
-def make_node_class(name: str, *, has_one_slot: bool = False) -> type[FormulaNode]:
-    """Makes the node class of one op: the name is what graphs, errors and ``repr`` show."""
-    return type(name, (FormulaNode,), {"has_one_slot": has_one_slot})
+def make_node_class(
+    name: str, *, has_one_slot: bool = False, saved_names: tuple[str, ...] = ()
+) -> type[FormulaNode]:
+    """Makes the node class of one op: the name is what graphs, errors and ``repr`` show.
+
+    Args:
+        name: of the class.
+        has_one_slot: every node of the class receives one gradient.
+        saved_names: of the arguments and results that can be looked at as ``_saved_<name>``.
+    """
+    return type(name, (FormulaNode,), {"has_one_slot": has_one_slot, **make_saved_properties(saved_names)})

@@ -50,6 +50,17 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             raise second_pass_error(self.name())
         return tuple(None if saved is None else saved.unpack(self) for saved in self._saved)
 
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:
+        """What was saved, on each of which hooks can be registered.
+
+        Raises:
+            SavedTensorError: it is freed.
+        """
+        if self._saved is None:
+            raise second_pass_error(self.name())
+        return self._saved
+
     def apply(self, grads: Gradients, run: Run) -> Gradients:
         """Calls the user's backward with Tensors, and gives back one gradient for each tensor argument."""
         due = self._materialized(grads, run) if self.materialize_grads else grads
@@ -111,6 +122,9 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def release(self) -> None:
         """Frees the saved tensors; attributes that the user set stay."""
+        for saved in self._saved or ():
+            if saved is not None:
+                saved.free()
         self._saved = None
 
     maybe_clear_saved_tensors = release

@@ -19,8 +19,16 @@ from oplib.tensor import Tensor
 
 from .accumulate import gradient_edge
 from .node import Node
+from .saved_hooks import disable_saved_tensors_hooks, saved_tensors_hooks
 
-__all__ = ["GradientEdge", "Node", "get_gradient_edge", "increment_version"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "saved_tensors_hooks",
+]
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_function import ArrayFunction, Mask
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan
 
 from .bound_call import BoundCall
 from .carrier import Carrier
@@ -34,6 +34,7 @@ class Specialization:
         run_donating: the same as ``run``, taking over the buffers of donated arguments.
         recorders: by the pattern of needed gradients, see :meth:`recorder`.
         function: the op as a pure array function, for what JAX differentiates.
+        pushers: by the pattern of inputs with a tangent, see :meth:`pusher`.
         last_use: a number that grows with every look-up, for the cache.
     """
 
@@ -43,6 +44,7 @@ class Specialization:
         "last_use",
         "layout",
         "overload",
+        "pushers",
         "recorders",
         "run",
         "run_donating",
@@ -57,6 +59,7 @@ class Specialization:
         self.call = call = BoundCall(overload, layout)
         self.last_use = 0
         self.recorders: dict[Mask, Callable[..., Recorded]] = {}
+        self.pushers: dict[Mask, ArrayFunction] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
             return call.structure(arrays), tuple(carrier.bind(call, arrays))
@@ -81,9 +84,33 @@ class Specialization:
                     return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
                 recorded = self.function.recorder(wanted)(*arrays)
                 recorded[0].structure = structure
+                recorded[0].names = self._find_names(recorded[0])
                 return recorded
 
             found = self.recorders[wanted] = jax.jit(record, inline=True)
+        return found
+
+    def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:
+        """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.
+
+        Args:
+            given: for each array, whether it has a tangent.
+            carrier: of the op.
+        """
+        found = self.pushers.get(given)
+        if found is None:
+            call, record = self.call, self.overload.record
+            count, given_count = len(given), sum(given)
+
+            def push(*values: Any) -> tuple[Any, ...]:
+                arrays, last = values[:count], len(values) - given_count
+                own = iter(values[last:])
+                pairs = zip(given, arrays, strict=True)
+                tangents = [next(own).astype(array.dtype) if has else None for has, array in pairs]
+                return carrier.push(call, arrays, values[count:last], tangents)
+
+            compiled = not (record.takes_tensors or record.is_plain)
+            found = self.pushers[given] = ArrayFunction(push, record.name, compiled=compiled)
         return found
 
     def _is_derived(self) -> bool:
@@ -94,7 +121,18 @@ class Specialization:
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has run; gives what :meth:`recorder` gives."""
         plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
+        plan.names = self._find_names(plan)
         return plan, *outputs, *extras
+
+    def _find_names(self, plan: Plan) -> tuple[str, ...]:
+        """Under which names a node shows what it has saved of inputs and outputs."""
+        inputs = map(self.layout.find_argument, range(plan.input_count))
+        return (*inputs, *name_results(len(plan.outputs)))
+
+
+def name_results(count: int) -> tuple[str, ...]:
+    """Names the results of an op as torch does: ``result``, or ``result0``, ``result1`` and so on."""
+    return ("result",) if count == 1 else tuple(f"result{place}" for place in range(count))
 
 
 class SpecializationCache:

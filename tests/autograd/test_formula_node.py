@@ -114,7 +114,7 @@ def test_under_create_graph_saved_inputs_and_outputs_have_their_history() -> Non
 def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
     x = leaf(X)
     (result,) = call(lambda x: (jnp.sin(x),), x)
-    (saved,) = result.grad_fn.saved_tensors()
+    (saved,) = result.grad_fn.linked_residuals()
     saved.sum().backward()
     assert x.grad.tolist() == [1.0, 1.0]
 
