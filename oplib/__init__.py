@@ -52,14 +52,18 @@ from .tensor import (
 )
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
+from .tensor.inference import mark_inference
 
 if _typing.TYPE_CHECKING:
     from .ops._functions import *
 
 __version__ = "0.1.0.dev0"
 
-upcalls.fill({"run_backward": run_backward, "refresh": library.refresh}, made_when_asked=_functions.UPCALLS)
-del run_backward, upcalls
+upcalls.fill(
+    {"mark_inference": mark_inference, "run_backward": run_backward, "refresh": library.refresh},
+    made_when_asked=_functions.UPCALLS,
+)
+del mark_inference, run_backward, upcalls
 
 __all__ = [
     "Device",

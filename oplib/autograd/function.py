@@ -11,6 +11,7 @@ import jax
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tensor.inference import refuse_saving
 
 from .accumulate import gradient_edge
 from .function_binding import Binding
@@ -145,7 +146,7 @@ class Function(metaclass=FunctionMeta):
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
         grad_mode = state.grad_enabled
-        recording = grad_mode and True in needs
+        recording = grad_mode and True in needs and not state.inference
         number = state.sequence_nr
         state.sequence_nr = number + recording
         state.grad_enabled = False
@@ -214,6 +215,9 @@ def _finish(ctx: BackwardCFunction, result: Any, inputs: list[Tensor], call: _Ca
         )
         ctx._output_count, ctx._output_specs = len(values), specs
         check_saved(ctx.to_save, "save_for_backward")
+        for tensor in ctx.to_save:
+            if tensor is not None:
+                refuse_saving(tensor, "save_for_backward")
     outputs = attach_outputs(ctx, leaves, inputs, recording=call.recording)
     if call.recording:
         ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)

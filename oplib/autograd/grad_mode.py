@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from oplib.modes import modes
+
+from .mode_decorator import Mode
 
 __all__ = [
     "enable_grad",
@@ -23,71 +23,7 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Mode:
-    """A context manager that is a decorator too; each entry of a decorated function is a fresh one.
-
-    It keeps what was there in a stack, so that one object can be entered again inside itself.
-    """
-
-    def __init__(self) -> None:
-        self._before: list[Any] = []
-
-    def clone(self) -> _Mode:
-        """Returns a new manager with the same settings."""
-        return type(self)()
-
-    def __enter__(self) -> None:
-        raise NotImplementedError
-
-    def __exit__(self, *exc_info: object) -> None:
-        raise NotImplementedError
-
-    def __call__(self, function: _F) -> _F:
-        """Wraps a function, a generator function or a coroutine function so that it runs in this mode."""
-        if inspect.isgeneratorfunction(function):
-            return cast("_F", _wrap_generator(self, function))
-        if inspect.iscoroutinefunction(function) or inspect.isclass(function):
-            raise TypeError(
-                f"{type(self).__name__}: it decorates functions and generator functions only. Got "
-                f"{function!r}, whose steps run after the mode is left. Use a with statement inside it."
-            )
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with self.clone():
-                return function(*args, **kwargs)
-
-        return cast("_F", run)
-
-
-def _wrap_generator(mode: _Mode, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Runs each step of a generator in the mode, and none of what its consumer does between them."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        generator = function(*args, **kwargs)
-        step: Callable[[], Any] = functools.partial(next, generator)
-        while True:
-            try:
-                with mode.clone():
-                    item = step()
-            except StopIteration as stop:
-                return stop.value
-            try:
-                sent = yield item
-            except GeneratorExit:
-                with mode.clone():
-                    generator.close()
-                raise
-            except BaseException as error:  # noqa: BLE001  whatever is thrown in belongs to the generator
-                step = functools.partial(generator.throw, error)
-            else:
-                step = functools.partial(generator.send, sent)
-
-    return run
-
-
-class _GradMode(_Mode):
+class _GradMode(Mode):
     """Sets grad mode to one value."""
 
     enabled: bool
@@ -158,8 +94,13 @@ class set_grad_enabled(_GradMode):  # noqa: N801
     """
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+            raise TypeError(
+                f"set_grad_enabled: argument 'mode' must be bool. Got {type(mode).__name__}. Give True or "
+                "False; to decorate a function, write @set_grad_enabled(False) above it."
+            )
         super().__init__()
-        self.enabled = bool(mode)
+        self.enabled = mode
         self._outside: bool | None = modes.grad_enabled
         modes.grad_enabled = self.enabled
 
@@ -182,8 +123,13 @@ class set_grad_enabled(_GradMode):  # noqa: N801
         return f"set_grad_enabled(mode={self.enabled})"
 
 
-class inference_mode(_Mode):  # noqa: N801
+class inference_mode(Mode):  # noqa: N801
     """Nothing is recorded inside, for good; a decorator too.
+
+    What is made inside is an inference tensor (``is_inference()``): it counts no versions, so outside it can
+    be neither written in place nor saved for a backward pass, and it cannot be made to require grad. Views of
+    other tensors stay what their base is. ``clone()`` outside gives an ordinary tensor. Here it is a promise
+    that is checked and saves no time: a call costs somewhat more than under ``no_grad``.
 
     Args:
         mode: with False, leaves an enclosing inference mode.
@@ -191,8 +137,9 @@ class inference_mode(_Mode):  # noqa: N801
     Example:
         >>> import oplib
         >>> with oplib.inference_mode():
-        ...     oplib.is_grad_enabled(), oplib.is_inference_mode_enabled()
-        (False, True)
+        ...     y = oplib.ones(2) * 2
+        >>> y.is_inference(), y.clone().is_inference()
+        (True, False)
     """
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:  # noqa: D102
@@ -207,15 +154,19 @@ class inference_mode(_Mode):  # noqa: N801
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:
-        self._before.append((modes.inference, modes.grad_enabled))
-        modes.inference = self.mode
-        modes.grad_enabled = not self.mode
+        state = modes.state
+        self._before.append((state.inference, state.grad_enabled))
+        state.inference = self.mode
+        state.grad_enabled = not self.mode
+        state.watchers += self.mode  # what a call gives must be marked, and the short cut marks nothing
 
     def __exit__(self, *exc_info: object) -> None:
-        modes.inference, modes.grad_enabled = self._before.pop()
+        state = modes.state
+        state.inference, state.grad_enabled = self._before.pop()
+        state.watchers -= self.mode
 
 
-class set_multithreading_enabled(_Mode):  # noqa: N801
+class set_multithreading_enabled(Mode):  # noqa: N801
     """Sets a flag that is kept for parity: no engine of oplib starts threads. At once, or for a block.
 
     Args:

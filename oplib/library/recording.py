@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from oplib.autograd.formula_node import FormulaNode
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
+from oplib.tensor.inference import mark_inference, refuse_saving
 from oplib.tensor.ingestion import to_array
 
 from .scalars import to_operand
@@ -45,10 +47,30 @@ def unbox(value: Any) -> Any:
 def box_results(outputs: Sequence[Any]) -> list[Tensor]:
     """Boxes results that are not recorded."""
     boxed = [box(output) for output in outputs]
-    if modes.tracing is not None:
+    state = modes.state
+    if state.tracing is not None:
         for tensor in boxed:
-            tensor._scope = modes.tracing_scope
+            tensor._scope = state.tracing_scope
+    if state.inference:
+        for tensor in boxed:
+            mark_inference(tensor)
     return boxed
+
+
+def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequence[Tensor | None]) -> None:
+    """Raises where the node just recorded has saved a tensor of inference mode.
+
+    Raises:
+        AutogradError: it has.
+    """
+    suspects = [tensor for tensor in tensors if tensor is not None and tensor._storage.is_inference]
+    if not suspects:
+        return
+    nodes = [result._grad_fn for result in results if result is not None]
+    saved = {id(storage) for node in nodes if isinstance(node, FormulaNode) for storage in node.storages}
+    for tensor in suspects:
+        if id(tensor._storage) in saved:
+            refuse_saving(tensor, op)
 
 
 def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:

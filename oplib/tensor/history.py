@@ -68,6 +68,18 @@ class TensorHistory:
         """Whether no recorded operation made this tensor."""
         return self._grad_fn is None
 
+    def is_inference(self) -> bool:
+        """Returns whether it was made in inference mode, and so is never saved for a backward pass.
+
+        Example:
+            >>> import oplib
+            >>> with oplib.inference_mode():
+            ...     x = oplib.ones(2)
+            >>> x.is_inference()
+            True
+        """
+        return self._storage.is_inference
+
     @property
     def grad_fn(self) -> GraphNode | None:
         """The node that made this tensor, or None for a leaf."""

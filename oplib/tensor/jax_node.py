@@ -13,6 +13,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
+from .inference import InferenceTensor, mark_inference
 from .tensor import Tensor, box
 
 
@@ -34,9 +35,12 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     state = modes.state
     if state.tracing is not None:
         tensor._scope = state.tracing_scope
+    if state.inference:
+        mark_inference(tensor)
     if requires_grad:
         tensor._requires_grad = True
     return tensor
 
 
-jax.tree_util.register_pytree_node(Tensor, _flatten, _unflatten)
+for _kind in (Tensor, InferenceTensor):  # a tree made outside of inference mode is one of ordinary tensors
+    jax.tree_util.register_pytree_node(_kind, _flatten, _unflatten)

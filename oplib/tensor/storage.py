@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Storage:
@@ -15,9 +15,12 @@ class Storage:
     Attributes:
         array: the current ``jax.Array`` (or tracer); replaced, never written into.
         version: how often it has been written in place.
+        is_inference: it was made in inference mode, and counts no versions.
     """
 
     __slots__ = ("array", "version")
+
+    is_inference: ClassVar[bool] = False
 
     array: Any
     version: int

@@ -19,6 +19,7 @@ from .methods import TensorMethods
 from .operators import TensorOperators
 from .printing import show
 from .storage import Storage
+from .upcalls import upcalls
 from .values import TensorValues
 
 
@@ -90,6 +91,8 @@ class Tensor(
         state = modes.state
         if state.tracing is not None:
             tensor._scope = state.tracing_scope
+        if state.inference:
+            upcalls.mark_inference(tensor)
         if requires_grad:
             tensor.requires_grad = True
         return tensor

@@ -1,5 +1,7 @@
 """Grad modes: nesting, decorators, threads."""
 
+import asyncio
+import inspect
 import threading
 
 import pytest
@@ -99,13 +101,183 @@ def test_closing_a_decorated_generator_closes_it_in_the_mode():
     assert is_grad_enabled()
 
 
-def test_coroutines_and_classes_are_refused():
-    async def step():
-        pass
+def test_a_generator_that_is_dropped_is_closed_in_the_mode():
+    seen = []
 
-    for target in (step, int):
-        with pytest.raises(TypeError, match="decorates functions and generator functions only"):
-            no_grad()(target)
+    @no_grad()
+    def ask():
+        try:
+            yield
+        finally:
+            seen.append(is_grad_enabled())
+
+    steps = ask()
+    next(steps)
+    del steps
+    assert seen == [False]
+
+
+def test_what_a_generator_sets_itself_does_not_outlive_its_step():
+    @no_grad()
+    def ask():
+        set_grad_enabled(True)
+        yield is_grad_enabled()
+        yield is_grad_enabled()
+
+    steps = ask()
+    with no_grad():
+        assert next(steps)
+        assert not is_grad_enabled()
+        assert not next(steps)
+    steps.close()
+    assert is_grad_enabled()
+
+
+def test_a_generator_may_hold_a_mode_of_its_own_open_over_a_yield():
+    @no_grad()
+    def ask():
+        with enable_grad():
+            yield is_grad_enabled()
+        yield is_grad_enabled()
+
+    steps = ask()
+    assert next(steps)
+    assert is_grad_enabled()
+    assert not next(steps)
+    assert is_grad_enabled()
+    steps.close()
+
+
+class Pause:
+    """Gives control back to whoever drives the coroutine."""
+
+    def __await__(self):
+        return (yield "paused")
+
+
+@pytest.mark.parametrize("mode", [no_grad, inference_mode])
+def test_each_step_of_a_decorated_coroutine_runs_in_the_mode(mode):
+    @mode()
+    async def ask():
+        first = is_grad_enabled()
+        try:
+            await Pause()
+        except ValueError:
+            return first, is_grad_enabled(), "caught"
+        return first, is_grad_enabled(), "sent"
+
+    assert inspect.iscoroutinefunction(ask)
+    for resume, what in ((lambda c: c.send(None), "sent"), (lambda c: c.throw(ValueError()), "caught")):
+        steps = ask()
+        assert steps.send(None) == "paused"
+        assert is_grad_enabled()
+        with pytest.raises(StopIteration) as stop:
+            resume(steps)
+        assert stop.value.value == (False, False, what)
+        assert is_grad_enabled()
+
+
+def test_coroutines_that_take_turns_keep_to_their_own_modes():
+    async def ask(seen):
+        for _ in range(3):
+            seen.append(is_grad_enabled())
+            await asyncio.sleep(0)
+
+    async def both():
+        inside, outside = [], []
+        await asyncio.gather(no_grad()(ask)(inside), ask(outside))
+        return inside, outside
+
+    assert asyncio.run(both()) == ([False] * 3, [True] * 3)
+
+
+def test_a_closed_coroutine_closes_in_the_mode():
+    seen = []
+
+    @no_grad()
+    async def ask():
+        try:
+            await Pause()
+        finally:
+            seen.append(is_grad_enabled())
+
+    steps = ask()
+    steps.send(None)
+    steps.close()
+    assert seen == [False]
+    assert is_grad_enabled()
+
+
+def test_each_step_of_a_decorated_asynchronous_generator_runs_in_the_mode():
+    closed = []
+
+    @no_grad()
+    async def ask():
+        try:
+            got = yield is_grad_enabled()
+            await asyncio.sleep(0)
+            yield got, is_grad_enabled()
+        except ValueError:
+            yield "caught", is_grad_enabled()
+        finally:
+            closed.append(is_grad_enabled())
+
+    async def consume():
+        seen = [item async for item in ask()]
+        steps = ask()
+        seen.append(await anext(steps))
+        seen.extend([is_grad_enabled(), await steps.asend("sent"), await steps.athrow(ValueError())])
+        await steps.aclose()
+        steps = ask()
+        await anext(steps)
+        await steps.aclose()
+        return [*seen, is_grad_enabled()]
+
+    assert inspect.isasyncgenfunction(ask)
+    seen = asyncio.run(consume())
+    assert seen == [False, (None, False), False, True, ("sent", False), ("caught", False), True]
+    assert closed == [False] * 3
+
+
+def test_a_decorated_class_warns_and_makes_instances_in_the_mode():
+    class Asking:
+        def __init__(self):
+            self.seen = is_grad_enabled()
+
+    with pytest.warns(FutureWarning, match=r"decorating a class is deprecated.*Asking\.__init__"):
+        make = no_grad()(Asking)
+    assert isinstance(make(), Asking)
+    assert make().seen is False
+
+
+@pytest.mark.parametrize("mode", [no_grad, enable_grad, inference_mode])
+def test_what_cannot_be_called_is_not_decorated(mode):
+    with pytest.raises(TypeError, match=r"it decorates what can be called. Got 3"):
+        mode()(3)
+    assert is_grad_enabled()
+
+
+def test_methods_and_static_methods_are_decorated():
+    class Asking:
+        @no_grad()
+        def method(self):
+            return self, is_grad_enabled()
+
+        @staticmethod
+        @no_grad()
+        def static():
+            return is_grad_enabled()
+
+    asking = Asking()
+    assert asking.method() == (asking, False)
+    assert Asking.static() is False
+
+
+@pytest.mark.parametrize("value", ["x", 1, None, lambda: 3])
+def test_set_grad_enabled_takes_a_bool(value):
+    with pytest.raises(TypeError, match="argument 'mode' must be bool"):
+        set_grad_enabled(value)
+    assert is_grad_enabled()
 
 
 def test_set_grad_enabled_switches_at_once():

@@ -1,0 +1,111 @@
+"""Tensors made in inference mode, which the tape takes for constants without a version.
+
+A class of their own, so that nothing asks each Tensor whether it is one: the short cut of a call takes exact
+Tensors only, and these go the complete way, where a call that would save one is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from oplib.errors import AutogradError, describe
+from oplib.modes import modes
+
+from .history import TensorHistory
+from .storage import Storage
+from .tensor import Tensor
+
+_SEE = "Make a clone() of it outside of inference mode and use that, or use oplib.no_grad() instead."
+
+
+class InferenceStorage(Storage):
+    """A storage that is written in inference mode only, and counts nothing."""
+
+    __slots__ = ()
+    is_inference = True
+
+    def write(self, array: Any) -> None:
+        """Replaces the array.
+
+        Raises:
+            AutogradError: outside of inference mode.
+        """
+        if not modes.inference:
+            raise AutogradError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. Got a write to "
+                f"{describe(self.array)}, which counts no versions. {_SEE}"
+            )
+        self.array = array
+
+
+class InferenceTensor(Tensor):
+    """What the calls and factories of inference mode give; see ``oplib.inference_mode``."""
+
+    @property
+    def _version(self) -> int:
+        raise AutogradError(
+            f"_version: Inference tensors do not track version counter. Got {describe(self._storage.array)}, "
+            f"made in inference mode. {_SEE}"
+        )
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded; set in inference mode only."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value and not modes.inference:
+            raise AutogradError(
+                "requires_grad: Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                f"allowed. Got {describe(self._storage.array)}. {_SEE}"
+            )
+        setter: Any = TensorHistory.requires_grad.fset
+        setter(self, value)
+
+    def detach(self) -> Tensor:
+        """Returns an inference tensor without history on the same storage."""
+        detached = super().detach()
+        detached.__class__ = InferenceTensor
+        return detached
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _to_ordinary(self).__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = memo[id(self)] = copy.deepcopy(_to_ordinary(self), memo)
+        return copied
+
+
+def _to_ordinary(tensor: InferenceTensor) -> Tensor:
+    """Returns an ordinary Tensor with the values, flags and attributes of one of inference mode."""
+    ordinary: Tensor = object.__new__(Tensor)
+    ordinary.__dict__.update(tensor.__dict__)
+    ordinary._storage = Storage(tensor._storage.array)
+    return ordinary
+
+
+def mark_inference(tensor: Tensor) -> Tensor:
+    """Makes a fresh tensor, whose storage nobody shares, one of inference mode; subclasses stay theirs."""
+    if type(tensor) is Tensor:
+        tensor._storage = InferenceStorage(tensor._storage.array)
+        tensor.__class__ = InferenceTensor
+    return tensor
+
+
+def refuse_saving(tensor: Tensor, op: str) -> None:
+    """Raises where a tensor of inference mode would be saved for a backward pass.
+
+    Args:
+        tensor: what would be saved.
+        op: who saves it.
+
+    Raises:
+        AutogradError: it is one.
+    """
+    if tensor._storage.is_inference:
+        raise AutogradError(
+            f"{op}: Inference tensors cannot be saved for backward. Got {describe(tensor._storage.array)}, "
+            f"made in inference mode. {_SEE}"
+        )

@@ -1,0 +1,181 @@
+"""Grad modes: the same programs on torch and oplib."""
+
+import copy
+import pickle
+
+import pytest
+
+PROGRAMS = {}
+
+pytestmark = pytest.mark.spec("001.2")
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def leaf(lib, *values):
+    return lib.tensor([float(value) for value in values], requires_grad=True)
+
+
+def inside(lib, make):
+    with lib.inference_mode():
+        return make()
+
+
+def made(lib):
+    return inside(lib, lambda: lib.ones(2))
+
+
+# Decorators
+
+
+@program
+def decorators(lib):
+    def ask():
+        return lib.is_grad_enabled(), lib.is_inference_mode_enabled()
+
+    modes = [lib.no_grad(), lib.enable_grad(), lib.inference_mode(), lib.inference_mode(False)]
+    return [mode(ask)() for mode in modes], [mode(ask)() for mode in (lib.no_grad, lib.inference_mode)], ask()
+
+
+@program
+def generators(lib):
+    seen = []
+
+    def ask():
+        try:
+            got = yield lib.is_grad_enabled()
+            yield got, lib.is_grad_enabled()
+        except ValueError:
+            yield "caught", lib.is_grad_enabled()
+        finally:
+            seen.append(lib.is_grad_enabled())
+
+    steps = lib.no_grad()(ask)()
+    seen += [
+        next(steps),
+        lib.is_grad_enabled(),
+        steps.send(3),
+        steps.throw(ValueError()),
+        lib.is_grad_enabled(),
+    ]
+    steps.close()
+    steps = lib.inference_mode()(ask)()
+    next(steps)
+    del steps
+    return seen, lib.is_grad_enabled()
+
+
+@program
+def a_decorated_class(lib):
+    class Asking:
+        def __init__(self):
+            self.seen = lib.is_grad_enabled()
+
+    return lib.no_grad()(Asking)().seen
+
+
+@program
+def set_grad_enabled_in_its_three_ways(lib):
+    def ask():
+        return lib.is_grad_enabled()
+
+    with lib.set_grad_enabled(False) as given:
+        seen = [given, ask()]
+    decorated = lib.set_grad_enabled(False)(ask)
+    seen += [ask(), decorated(), ask()]
+    lib.set_grad_enabled(False)
+    seen.append(ask())
+    lib.set_grad_enabled(True)
+    return seen
+
+
+@program
+def set_grad_enabled_of_a_string(lib):
+    lib.set_grad_enabled("x")
+
+
+@program
+def nesting(lib):
+    seen = []
+
+    def ask():
+        seen.append((lib.is_grad_enabled(), lib.is_inference_mode_enabled()))
+
+    with lib.inference_mode():
+        ask()
+        with lib.enable_grad():
+            ask()
+            with lib.no_grad():
+                ask()
+        with lib.inference_mode(False):
+            ask()
+        ask()
+    ask()
+    return seen
+
+
+# Inference mode: each of these on a tensor made inside
+
+OUTSIDE = {
+    "version": lambda lib, a, x: a._version,
+    "requires_grad_": lambda lib, a, x: a.requires_grad_(),
+    "requires_grad off": lambda lib, a, x: a.requires_grad_(False),
+    "in place": lambda lib, a, x: a.add_(1),
+    "setitem": lambda lib, a, x: a.__setitem__(0, 1.0),
+    "in place with it": lambda lib, a, x: lib.ones(2).add_(a),
+    "copy from it": lambda lib, a, x: lib.zeros(2).copy_(a),
+    "saved": lambda lib, a, x: x * a,
+    "not saved": lambda lib, a, x: (x + a).requires_grad,
+    "saved as index": lambda lib, a, x: x[inside(lib, lambda: lib.tensor([0]))],
+    "result": lambda lib, a, x: (a * 2).is_inference(),
+    "detach": lambda lib, a, x: a.detach().is_inference(),
+    "clone": lambda lib, a, x: a.clone().is_inference(),
+    "to": lambda lib, a, x: a.to(lib.float32) is a,
+    "leaf": lambda lib, a, x: (a.is_leaf, a.grad_fn, a.grad, a.requires_grad),
+    "deepcopy": lambda lib, a, x: copy.deepcopy(a).is_inference(),
+    "pickle": lambda lib, a, x: pickle.loads(pickle.dumps(a)).is_inference(),
+    "retain_grad": lambda lib, a, x: a.retain_grad(),
+    "register_hook": lambda lib, a, x: a.register_hook(print),
+    "as grad": lambda lib, a, x: setattr(x, "grad", a),
+    "accumulated into": lambda lib, a, x: (setattr(x, "grad", a), (x * 2).sum().backward()),
+    "as gradient": lambda lib, a, x: lib.autograd.grad(x * 2, x, a),
+    "increment_version": lambda lib, a, x: lib.autograd.graph.increment_version(a),
+    "no_grad": lambda lib, a, x: lib.no_grad()(lambda: x * a)().requires_grad,
+}
+
+INSIDE = {
+    "result": lambda lib, a, x: ((x * 2).requires_grad, (x * 2).is_inference()),
+    "in place": lambda lib, a, x: a.add_(1),
+    "requires_grad_": lambda lib, a, x: a.requires_grad_().requires_grad,
+    "ordinary in place": lambda lib, a, x: lib.inference_mode(False)(lib.ones)(2).add_(1)._version,
+    "leaf in place": lambda lib, a, x: (x.add_(1).is_leaf, x._version),
+    "detach": lambda lib, a, x: x.detach().is_inference(),
+    "enable_grad": lambda lib, a, x: lib.enable_grad()(lambda: x * 2)().requires_grad,
+    "mode off": lambda lib, a, x: lib.inference_mode(False)(lambda: x * 2)().requires_grad,
+    "leaf": lambda lib, a, x: lib.ones(2, requires_grad=True).requires_grad,
+    "result of leaf": lambda lib, a, x: (lib.ones(2, requires_grad=True) * 2).requires_grad,
+    "backward": lambda lib, a, x: (lib.inference_mode(False)(lambda: (x * x).sum())().backward(), x.grad),
+    "factory": lambda lib, a, x: [lib.tensor([1.0]).is_inference(), lib.zeros_like(x).is_inference()],
+}
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_an_inference_tensor_outside_does_what_it_does_on_torch(agree, case):
+    agree(lambda lib: OUTSIDE[case](lib, made(lib), leaf(lib, 1, 2)))
+
+
+@pytest.mark.parametrize("case", INSIDE)
+def test_inference_mode_does_what_it_does_on_torch(agree, case):
+    def check(lib):
+        a, x = made(lib), leaf(lib, 1, 2)
+        return inside(lib, lambda: INSIDE[case](lib, a, x))
+
+    agree(check)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_does_what_it_does_on_torch(agree, name):
+    agree(PROGRAMS[name])
