@@ -15,6 +15,7 @@ from .results import take_returned_arguments
 from .schema import split_values
 from .structure import pack
 from .tensor_kernel import (
+    call_tensor_kernel,
     check_tensor_results,
     find_tensors,
     find_written,
@@ -34,7 +35,7 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
     versions = note_versions(inputs)
     args, kwargs = _split(record, values)
     with grad_off():
-        result = kernel(*args, **kwargs)
+        result = call_tensor_kernel(record, kernel, args, kwargs)
     refuse_undeclared_writes(record, values, versions)
     return _finish(record, check_tensor_results(record, result), values)
 

@@ -71,7 +71,7 @@ class FormulaPlan(Plan):
             return held[1]
         if infer_kind(self._find_rule()) == "host":
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
-            on_host = make_host_call(self._bind_formula(given, np), shapes)
+            on_host = make_host_call(self._bind_formula(given, np), shapes, op=record.name)
             made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
             formula = spread_gradients(self._bind_formula(given, jnp), self.wanted)

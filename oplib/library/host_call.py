@@ -9,17 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .carrier_host import call_host
 from .tracing import is_traced
 
 
 def make_host_call(
-    function: Callable[..., Sequence[Any]], shapes: tuple[jax.ShapeDtypeStruct, ...]
+    function: Callable[..., Sequence[Any]], shapes: tuple[jax.ShapeDtypeStruct, ...], *, op: str
 ) -> Callable[..., tuple[Any, ...]]:
     """Makes a function of numpy arrays one of arrays; it has no derivative of its own.
 
     Args:
         function: gets numpy arrays, and returns one for each shape, or None for zeros.
         shapes: of the results.
+        op: whose function it is, for errors.
     """
 
     def run(*arrays: Any) -> tuple[np.ndarray, ...]:
@@ -31,7 +33,7 @@ def make_host_call(
 
     def call(*arrays: Any) -> tuple[Any, ...]:
         if is_traced(arrays):
-            return tuple(jax.pure_callback(run, shapes, *arrays, vmap_method="sequential"))
+            return tuple(call_host(run, shapes, arrays, op=op))
         return tuple(jnp.array(result) for result in run(*arrays))
 
     return call

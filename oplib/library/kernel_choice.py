@@ -75,9 +75,9 @@ def require_kernels(record: Record, platforms: Iterable[str], *, traced: Sequenc
             raise missing_kernel(record, platform)
         if not set(list_slots(platform)) & set(traced):
             raise MissingRuleError(
-                f"{record.name}: Could not run: the kernel for platform '{platform}' was registered after the "
-                f"function that calls the op was traced. Then it had kernels for: {', '.join(traced)}. Call "
-                "oplib.library.refresh(), which makes JAX trace anew."
+                f"{record.name}: Could not run: the kernel for platform '{platform}' was registered after "
+                f"the function that calls the op was traced. Then it had kernels for: {', '.join(traced)}. "
+                "Call oplib.library.refresh(), which makes JAX trace anew."
             )
 
 

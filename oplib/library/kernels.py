@@ -77,8 +77,8 @@ def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:
     if _describe_results(traced[first]) != _describe_results(traced[slot]):
         raise ResultError(
             f"{record.name}: the kernels for '{first}' and '{slot}' give different results. The first gave "
-            f"{describe(traced[first][1])}, the second {describe(traced[slot][1])}. Whatever the platform, an "
-            "op has the same shapes, dtypes and numbers: mend one of them."
+            f"{describe(traced[first][1])}, the second {describe(traced[slot][1])}. Whatever the platform, "
+            "an op has the same shapes, dtypes and numbers: mend one of them."
         )
 
 

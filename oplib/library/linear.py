@@ -15,6 +15,7 @@ from oplib.errors import MissingRuleError
 
 from .bound_call import BoundCall
 from .formula import FormulaPlan, missing_formula
+from .infer_schema import infer_kind
 from .jvp_rule import run_jvp_rule
 from .levels import Level, Levels, map_residuals
 from .linearity import check_linear
@@ -91,6 +92,12 @@ class Linear:
             raise MissingRuleError(
                 f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
                 "none can be derived from it by transposition. Register one with register_jvp."
+            )
+        if infer_kind(self.call.record.derivative.backward) == "host":
+            raise MissingRuleError(
+                f"{self.call}: there is no forward-mode rule. Its backward formula is annotated "
+                "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "
+                "the formula for jax.Array, or register a rule with register_jvp."
             )
         check_linear(self.pull, residuals, zeros, str(self.call))
         # The vjp of what is linear is its transpose; jax.linear_transpose knows fewer primitives.

@@ -41,7 +41,7 @@ DeviceTypes = str | Iterable[str] | None
 
 
 def name_platform(device: Any) -> str:
-    """Returns the platform of a ``jax.Device`` as lowering spells it, which tells the makers of GPUs apart."""
+    """Returns the platform of a ``jax.Device`` as lowering spells it: GPUs go by their maker."""
     if device.platform != "gpu":
         return device.platform
     return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
@@ -71,8 +71,8 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     """Returns the slot for a device type, or for the name of a dispatch key.
 
     Args:
-        device: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu`` or ``default``; or one of torch's
-            key names for these, where the empty one is a composite kernel, which autograd looks into.
+        device: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu`` or ``default``; or one of
+            torch's key names for these, where the empty one is a composite kernel, which autograd looks into.
         subject: the function that asks, for the error.
 
     Raises:

@@ -41,6 +41,18 @@ def find_site() -> Site:
     return Site(frame.f_code.co_filename, frame.f_lineno, module.partition(".")[0] == _PACKAGE, level)
 
 
+def find_line(error: BaseException) -> str:
+    """Returns the last line outside this package and JAX on the way to an error, as ``file:line``."""
+    found = "?"
+    step = error.__traceback__
+    while step is not None:
+        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in {_PACKAGE, "jax", "jaxlib", "contextlib"}:
+            found = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}"
+        step = step.tb_next
+    return found
+
+
 def _is_floor(frame: FrameType) -> bool:
     module = str(frame.f_globals.get("__name__", ""))
     return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module == "contextlib"

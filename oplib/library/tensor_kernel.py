@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.errors import AutogradError, ResultError, describe
+from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.tensor import Tensor, box
 
 from .layout import Layout
 from .plain_conversions import is_array
 from .record import Function, Record
 from .results import check_results, take_returned_arguments
+from .sites import find_line
 from .structure import Results, make_structure
-from .tracing import running
+from .tracing import VALUE_ERRORS, is_traced, running
+
+_OTHERS_ERROR = re.compile(r"\w+::")  # said already, of an op that the kernel calls
 
 
 def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
@@ -24,12 +28,33 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     args, kwargs = layout.split(values)
     versions = note_versions(find_tensors(values))
     with running(record.name, "kernel", eager=True):
-        returned = check_tensor_results(record, kernel(*args, **kwargs))
+        returned = check_tensor_results(record, call_tensor_kernel(record, kernel, args, kwargs))
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[place] for place in layout.written_places]
     structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in flat]
+
+
+def call_tensor_kernel(
+    record: Record, kernel: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Calls an eager kernel.
+
+    Raises:
+        TracingError: it read the values of a Tensor that is being traced; its line is named.
+    """
+    try:
+        return kernel(*args, **kwargs)
+    except VALUE_ERRORS as error:
+        tensors = find_tensors([*args, *kwargs.values()])
+        if not is_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
+            raise
+        raise TracingError(
+            f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
+            f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
+            "runs on the host, where values are."
+        ) from error
 
 
 def find_tensors(values: Iterable[Any]) -> list[Tensor]:

@@ -22,18 +22,20 @@ _CONCRETIZATION = (
     jax.errors.TracerIntegerConversionError,
     jax.errors.NonConcreteBooleanIndexError,
 )
+VALUE_ERRORS = (TracingError, *_CONCRETIZATION)
+"""What is raised where the value of something traced is needed."""
 
 
 @contextmanager
 def grad_off() -> Generator[None]:
-    """Switches recording off for kernels and rules."""
+    """Switches recording off for kernels and rules, and the carrying of tangents with it."""
     state = modes.state
-    before = state.grad_enabled
-    state.grad_enabled = False
+    before = state.grad_enabled, state.forward_enabled
+    state.grad_enabled = state.forward_enabled = False
     try:
         yield
     finally:
-        state.grad_enabled = before
+        state.grad_enabled, state.forward_enabled = before
 
 
 @contextmanager

@@ -147,6 +147,6 @@ class TensorValues:
         return int(number)  # a bool is no proper index
 
     def __format__(self, format_spec: str) -> str:
-        if self._storage.array.ndim or isinstance(self._storage.array, Tracer):
+        if self._storage.array.ndim or (isinstance(self._storage.array, Tracer) and not format_spec):
             return object.__format__(self, format_spec)
         return format(self.item(), format_spec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import oplib
 from oplib import Tensor
-from oplib.errors import AutogradError, MissingRuleError, ResultError
+from oplib.errors import AutogradError, MissingRuleError, ResultError, TracingError
 from oplib.library import Tag, custom_op, define, impl, ops
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
@@ -255,3 +257,37 @@ def test_an_out_op_refuses_gradients() -> None:
     assert out.tolist() == [2.0]
     with pytest.raises(AutogradError, match=r"functions with out=\.\.\. arguments"):
         add_out(oplib.tensor([1.0], requires_grad=True), out=out)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x if x.sum() > 0 else -x,
+        lambda x: x.numpy(),
+        lambda x: x.tolist(),
+        lambda x: f"{x.sum():.2f}",
+        lambda x: x[x > 0],
+        lambda x: float(jnp.sum(x.array)),
+    ],
+)
+def test_a_kernel_that_reads_values_under_a_trace_is_told_at_which_line(read) -> None:
+    def kernel(x: Tensor) -> Tensor:
+        read(x)
+        return x.clone()
+
+    op = custom_op("eager::reading", kernel)
+    line = f"{__file__}:{read.__code__.co_firstlineno}"
+    where = rf"eager::reading: the kernel reads values while it is traced, at {re.escape(line)}\."
+    with pytest.raises(TracingError, match=where):
+        jax.jit(lambda x: op(x))(jnp.ones(2))
+    with pytest.raises(TracingError, match=where):
+        jax.jit(lambda x: op(Tensor.from_array(x)).array)(jnp.ones(2))
+    op(jnp.ones(2))  # at once it may
+
+
+def test_a_kernel_that_calls_one_that_reads_values_hears_of_the_inner_one() -> None:
+    inner = custom_op("eager::inner", lambda x: x * x.sum().item(), schema="(Tensor x) -> Tensor")
+    outer = custom_op("eager::outer", lambda x: inner(x), schema="(Tensor x) -> Tensor")
+    with pytest.raises(TracingError, match=r"^eager::inner: the kernel reads values"):
+        jax.jit(lambda x: outer(x))(jnp.ones(2))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 import oplib
-from oplib.errors import MissingRuleError, RegistrationError, ResultError
+from oplib.errors import MissingRuleError, RegistrationError, ResultError, TracingError
 from oplib.library import custom_op, ops
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
@@ -256,3 +259,164 @@ def test_a_kernel_that_changes_its_list_argument_changes_no_other_call() -> None
         return x * count
 
     assert [popping(X, [1, 2])[0] for _ in range(2)] == [2 * X[0]] * 2
+
+
+# With a formula, under every transformation -------------------------------------------------------------
+
+
+def make_product(name: str, *, formula_on_host: bool):
+    """Makes ``sin(x * w)`` of rows and one weight, its kernel in numpy and its formula in either."""
+
+    @custom_op(name)
+    def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.sin(x * w)
+
+    product.register_fake(lambda x, w: jax.ShapeDtypeStruct(x.shape, x.dtype))
+    xp = np if formula_on_host else jnp
+
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        slope = grad * xp.cos(x * w)
+        return slope * w, (slope * x).sum(tuple(range(x.ndim - 1)))
+
+    backward.__annotations__["grad"] = np.ndarray if formula_on_host else jax.Array
+    product.register_autograd(
+        backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+    )
+    return product
+
+
+ROWS = jnp.arange(16.0).reshape(8, 2) / 7
+WEIGHT = jnp.array([0.5, 1.5])
+either = pytest.mark.parametrize("formula_on_host", [False, True])
+
+
+def expected_gradients():
+    return jax.grad(lambda x, w: (jnp.sin(x * w) ** 2).sum(), (0, 1))(ROWS, WEIGHT)
+
+
+def assert_gradients(got):
+    for one, other in zip(got, expected_gradients(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@either
+def test_it_is_right_under_grad_and_vmap_and_scan(formula_on_host: bool) -> None:
+    product = make_product("host::trans", formula_on_host=formula_on_host)
+
+    def loss(x, w):
+        return (product(x, w) ** 2).sum()
+
+    assert_gradients(jax.jit(jax.grad(loss, (0, 1)))(ROWS, WEIGHT))
+    by_row = jax.vmap(jax.grad(loss, (0, 1)), (0, None))(ROWS, WEIGHT)
+    assert_gradients([by_row[0], by_row[1].sum(0)])
+    scanned = jax.grad(
+        lambda x, w: jax.lax.scan(lambda total, row: (total + loss(row, w), None), 0.0, x)[0], (0, 1)
+    )
+    assert_gradients(jax.jit(scanned)(ROWS, WEIGHT))
+
+
+@pytest.mark.devices(8)
+@either
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_in_shard_map_a_replicated_weight_has_its_gradient_once(
+    formula_on_host: bool, check_vma: bool
+) -> None:
+    """A bare callback has it silently wrong by the size of the mesh."""
+    product = make_product("host::mesh", formula_on_host=formula_on_host)
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    split, whole = jax.sharding.PartitionSpec("d"), jax.sharding.PartitionSpec()
+
+    def spread(function, outs):
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=(split, whole), out_specs=outs, check_vma=check_vma
+        )
+
+    outside = spread(lambda x, w: jax.lax.psum((product(x, w) ** 2).sum(), "d"), whole)
+    assert_gradients(jax.jit(jax.grad(outside, (0, 1)))(ROWS, WEIGHT))
+
+    def inside(x, w):
+        of_x, of_w = jax.grad(lambda x, w: (product(x, w) ** 2).sum(), (0, 1))(x, w)
+        return of_x, of_w if check_vma else jax.lax.psum(of_w, "d")  # without the check nothing is summed
+
+    assert_gradients(jax.jit(spread(inside, (split, whole)))(ROWS, WEIGHT))
+
+
+@pytest.mark.devices(8)
+def test_the_result_of_a_jitted_call_on_spread_arrays_has_a_sharding() -> None:
+    product = make_product("host::spread", formula_on_host=False)
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    result = jax.jit(product)(jax.device_put(ROWS, split), WEIGHT)
+    assert result.sharding.is_fully_replicated
+    np.testing.assert_allclose(result, np.sin(ROWS * WEIGHT), rtol=1e-6)
+
+
+@either
+def test_export_refuses_what_runs_on_the_host_and_names_the_op(formula_on_host: bool) -> None:
+    product = make_product("host::export", formula_on_host=formula_on_host)
+    functions = [product]
+    if formula_on_host:  # of the gradient of the sum, nothing but the formula is left
+        functions.append(jax.grad(lambda x, w: product(x, w).sum()))
+    for function in functions:
+        with pytest.raises(TracingError, match=r"host::export: what runs on the host cannot be exported"):
+            export.export(jax.jit(function))(ROWS, WEIGHT)
+
+
+def test_a_formula_on_the_host_has_no_derivative_of_its_own() -> None:
+    product = make_product("host::order", formula_on_host=True)
+    with pytest.raises(
+        MissingRuleError, match=r"host::order: there is no forward-mode rule.*runs on the host"
+    ):
+        jax.jvp(product, (ROWS, WEIGHT), (ROWS, WEIGHT))
+    with pytest.raises(
+        MissingRuleError, match=r"host::order: .*on the host.*Write the formula for jax.Array"
+    ):
+        jax.hessian(lambda w: product(ROWS, w).sum())(WEIGHT)
+    x = oplib.Tensor.from_array(ROWS, requires_grad=True)
+    y = product(x, oplib.Tensor.from_array(WEIGHT)).sum()
+    with pytest.raises(
+        MissingRuleError, match=r"host::order: .*on the host.*Write the formula for jax.Array"
+    ):
+        oplib.autograd.grad(y, x, create_graph=True)
+
+
+@pytest.mark.parametrize("size", [2, 200_000])
+def test_twenty_calls_in_flight_come_home(size: int) -> None:
+    product = make_product("host::flight", formula_on_host=True)
+    x, w = jnp.ones((1, size)), jnp.ones(size)
+    forward = jax.jit(product)
+    backward = jax.jit(jax.grad(lambda x, w: product(x, w).sum()))
+
+    def fly() -> None:
+        started = [run(x * place, w) for place in range(10) for run in (forward, backward)]
+        chain = x
+        for _ in range(20):
+            chain = forward(chain, w)
+        jax.block_until_ready([started, chain])
+        arrived.append(started)
+
+    arrived: list[list[jax.Array]] = []
+    threads = [threading.Thread(target=fly, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(arrived) == 3, "calls in flight wait for each other"
+    for place in range(10):
+        np.testing.assert_allclose(arrived[0][2 * place][0, 0], np.sin(place), atol=1e-6)
+        np.testing.assert_allclose(arrived[0][2 * place + 1][0, 0], np.cos(place), atol=1e-6)
+
+
+def test_an_eager_call_has_no_callback_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = make_product("host::direct", formula_on_host=True)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a callback")
+
+    monkeypatch.setattr(jax, "pure_callback", refuse)
+    x = oplib.Tensor.from_array(ROWS, requires_grad=True)
+    w = oplib.Tensor.from_array(WEIGHT, requires_grad=True)
+    (product(x, w) ** 2).sum().backward()
+    assert_gradients([x.grad.array, w.grad.array])
+    np.testing.assert_allclose(product(ROWS, WEIGHT), np.sin(ROWS * WEIGHT), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Kernels per platform: which one runs is decided when a call is lowered, also for several platforms at once."""
+"""Kernels per platform: which one runs is decided when a call is lowered, for one platform or several."""
 
 from __future__ import annotations
 
