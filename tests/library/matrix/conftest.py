@@ -1,0 +1,32 @@
+"""The marked ops, registered once for the whole folder, and JAX's own checks switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import pytest
+
+from oplib.library.registry import registry
+from tests.library.matrix.marked import FACTORS, Marked, make_marked
+
+
+@pytest.fixture(scope="package")
+def marked_ops() -> Iterator[dict[str, Marked]]:
+    """The marked ops by their rules; they go with the folder."""
+    before = registry.save()
+    yield {rules: make_marked(rules) for rules in FACTORS}
+    registry.restore(before)
+
+
+@pytest.fixture(params=FACTORS)
+def marked(request: pytest.FixtureRequest, marked_ops: dict[str, Marked]) -> Marked:
+    """One of them after the other."""
+    return marked_ops[request.param]
+
+
+@pytest.fixture(autouse=True)
+def check_everything() -> Iterator[None]:
+    """JAX checks every jaxpr that a cell makes, as under ``JAX_ENABLE_CHECKS=1``."""
+    with jax.enable_checks(True):
+        yield

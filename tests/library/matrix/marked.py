@@ -1,0 +1,96 @@
+"""The ops that the matrix runs: their rules are marked, so that every number tells which rule gave it.
+
+The backward formula is the true gradient times 7, the jvp rule the true tangent times 5. An op has both, one
+of them, or neither and JAX's own derivative instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.library import CustomOpDef, custom_op
+
+REVERSE, FORWARD = 7.0, 5.0
+X, W = jnp.array([0.3, -0.7, 1.1, 0.2]), jnp.float32(1.5)
+ONES = jnp.ones_like(X)
+SIN, COS = np.sin(X), np.cos(X)
+COUNT = X.size
+
+
+@dataclass(frozen=True)
+class Marked:
+    """An op and what its rules scale derivatives by.
+
+    Attributes:
+        op: ``(x, w) -> w * sin(x)``, for one ``w`` that all elements share.
+        rules: ``b`` for a backward formula, ``j`` for a jvp rule, ``d`` for JAX's own.
+        reverse: the factor of reverse mode.
+        forward: the factor of forward mode.
+    """
+
+    op: CustomOpDef
+    rules: str
+    reverse: float
+    forward: float
+
+
+# Without a jvp rule the backward formula is transposed, without a formula JAX transposes the jvp rule.
+FACTORS = {
+    "b": (REVERSE, REVERSE),
+    "bj": (REVERSE, FORWARD),
+    "j": (FORWARD, FORWARD),
+    "d": (1.0, 1.0),
+}
+
+
+def make_marked(rules: str) -> Marked:
+    """Registers ``w * sin(x)`` with the marked rules that are asked for."""
+
+    @custom_op(f"matrix::bend_{rules}")
+    def bend(x: jax.Array, w: jax.Array) -> jax.Array:
+        return w * jnp.sin(x)
+
+    if "b" in rules:
+        bend.register_autograd(pull, setup_context=save_inputs)
+    if "j" in rules:
+        bend.register_jvp(push)
+    if "d" in rules:
+        bend.register_autograd("derive")
+    return Marked(bend, rules, *FACTORS[rules])
+
+
+def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keeps what both rules need."""
+    ctx.save_for_backward(*inputs)
+
+
+def pull(ctx: Any, grad: Any) -> tuple[Any, Any]:
+    """The backward formula, marked."""
+    x, w = ctx.saved_tensors
+    return REVERSE * grad * w * jnp.cos(x), REVERSE * (grad * jnp.sin(x)).sum()
+
+
+def push(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """The jvp rule, marked."""
+    (x, w), (dx, dw) = primals, tangents
+    tangent = jnp.zeros_like(x)
+    if dx is not None:
+        tangent += dx * w * jnp.cos(x)
+    if dw is not None:
+        tangent += dw * jnp.sin(x)
+    return w * jnp.sin(x), FORWARD * tangent
+
+
+def sum_of(op: Any) -> Any:
+    """The op, then the sum, for what wants a scalar."""
+    return lambda x, w: op(x, w).sum()
+
+
+def by_both(function: Any) -> Any:
+    """The gradients by x and by w."""
+    return jax.grad(function, argnums=(0, 1))
