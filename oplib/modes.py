@@ -15,6 +15,8 @@ class ModeState:
     """The modes of one thread.
 
     Attributes:
+        dual_level: the open level of forward mode, an object of the autograd floor, or None.
+        forward_enabled: forward mode carries tangents on, where a level is open.
         grad_enabled: operations on tensors that require grad are recorded.
         inference: ``inference_mode`` is active.
         multithreading: the flag of ``set_multithreading_enabled``.
@@ -27,6 +29,8 @@ class ModeState:
     """
 
     __slots__ = (
+        "dual_level",
+        "forward_enabled",
         "grad_enabled",
         "inference",
         "multithreading",
@@ -37,6 +41,8 @@ class ModeState:
     )
 
     def __init__(self) -> None:
+        self.dual_level: object = None
+        self.forward_enabled = True
         self.grad_enabled = True
         self.inference = False
         self.multithreading = True
@@ -75,6 +81,8 @@ class ThreadModes(threading.local):
     def __init__(self) -> None:
         self.state = ModeState()
 
+    dual_level: object = _delegate("dual_level")
+    forward_enabled: bool = _delegate("forward_enabled")  # type: ignore[assignment]
     grad_enabled: bool = _delegate("grad_enabled")  # type: ignore[assignment]
     inference: bool = _delegate("inference")  # type: ignore[assignment]
     multithreading: bool = _delegate("multithreading")  # type: ignore[assignment]

@@ -15,7 +15,7 @@ Example:
 
 from oplib.errors import AutogradError
 
-from . import function, grad_mode, graph
+from . import forward_ad, function, grad_mode, graph
 from .engine import _EngineBase, _ImperativeEngine, get_python_engine
 from .engine import current_autograd_node as _current_autograd_node
 from .engine import current_graph_task_id as _current_graph_task_id

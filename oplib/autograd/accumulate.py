@@ -12,8 +12,9 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import TracingError, describe
 from oplib.tensor import Tensor
 
-from .currency import is_tracer_class
+from .currency import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
+from .tangents import write_tangent
 
 if TYPE_CHECKING:
     from .run import Run
@@ -81,11 +82,15 @@ class AccumulateGrad(TapeNode):
             run.journal.note(leaf)
         held = leaf._grad
         if held is None:
-            leaf._grad = currency.own(grad)
-        elif currency.tensor_mode:
+            leaf._grad = currency.own(grad) if run.create_graph else ARRAYS.own(array)
+        elif run.create_graph:
             leaf._grad = currency.add(held, grad)
+        elif currency.tensor_mode:  # in a dual level: the sum has a tangent
+            added = currency.add(held, grad)
+            held._storage.write(added._storage.array)
+            write_tangent(held, added)
         else:
-            held._storage.write(currency.add(held._storage.array, grad))
+            held._storage.write(currency.add(held._storage.array, array))
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad

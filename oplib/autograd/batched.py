@@ -12,7 +12,9 @@ from oplib.tensor import Tensor, upcalls
 
 from .currency import ARRAYS
 from .run import running
+from .tangents import set_tangent, unbox_tangent
 
+Pairs = list[tuple[Any, Any] | None]
 Call = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
 
 
@@ -23,6 +25,7 @@ def run_batched(
 
     The nodes run once and see single gradients, as tracers. With ``create_graph`` they would record these
     tracers, which are dead after the map: then the run is repeated for each gradient and the results stacked.
+    In an open dual level tangents are mapped with the gradients that carry them.
 
     Args:
         call: runs the engine on one gradient for each output.
@@ -39,16 +42,27 @@ def run_batched(
     if create_graph:
         return _run_each(call, grads, size)
 
-    def run_one(*arrays: Any) -> list[Any]:
+    def run_one(pairs: Pairs) -> Pairs:
         running.vmap_levels += 1
         try:
-            results = call(tuple(map(ARRAYS.box, arrays)))
+            return _read(call(_box(pairs)))
         finally:
             running.vmap_levels -= 1
-        return [None if result is None else result._storage.array for result in results]
 
-    arrays = [grad._storage.array for grad in grads if grad is not None]
-    return tuple(None if array is None else ARRAYS.box(array) for array in jax.vmap(run_one)(*arrays))
+    return _box(jax.vmap(run_one)(_read(grads)))
+
+
+def _read(tensors: Sequence[Tensor | None]) -> Pairs:
+    """The arrays of tensors, each with that of its tangent."""
+    return [None if tensor is None else (tensor._storage.array, unbox_tangent(tensor)) for tensor in tensors]
+
+
+def _box(pairs: Pairs) -> tuple[Any, ...]:
+    boxed = [None if pair is None else ARRAYS.box(pair[0]) for pair in pairs]
+    for tensor, pair in zip(boxed, pairs, strict=True):
+        if tensor is not None and pair is not None and pair[1] is not None:
+            set_tangent(tensor, ARRAYS.box(pair[1]))
+    return tuple(boxed)
 
 
 def _run_each(call: Call, grads: Sequence[Any], size: int) -> tuple[Tensor | None, ...]:

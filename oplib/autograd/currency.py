@@ -2,7 +2,8 @@
 
 With ``create_graph=False`` nobody differentiates the backward pass, so boxes would be wasted: gradients are
 ``jax.Array``s (or tracers) and are boxed only where Python code of a user sees them. With
-``create_graph=True`` they are Tensors, and every sum and formula is recorded.
+``create_graph=True`` they are Tensors, and every sum and formula is recorded; in an open dual level they are
+Tensors too, which carry tangents.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.tensor import Tensor, box, upcalls
+
+from .tangents import carries_tangents
 
 
 class _TracerClasses(dict[type, bool]):
@@ -103,6 +106,7 @@ class _Tensors:
     def own(self, grad: Any) -> Tensor:
         """One gradient can be on its way to several leaves: each gets a box of its own at the same edge."""
         tensor = ARRAYS.box(grad._storage.array)
+        tensor._tangent_slot = grad._tangent_slot
         if grad._requires_grad:
             tensor._requires_grad = True
             tensor._grad_fn = grad._grad_fn
@@ -118,3 +122,8 @@ class _Tensors:
 
 ARRAYS: Currency = _Arrays()
 TENSORS: Currency = _Tensors()
+
+
+def choose_currency(*, create_graph: bool) -> Currency:
+    """Returns what the gradients of a run are; tangents travel with Tensors only."""
+    return TENSORS if create_graph or carries_tangents() else ARRAYS

@@ -17,7 +17,7 @@ from oplib.tensor import Tensor
 from . import fork
 from .accumulate import AccumulateGrad, gradient_edge
 from .conformity import conform_to_edges
-from .currency import ARRAYS, TENSORS
+from .currency import choose_currency
 from .graph import GradientEdge
 from .journal import GradJournal
 from .node import Edge, Node, TapeNode
@@ -66,7 +66,7 @@ class _EngineBase:
         _check_call(tensors, grad_tensors, accumulate=accumulate)
         roots = list(map(_root_edge, tensors, grad_tensors, count()))
         wanted = _input_edges(inputs, accumulate=accumulate)
-        currency = TENSORS if create else ARRAYS
+        currency = choose_currency(create_graph=create)
         grads = [currency.unbox(grad) for grad in grad_tensors]
         grads = conform_to_edges(grads, roots, "the call of backward or grad", currency)
         plan = Plan(roots, wanted, capture=not accumulate)

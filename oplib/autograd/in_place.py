@@ -18,6 +18,7 @@ from oplib.tensor import Storage, Tensor, can_cast, upcalls
 
 from .formula_node import NOBODY, FormulaNode
 from .node import TapeNode
+from .tangents import carries_tangents, find_tangent, write_tangent
 
 _TYPE_NAMES = {
     "float64": "Double",
@@ -46,6 +47,8 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
             f"{op}: a leaf Variable that requires grad is being used in an in-place operation. "
             f"Got {describe(tensor._storage.array)}. Write under oplib.no_grad(), or into tensor.detach()."
         )
+    if modes.state.watchers and (tangent := find_tangent(tensor)) is not None:
+        refuse_leaf(tangent, op)  # it is written too
 
 
 def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
@@ -73,6 +76,8 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
         _exempt(node, storage, own if fitted is result else None)
     if fitted._requires_grad:
         _take_over(tensor, fitted)
+    if modes.state.watchers and carries_tangents():
+        write_tangent(tensor, fitted, lambda held, new: write_in_place(held, new, op))
     return tensor
 
 

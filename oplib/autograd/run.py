@@ -11,7 +11,7 @@ from typing import Any
 from oplib.modes import modes
 
 from .conformity import conform
-from .currency import ARRAYS, TENSORS, Currency
+from .currency import Currency, choose_currency
 from .journal import GradJournal
 from .node import Edge, Gradients, TapeNode
 from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
@@ -64,7 +64,7 @@ class Run:
         self.id = next(_ids)
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        self.currency: Currency = TENSORS if create_graph else ARRAYS
+        self.currency: Currency = choose_currency(create_graph=create_graph)
         self.plan = plan
         self.node: TapeNode | None = None
         self.captured: list[Any] = [None] * plan.captures_count

@@ -12,6 +12,7 @@ from oplib.tensor import Storage, Tensor, box
 
 from .accumulate import AccumulateGrad, gradient_edge
 from .saved_hooks import HookPair, active_pairs, make_pair, pack_through, unpack_through
+from .tangents import claim_slot
 
 if TYPE_CHECKING:
     from .node import Edge, TapeNode
@@ -54,8 +55,8 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage", "_trace",
-        "_version",
+        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage",
+        "_tangent_slot", "_trace", "_version",
     )  # fmt: skip
 
     _array: Any  # None once it is packed or freed
@@ -77,6 +78,7 @@ class SavedTensor:
         self._is_own = made_by is not None and made_by is node
         self._output_nr = tensor._output_nr
         self._trace = tensor._trace
+        self._tangent_slot = claim_slot(tensor)
         self._edge = None if made_by is None or self._is_own else gradient_edge(tensor)
         self._original = weakref.ref(tensor) if made_by is not None else lambda: tensor
         if modes.state.watchers and (pairs := active_pairs()):
@@ -95,6 +97,7 @@ class SavedTensor:
         made._hold(value, storage)
         made._version = storage.version if version is None else version
         made._edge, made._is_own, made._output_nr, made._trace = None, False, 0, None
+        made._tangent_slot = None
         made._original = _forget
         return made
 
@@ -186,6 +189,7 @@ class SavedTensor:
         if self._pairs is None:
             tensor._storage = self._storage
         tensor._trace = self._trace
+        tensor._tangent_slot = self._tangent_slot
         if self._is_own:
             tensor._requires_grad = True
             tensor._grad_fn, tensor._output_nr = node, self._output_nr

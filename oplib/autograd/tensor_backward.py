@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from . import fork
@@ -34,7 +35,7 @@ def run_backward(
     """
     seed = find_seed(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
-    if seed is None or not plain or running.vmap_levels:
+    if seed is None or not plain or running.vmap_levels or modes.dual_level is not None:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return
     fork.check()

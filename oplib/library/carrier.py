@@ -84,21 +84,54 @@ class Carrier:
         self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
     ) -> Any:
         outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
-        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
-        derivative = call.record.derivative
-        if derivative.constant is not None:
+        if call.record.derivative.constant is not None:
             return outputs, zeros
         if call.record.is_transparent and call.record.jvp is None:
             return outputs, _derive_tangents(jaxpr, primals, tangents, avals)
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make_linear(call, levels, wanted, primals, outputs)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
-        results = iter(self.linear.bind(*match_varying([*residuals, *given]), linear=linear))
-        return outputs, [
-            next(results) if differentiable else zero
-            for zero, differentiable in zip(zeros, linear.differentiable, strict=True)
-        ]
+        results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
+        return outputs, _spread(results, zeros, linear)
+
+    def push(
+        self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The tangents of the outputs of a call that has run: zeros, or None where there can be none.
+
+        Args:
+            call: the op.
+            arrays: of the call.
+            outputs: what it gave.
+            tangents: one for each array, or None for a constant.
+        """
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        if call.record.is_transparent and call.record.jvp is None:
+            zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
+            full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
+            found = _derive_tangents(call.trace((), arrays), arrays, full, avals)
+        else:
+            wanted = tuple(tangent is not None for tangent in tangents)
+            linear, residuals = make_linear(call, (), wanted, arrays, outputs)
+            operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
+            bind = run_linear if call.record.takes_tensors else self.linear.bind  # eager rules are not traced
+            results = bind(*operands, linear=linear)
+            found = _spread(results, [ad.Zero(aval) for aval in avals], linear)
+        return tuple(
+            None if aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
+            for aval, one in zip(avals, found, strict=True)
+        )
+
+
+def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
+    """Puts the tangents of the differentiable outputs at their places among all."""
+    rest = iter(results)
+    return [
+        next(rest) if differentiable else zero
+        for zero, differentiable in zip(zeros, linear.differentiable, strict=True)
+    ]
 
 
 def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:

@@ -25,6 +25,7 @@ from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import find_carrier
 from .fast_key import FastKey, is_eligible
+from .forward_mode import call_in_dual_level
 from .kernel_choice import find_device, require_kernel
 from .kernels import run_kernel
 from .layout import Layout, count_arrays, make_layout
@@ -91,7 +92,9 @@ class Dispatcher:
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
         self._teach_fast_path(layout, flat, args, kwargs)
         if any(isinstance(value, Tensor) for value in flat):
-            return self._call_on_tensors(layout, flat, values)
+            if modes.dual_level is not None:
+                return call_in_dual_level(self, layout, flat, values)
+            return self.call_on_tensors(layout, flat, values)
         if tells_world(self.record, layout):
             refuse_writing(self.record, layout)
             structure, outputs = self._run_on_arrays(layout, flat)
@@ -136,7 +139,8 @@ class Dispatcher:
             return structure.arrange(outputs)
         return structure.arrange([Tensor.from_array(output) for output in outputs])
 
-    def _call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+    def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+        """Does one call with a Tensor among its arguments, which are bound; tangents are not looked at."""
         refuse_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
         if self.record.takes_tensors and not self.record.derivative.derive:

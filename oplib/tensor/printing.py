@@ -54,6 +54,9 @@ def show(tensor: Tensor) -> str:
         suffixes.append(f"grad_fn=<{tensor._grad_fn.name()}>")
     elif tensor._requires_grad:
         suffixes.append("requires_grad=True")
+    slot = tensor._tangent_slot
+    if slot is not None and slot.tangent is not None:
+        suffixes.append(f"tangent={show(slot.tangent)}")
     return _add_suffixes(_PREFIX + body, suffixes)
 
 

@@ -55,6 +55,7 @@ class Tensor(
 
     __hash__ = object.__hash__
 
+    _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise DataTypeError(
             f"Tensor: the class is not called. Got {len(args) + len(kwargs)} arguments. "

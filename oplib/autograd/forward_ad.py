@@ -1,0 +1,284 @@
+"""Forward mode on Tensors: dual levels, and tensors that carry a tangent through every op.
+
+Example:
+    >>> import oplib
+    >>> from oplib.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 0.0]))
+    ...     y = forward_ad.unpack_dual(x * x)
+    >>> y.tangent
+    tensor([2., 0.])
+"""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from typing import NamedTuple
+
+from oplib.errors import AutogradError, DataTypeError, GradientValueError, describe, describe_dtype
+from oplib.modes import modes
+from oplib.tensor import Tensor, upcalls
+
+from .array_function import has_gradient
+from .tangents import DualLevel, check_tangent, find_tangent, set_tangent, tangents_off
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What :func:`unpack_dual` returns.
+
+    Attributes:
+        primal: the value, without a tangent.
+        tangent: the tangent, or None where there is none.
+    """
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Opens a dual level in this thread, in which tensors can carry tangents.
+
+    Returns:
+        Its number, 0: there is one level at a time, as in torch.
+
+    Raises:
+        AutogradError: a level is open.
+
+    Source:
+        torch.autograd.forward_ad.enter_dual_level; torch's level is one of the process.
+    """
+    state = modes.state
+    if state.dual_level is not None:
+        raise AutogradError(
+            "enter_dual_level: Nested forward mode AD is not supported at the moment. A level is open in "
+            "this thread. Leave it first, or take jax.jvp of the array-level function for higher orders."
+        )
+    state.dual_level = DualLevel()
+    state.watchers += 1
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Closes the dual level of this thread; all tangents made in it are gone.
+
+    Args:
+        level: its number; by default that of the open one.
+
+    Raises:
+        AutogradError: no level is open, or another one.
+    """
+    state = modes.state
+    opened = state.dual_level
+    if level is not None and level != _current_level():
+        raise AutogradError(
+            "exit_dual_level: Trying to exit a forward AD level that was not the last one that was created. "
+            f"This is not supported. Got level {level}, open is {_current_level()}. Leave the argument out."
+        )
+    if not isinstance(opened, DualLevel):
+        raise AutogradError(
+            "exit_dual_level: Dual level must be a positive number. No level is open in this thread. Call "
+            "enter_dual_level() first, or use `with dual_level():`."
+        )
+    state.dual_level = None
+    state.watchers -= 1
+    opened.close()
+
+
+class dual_level(ContextDecorator):  # noqa: N801  a function to its users
+    """Opens a dual level for a block, or for each call of a decorated function.
+
+    Everything that has to do with tangents happens inside: they are gone when the block is left.
+
+    Raises:
+        AutogradError: a level is open already.
+
+    Source:
+        torch.autograd.forward_ad.dual_level
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
+        >>> with dual_level():
+        ...     x = make_dual(oplib.tensor([3.0]), oplib.tensor([1.0]))
+        ...     tangent = unpack_dual(x.exp() * 0 + x).tangent
+        >>> tangent, unpack_dual(x).tangent
+        (tensor([1.]), None)
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exc_info: object) -> None:
+        exit_dual_level()
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """Returns a tensor that carries a tangent.
+
+    Args:
+        tensor: the value, any shape, floating or complex.
+        tangent: of the same shape; complex only if ``tensor`` is. It is kept as it is, and in-place writes
+            into the result write it too.
+        level: the number of the open level, which is the default.
+
+    Returns:
+        A new tensor that shares ``tensor``'s storage, with its place on the tape.
+
+    Raises:
+        AutogradError: no level is open, another one is, ``tensor`` or ``tangent`` has a tangent, or the
+            tangent does not fit.
+        GradientValueError: one of the two is neither floating nor complex.
+        DataTypeError: one of the two is no Tensor.
+
+    Gradient:
+        That of the identity by ``tensor``; results' tangents are differentiable by ``tangent``.
+
+    Source:
+        torch.autograd.forward_ad.make_dual
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.forward_ad import dual_level, make_dual
+        >>> with dual_level():
+        ...     make_dual(oplib.tensor([1.0]), oplib.tensor([2.0]))
+        tensor([1.], tangent=tensor([2.]))
+    """
+    wanted = _current_level() if level is None else level
+    if wanted < 0:
+        raise AutogradError(
+            "make_dual: Trying to create a dual Tensor for forward AD but no level exists. Tangents live in "
+            "a level. Make sure to enter_dual_level() first, or use `with dual_level():`."
+        )
+    _check_level(wanted, "make_dual")
+    for name, value in (("primal", tensor), ("tangent", tangent)):
+        _check_operand(name, value)
+    with _forward_on():
+        if find_tangent(tensor) is not None:
+            raise AutogradError(
+                "make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
+                f"the same level {wanted} is not supported. Got {describe(tensor._storage.array)}. Give "
+                "unpack_dual(tensor).primal."
+            )
+        check_tangent(tensor, tangent)
+    dual = _alias(tensor)
+    set_tangent(dual, tangent)
+    return dual
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """Returns value and tangent of a tensor.
+
+    Args:
+        tensor: any Tensor.
+        level: the number of the level; by default that of the open one.
+
+    Returns:
+        ``(primal, tangent)``. The primal is a new tensor on the same storage, without the tangent; outside of
+        a level it is ``tensor`` itself. The tangent is the very tensor that was given to :func:`make_dual`,
+        or what the ops have computed; None without one, or where forward mode is off.
+
+    Raises:
+        AutogradError: a level that is not there.
+        DataTypeError: not a Tensor.
+
+    Gradient:
+        That of the identity, for both.
+
+    Source:
+        torch.autograd.forward_ad.unpack_dual
+    """
+    _check_tensor("unpack_dual", "tensor", tensor)
+    wanted = _current_level() if level is None else level
+    if wanted < 0:
+        return UnpackedDualTensor(tensor, None)
+    if wanted > 0:
+        raise _invalid_level(wanted, "unpack_dual")
+    return UnpackedDualTensor(_alias(tensor), find_tangent(tensor))
+
+
+class _set_fwd_grad_enabled(ContextDecorator):  # noqa: N801  a function to its users
+    """Switches forward mode on or off: at once when called, until the end of the block with ``with``.
+
+    While it is off no tensor shows its tangent, and ops carry none on.
+
+    Args:
+        mode: whether tangents are carried.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self._before = modes.forward_enabled
+        modes.forward_enabled = bool(mode)
+        self._mode = bool(mode)
+
+    def __enter__(self) -> None:
+        modes.forward_enabled = self._mode
+
+    def __exit__(self, *exc_info: object) -> None:
+        modes.forward_enabled = self._before
+
+
+def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch has it under this name
+    """Returns whether forward mode is on in this thread: tangents are carried where a level is open."""
+    return modes.forward_enabled
+
+
+def _forward_on() -> _set_fwd_grad_enabled:
+    return _set_fwd_grad_enabled(True)
+
+
+def _current_level() -> int:
+    return -1 if modes.dual_level is None else 0
+
+
+def _check_level(level: int, caller: str) -> None:
+    if level != 0:
+        raise _invalid_level(level, caller)
+    if modes.dual_level is None:
+        raise AutogradError(
+            f"{caller}: Trying to access a forward AD level with an invalid index. Level {level} was either "
+            "not created or is already deleted. Call enter_dual_level() first."
+        )
+
+
+def _invalid_level(level: int, caller: str) -> AutogradError:
+    return AutogradError(
+        f"{caller}: Invalid level given. Got {level}, and there is one level at a time, of number 0. Leave "
+        "the argument out."
+    )
+
+
+def _check_operand(name: str, value: object) -> None:
+    tensor = _check_tensor("make_dual", name, value)
+    dtype = tensor._storage.array.dtype
+    if not has_gradient(dtype):
+        raise GradientValueError(
+            f"make_dual: Expected {name} to be floating point or complex, but got: {describe_dtype(dtype)}. "
+            f"It is {describe(tensor._storage.array)}. Convert it first: tensor.to(oplib.float32)."
+        )
+
+
+def _check_tensor(caller: str, name: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise DataTypeError(
+            f"{caller}: '{name}' must be a Tensor. Got {type(value).__name__}. Use oplib.tensor(data)."
+        )
+    return value
+
+
+def _alias(tensor: Tensor) -> Tensor:
+    """A new tensor on the same storage, at its place on the tape, without its tangent."""
+    if not (tensor._requires_grad and modes.grad_enabled):
+        return tensor.detach()
+    with tangents_off():
+        alias = upcalls.alias(tensor)
+    alias._storage = tensor._storage
+    return alias
