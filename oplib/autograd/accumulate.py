@@ -9,7 +9,7 @@ from weakref import ref
 
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.errors import TracingError, describe
+from oplib.errors import GradientTypeError, TracingError, describe
 from oplib.tensor import Tensor
 
 from .currency import ARRAYS, is_tracer_class
@@ -65,7 +65,7 @@ class AccumulateGrad(TapeNode):
             _adding.release()
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
-                hook(leaf)
+                _refuse_result(hook(leaf), hook)
         return ()
 
     def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  they are read from the leaf when it runs
@@ -148,4 +148,14 @@ def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "
             "exists only while a JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), "
             "which returns the gradients, or make the tensor inside the traced function."
+        )
+
+
+def _refuse_result(result: object, hook: Callable[[Tensor], object]) -> None:
+    """Raises where a hook returned something: what it did to ``grad`` stays."""
+    if result is not None:
+        name = getattr(hook, "__name__", type(hook).__name__)
+        raise GradientTypeError(
+            f"AccumulateGrad: post accumulate grad hook '{name}' should return None. Got "
+            f"{type(result).__name__}. Write into tensor.grad, or assign it."
         )

@@ -6,25 +6,17 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
-
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.inference import refuse_saving
 
-from .accumulate import gradient_edge
 from .function_binding import Binding
-from .function_ctx import FunctionCtx, check_saved
+from .function_ctx import FunctionCtx
 from .function_node import BackwardCFunction, refuse_gradient
-from .function_outputs import attach_outputs
-from .function_trees import Specs, flatten_values, unflatten_values
-from .saved import SavedTensor
+from .function_recording import Call, finish
+from .function_trees import flatten_values, unflatten_values
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "once_differentiable"]
-
-_NODE_NAMES = frozenset(("edges", "has_hooks", "input_metadata", "release", "retain_grad", "sequence_nr"))
-"""Attributes that make a ctx a node, and that a user's forward must not set."""
 
 _new: Any = object.__new__
 
@@ -34,7 +26,8 @@ class FunctionMeta(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
         super().__init__(name, bases, namespace)
-        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls})
+        base = getattr(cls, "_context_base", BackwardCFunction)
+        cls._backward_cls = type(f"{name}Backward", (base,), {"_forward_cls": cls})
         cls._binding_cache = None
 
 
@@ -71,6 +64,7 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule: ClassVar[bool] = False
     _takes_trees: ClassVar[bool] = True
     _root: ClassVar[type[Function]]
+    _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
     _backward_cls: ClassVar[type[BackwardCFunction]]
     _binding_cache: ClassVar[Binding | None]
 
@@ -108,9 +102,15 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:  # noqa: ARG004  likewise
-        """Computes a tangent for each result from one for each argument; to be defined for forward mode."""
+        """Computes a tangent for each result from one for each argument; to be defined for forward mode.
+
+        ``ctx.saved_tensors`` is then what was given to ``save_for_forward``. The tangent of an argument
+        without one is zeros, or None after ``set_materialize_grads(False)``; None too where the argument is
+        no floating or complex Tensor.
+        """
         raise MissingRuleError(
-            "Function: it has no jvp. Forward mode was asked of it. Define a static jvp(ctx, *t)."
+            f"{ctx.name()}: its Function has no jvp. An argument has a tangent. Define a static "
+            f"jvp(ctx, *tangents)."
         )
 
     @staticmethod
@@ -145,17 +145,11 @@ class Function(metaclass=FunctionMeta):
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
-        grad_mode = state.grad_enabled
-        recording = grad_mode and True in needs and not state.inference
-        number = state.sequence_nr
-        state.sequence_nr = number + recording
-        state.grad_enabled = False
-        try:
-            result = cls._call_forward(ctx, args, keywords)
-        finally:
-            state.grad_enabled = grad_mode
-        inputs = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
-        return _finish(ctx, result, inputs, _Call(len(values), specs, flags, number, recording))
+        recording = state.grad_enabled and True in needs and not state.inference
+        call = Call(leaves, len(values), specs, flags, state.sequence_nr, recording)
+        state.sequence_nr += recording
+        result = call.run_below(cls._call_forward, ctx, args, keywords)
+        return finish(ctx, result, call)
 
     @classmethod
     def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -176,64 +170,6 @@ class Function(metaclass=FunctionMeta):
 
 
 Function._root = Function
-
-
-class _Call:
-    """What is known of one apply before its forward has run."""
-
-    __slots__ = ("argument_count", "flags", "recording", "sequence_nr", "specs")
-
-    def __init__(
-        self, argument_count: int, specs: Specs, flags: list[bool], sequence_nr: int, recording: bool
-    ) -> None:
-        self.argument_count = argument_count
-        self.specs = specs
-        self.flags = flags
-        self.sequence_nr = sequence_nr
-        self.recording = recording
-
-
-def _finish(ctx: BackwardCFunction, result: Any, inputs: list[Tensor], call: _Call) -> Any:
-    """Makes the ctx the node of the outputs, and returns these in the structure of the result."""
-    taken = _NODE_NAMES.intersection(vars(ctx))
-    if taken:
-        name = min(taken)
-        raise AutogradError(
-            f"{ctx.name()}: ctx.{name} was set in forward. A ctx is a node, and a node has an attribute of "
-            "this name. Choose another name."
-        )
-    several = isinstance(result, tuple)
-    values: tuple[Any, ...] = result if several else (result,)
-    leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), {})
-    if call.recording:
-        ctx.edges = tuple(gradient_edge(tensor) for tensor in inputs)
-        ctx.sequence_nr = call.sequence_nr
-        ctx._argument_count, ctx._argument_specs, ctx._tensor_flags = (
-            call.argument_count,
-            call.specs,
-            call.flags,
-        )
-        ctx._output_count, ctx._output_specs = len(values), specs
-        check_saved(ctx.to_save, "save_for_backward")
-        for tensor in ctx.to_save:
-            if tensor is not None:
-                refuse_saving(tensor, "save_for_backward")
-    outputs = attach_outputs(ctx, leaves, inputs, recording=call.recording)
-    if call.recording:
-        ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)
-        ctx._saved = tuple(None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save)
-    vars(ctx).pop("to_save", None)
-    packed = unflatten_values(outputs, len(values), specs)
-    if not several:
-        return packed[0]
-    return type(result)(*packed) if hasattr(result, "_fields") else packed
-
-
-def _metadata_of(output: Any) -> Any:
-    """Keeps shape and dtype of an output, but not its values."""
-    if not isinstance(output, Tensor):
-        return None
-    return jax.typeof(output._storage.array)
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oplib.errors import GradientTypeError
+from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
 
 
@@ -45,7 +45,11 @@ class FunctionCtx:
 
         Args:
             *args: inputs of the forward.
+
+        Raises:
+            AutogradError: something that is no Tensor.
         """
+        _check_marked(args, "mark_dirty")
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
@@ -53,7 +57,11 @@ class FunctionCtx:
 
         Args:
             *args: outputs of the forward.
+
+        Raises:
+            AutogradError: something that is no Tensor.
         """
+        _check_marked(args, "mark_non_differentiable")
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -61,8 +69,24 @@ class FunctionCtx:
 
         Args:
             value: True (the default) for zeros, False for None.
+
+        Raises:
+            GradientTypeError: it is no bool.
         """
+        if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+            raise GradientTypeError(
+                f"set_materialize_grads: it takes a bool. Got {type(value).__name__}. Give True or False."
+            )
         self.materialize_grads = value
+
+
+def _check_marked(tensors: tuple[Any, ...], method: str) -> None:
+    for position, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise AutogradError(
+                f"{method}: it can only accept Tensors, but argument {position} is of type "
+                f"{type(tensor).__name__}. It marks inputs or outputs of forward. Leave it out."
+            )
 
 
 def check_saved(tensors: tuple[Any, ...], method: str) -> None:

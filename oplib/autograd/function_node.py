@@ -33,6 +33,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     needs_input_grad: tuple[Any, ...] = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()
+    _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
     _argument_count: int = 0
     _argument_specs: Specs
     _tensor_flags: Sequence[bool] = ()  # for each flat argument whether it is a tensor, and so has an edge
@@ -41,11 +42,13 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was given to ``save_for_backward``, with its history.
+        """What was given to ``save_for_backward``, with its history; in jvp, to ``save_for_forward``.
 
         Raises:
             SavedTensorError: it is freed, or has been written in place.
         """
+        if self._saved_for_jvp is not None:
+            return self._saved_for_jvp
         if self._saved is None:
             raise second_pass_error(self.name())
         return tuple(None if saved is None else saved.unpack(self) for saved in self._saved)

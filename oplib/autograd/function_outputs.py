@@ -33,7 +33,7 @@ def attach_outputs(
         if not isinstance(leaf, Tensor):
             outputs.append(leaf)
             continue
-        is_dirty = id(leaf) in dirty
+        is_dirty = id(leaf) in dirty and id(leaf) not in constant
         output = leaf if is_dirty or not _has_history(leaf, given) else _alias(leaf, ctx)
         if recording and id(leaf) not in constant and _is_differentiable(leaf):
             _set_history(output, ctx, slot, rebased=is_dirty)

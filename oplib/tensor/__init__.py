@@ -1,6 +1,8 @@
 """The tensor floor: the box over an array, its storage, and how data gets in and out."""
 
 from . import dtypes, jax_node
+from .archive import load, save
+from .comparing import allclose, equal
 from .creation import arange, empty, eye, full, linspace, ones, zeros
 from .device import Device
 from .dtype_rules import (
@@ -26,6 +28,7 @@ __all__ = [
     "Generator",
     "Storage",
     "Tensor",
+    "allclose",
     "arange",
     "as_tensor",
     "box",
@@ -36,6 +39,7 @@ __all__ = [
     "dtypes",
     "empty",
     "empty_like",
+    "equal",
     "eye",
     "from_dlpack",
     "from_numpy",
@@ -45,6 +49,7 @@ __all__ = [
     "is_tensor",
     "jax_node",
     "linspace",
+    "load",
     "manual_seed",
     "normalize_dtype",
     "ones",
@@ -58,6 +63,7 @@ __all__ = [
     "randn_like",
     "result_dtype",
     "result_type",
+    "save",
     "scalar_dtype",
     "set_default_dtype",
     "tensor",

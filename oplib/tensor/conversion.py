@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import ArgumentError
+from oplib.errors import ArgumentError, DataTypeError
 from oplib.modes import modes
 
 from . import dtypes
@@ -133,6 +133,32 @@ class TensorConversion(TensorMetadata):
         """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
         shape = read_size("new_empty", size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new(self, *args: Any, device: Any = None) -> Tensor:
+        """Makes a tensor with this one's dtype and device; older than ``new_empty`` and ``new_tensor``.
+
+        Args:
+            *args: sizes, for a tensor whose values nobody should read (none at all for an empty one); a
+                sequence or array of data; or a Tensor, for another one on its storage.
+            device: by default this tensor's.
+
+        Raises:
+            DataTypeError: a single argument that is none of these.
+        """
+        if not args:
+            return self.new_empty(0, device=device)
+        if all(isinstance(arg, int) for arg in args):
+            return self.new_empty(*args, device=device)
+        (data,) = args if len(args) == 1 else (None,)
+        if isinstance(data, TensorMetadata):
+            shared: Any = data
+            return shared.detach()
+        if not isinstance(data, (list, tuple, np.ndarray, jax.Array)):
+            given = ", ".join(type(arg).__name__ for arg in args)
+            raise DataTypeError(
+                f"new(): data must be a sequence. Got ({given}). Give sizes or a list, or use oplib.tensor."
+            )
+        return self.new_tensor(data, device=device)
 
     def _place_new(self, device: Any) -> Placement:
         """A sharding fits only the shape it was made for, so a new tensor takes only a single device over."""

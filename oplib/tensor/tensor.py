@@ -12,6 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
 
+from .comparing import TensorComparison
 from .conversion import TensorConversion, TensorDtypes
 from .copying import TensorCopying
 from .history import TensorHistory
@@ -31,6 +32,7 @@ class Tensor(
     TensorDtypes,
     TensorValues,
     TensorCopying,
+    TensorComparison,
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
@@ -64,6 +66,10 @@ class Tensor(
 
     def __repr__(self) -> str:
         return show(self)
+
+    def __dir__(self) -> list[str]:
+        """The attributes that can be written after a dot, those that users have set among them."""
+        return sorted(name for name in object.__dir__(self) if name.isidentifier())
 
     @staticmethod
     def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:

@@ -256,3 +256,18 @@ def test_a_wrong_size_is_found_on_tracers_too():
 
     with pytest.raises(AutogradError, match="changed the size"):
         jax.jit(step)(jnp.array([1.0, 2.0]))
+
+
+@pytest.mark.spec("E.3")
+@pytest.mark.parametrize("result", [3, oplib.ones(1)])
+def test_a_post_accumulate_hook_returns_nothing_and_what_it_did_stays(result):
+    x = oplib.tensor([1.0], requires_grad=True)
+
+    def double(leaf):
+        leaf.grad = leaf.grad * 2
+        return result
+
+    x.register_post_accumulate_grad_hook(double)
+    with pytest.raises(GradientTypeError, match=r"post accumulate grad hook 'double' should return None. Got"):
+        (x * 3).sum().backward()
+    assert x.grad.tolist() == [6.0]

@@ -1,0 +1,261 @@
+"""``save`` and ``load``: trees of Tensors and plain values in a file that runs no code when it is read.
+
+The file is a zip archive that ``numpy.load`` reads too: ``tree.json``, and one ``arrays/<n>.npy`` for each
+array. In the tree None, bools, integers, finite floats and strings are themselves. Everything else is an
+object with one key that says what it is: ``{"list": [...]}``, ``{"tuple": [...]}``,
+``{"dict": [[key, value], ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``,
+``{"complex": [re, im]}``,
+``{"bytes": "<hex>"}``, ``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}`` or ``{"jax": n}``, where
+``n`` counts the entries of ``arrays`` beside the tree: ``{"dtype": "bfloat16", "requires_grad": true}``.
+Dtypes that numpy has not are stored as unsigned integers of their width.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
+
+from .dtype_rules import normalize_dtype
+from .ingestion import to_array
+from .placement import find_placement
+from .tensor import Tensor
+
+File = str | os.PathLike[str] | IO[bytes]
+
+_VERSION = 1
+_TREE = "tree.json"
+_NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
+
+
+def save(obj: Any, f: File) -> None:
+    """Writes a tree of Tensors and plain values into a file.
+
+    A Tensor keeps values, dtype and ``requires_grad``, but neither history, ``grad``, hooks nor sharding; one
+    that stands in several places is one again when loaded. What shares a storage is written as tensors of
+    their own.
+
+    Args:
+        obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array``s, numpy arrays, dtypes, numbers,
+            strings, bytes, bools and None; keys of dictionaries may be any of the plain values.
+        f: a path, or a file opened for writing bytes. A file at the path is replaced when all is written.
+
+    Raises:
+        DataTypeError: something else stands in the tree; the error says where.
+        TracingError: a traced tensor stands in it.
+
+    Example:
+        >>> import io
+        >>> import oplib
+        >>> file = io.BytesIO()
+        >>> save({"w": oplib.ones(2, requires_grad=True), "step": 3}, file)
+        >>> _ = file.seek(0)
+        >>> load(file)
+        {'w': tensor([1., 1.], requires_grad=True), 'step': 3}
+    """
+    writer = _Writer()
+    tree = writer.encode(obj, "the tree")  # first of all, so that an error leaves the file as it was
+    if isinstance(f, (str, os.PathLike)):
+        path = Path(f)
+        part = path.with_name(path.name + ".part")
+        with part.open("wb") as file:
+            writer.write(tree, file)
+        part.replace(path)
+    else:
+        writer.write(tree, f)
+
+
+def load(f: File, map_location: Any = None) -> Any:
+    """Reads what :func:`save` has written.
+
+    Args:
+        f: a path, or a file opened for reading bytes, that can seek.
+        map_location: the device for Tensors and ``jax.Array``s; by default JAX's.
+
+    Returns:
+        The tree, with new leaves.
+
+    Raises:
+        DataError: the file is none of these, or cut off.
+        DtypeError: it holds 64-bit numbers while JAX's x64 is off.
+        DeviceError: there is no such device.
+    """
+    try:
+        with zipfile.ZipFile(f) as archive:
+            return _Reader(archive, map_location).read()
+    except (zipfile.BadZipFile, LookupError, EOFError, ValueError, TypeError) as error:
+        if isinstance(error, OplibError):  # such as a dtype that JAX does not have now
+            raise
+        raise DataError(
+            f"load: the file is not one that oplib.save has written, or it is damaged. Got {error}. Save it "
+            "again; pickled files of other libraries are not read."
+        ) from error
+
+
+class _Writer:
+    """Turns a tree into JSON, and collects its arrays."""
+
+    def __init__(self) -> None:
+        self._arrays: list[np.ndarray[Any, Any]] = []
+        self._entries: list[dict[str, Any]] = []
+        self._places: dict[int, int] = {}  # of what stands in several places
+
+    def encode(self, value: Any, path: str) -> Any:
+        """Returns what stands in the JSON for a value; ``path`` tells in errors where it is."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        encode = _ENCODERS.get(type(value))
+        if encode is not None:
+            return encode(self, value, path)
+        if isinstance(value, (Tensor, jax.Array)):
+            return self._encode_array(value, path)
+        if isinstance(value, np.dtype):
+            return {"dtype": str(value)}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), path)
+        raise DataTypeError(
+            f"save: {path} is of a type that is not saved. Got {type(value).__module__}."
+            f"{type(value).__qualname__}. Save its parts: Tensors, arrays, numbers, strings, and lists, "
+            "tuples and dictionaries of these."
+        )
+
+    def encode_items(self, items: Any, path: str) -> list[Any]:
+        """Encodes the members of a list or tuple."""
+        return [self.encode(item, f"{path}[{place}]") for place, item in enumerate(items)]
+
+    def encode_pairs(self, pairs: Any, path: str) -> list[Any]:
+        """Encodes the items of a dictionary, in their order."""
+        return [
+            [self.encode(key, f"a key of {path}"), self.encode(item, f"{path}[{key!r}]")]
+            for key, item in pairs.items()
+        ]
+
+    def _encode_array(self, value: Any, path: str) -> dict[str, int]:
+        kind = "tensor" if isinstance(value, Tensor) else "jax"
+        array = value.array if isinstance(value, Tensor) else value
+        if isinstance(array, Tracer):
+            raise TracingError(
+                f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from the "
+                "traced function and save it there."
+            )
+        place = self._places.get(id(value))
+        if place is None:
+            requires_grad = isinstance(value, Tensor) and value.requires_grad
+            place = self._places[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
+        return {kind: place}
+
+    def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False) -> int:
+        """Takes an array in, and returns its place."""
+        self._entries.append({"dtype": str(array.dtype), "requires_grad": requires_grad})
+        if array.dtype.kind not in _NATIVE:
+            array = array.view(f"u{array.dtype.itemsize}")
+        self._arrays.append(array)
+        return len(self._arrays) - 1
+
+    def write(self, tree: Any, file: IO[bytes]) -> None:
+        """Writes the archive."""
+        text = json.dumps({"oplib": _VERSION, "tree": tree, "arrays": self._entries})
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(_TREE), text)
+            for place, array in enumerate(self._arrays):
+                with archive.open(zipfile.ZipInfo(_member(place)), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _member(place: int) -> str:
+    return f"arrays/{place}.npy"
+
+
+def _encode_float(_: _Writer, value: float, path: str) -> Any:  # noqa: ARG001  as the others
+    return value if math.isfinite(value) else {"float": repr(value)}
+
+
+def _encode_numpy(writer: _Writer, value: Any, path: str) -> Any:
+    if value.dtype.kind not in _NATIVE and value.dtype.kind != "V":
+        raise DataTypeError(
+            f"save: {path} is an array of something else than numbers. Got {describe(value)}. Save a list."
+        )
+    return {"numpy": writer.add(value)}
+
+
+_ENCODERS: dict[type, Callable[[_Writer, Any, str], Any]] = {
+    float: _encode_float,
+    complex: lambda writer, value, path: {"complex": writer.encode_items((value.real, value.imag), path)},
+    bytes: lambda _, value, path: {"bytes": value.hex()},  # noqa: ARG005
+    list: lambda writer, value, path: {"list": writer.encode_items(value, path)},
+    tuple: lambda writer, value, path: {"tuple": writer.encode_items(value, path)},
+    dict: lambda writer, value, path: {"dict": writer.encode_pairs(value, path)},
+    OrderedDict: lambda writer, value, path: {"OrderedDict": writer.encode_pairs(value, path)},
+    np.ndarray: _encode_numpy,
+}
+
+
+class _Reader:
+    """Makes a tree of JSON and arrays again."""
+
+    def __init__(self, archive: zipfile.ZipFile, location: Any) -> None:
+        self._archive = archive
+        self._placement = find_placement(location)
+        self._entries: list[dict[str, Any]] = []
+        self._made: dict[tuple[str, int], Any] = {}
+
+    def read(self) -> Any:
+        """Reads the archive."""
+        page = json.loads(self._archive.read(_TREE))
+        if not isinstance(page, dict) or page.get("oplib") != _VERSION:
+            raise DataError(
+                f"load: the file is of a version that is not read. Got {describe(page)}. This is version "
+                f"{_VERSION} of the format. Load it with the oplib that saved it."
+            )
+        self._entries = page["arrays"]
+        return self._decode(page["tree"])
+
+    def _decode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        if kind in ("tensor", "jax", "numpy"):
+            return self._find(kind, content)
+        if kind in ("list", "tuple"):
+            items = [self._decode(item) for item in content]
+            return items if kind == "list" else tuple(items)
+        if kind in ("dict", "OrderedDict"):
+            pairs = [(self._decode(key), self._decode(item)) for key, item in content]
+            return dict(pairs) if kind == "dict" else OrderedDict(pairs)
+        if kind == "complex":
+            return complex(*[self._decode(part) for part in content])
+        if kind in _PLAIN:
+            return _PLAIN[kind](content)
+        raise DataError(f"load: the tree has something of an unknown kind. Got {kind!r}. Save it again.")
+
+    def _find(self, kind: str, place: int) -> Any:
+        found = self._made.get((kind, place))
+        if found is None:
+            found = self._made[kind, place] = self._make(kind, place)
+        return found
+
+    def _make(self, kind: str, place: int) -> Any:
+        entry = self._entries[place]
+        content = io.BytesIO(self._archive.read(_member(place)))
+        values = np.lib.format.read_array(content, allow_pickle=False)
+        if str(values.dtype) != entry["dtype"]:
+            values = values.view(np.dtype(entry["dtype"]))
+        if kind == "numpy":
+            return values
+        array = to_array(values, normalize_dtype(values.dtype), self._placement)
+        return array if kind == "jax" else Tensor.from_array(array, requires_grad=entry["requires_grad"])
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {"float": float, "bytes": bytes.fromhex, "dtype": np.dtype}

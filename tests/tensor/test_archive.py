@@ -1,0 +1,226 @@
+"""Saving and loading: what comes back, and what is refused with nothing lost."""
+
+import io
+import json
+import pickle
+import zipfile
+from collections import OrderedDict
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import DataError, DataTypeError, DtypeError, TracingError
+
+
+def again(tree, **options):
+    """Saves and loads a tree."""
+    file = io.BytesIO()
+    oplib.save(tree, file)
+    file.seek(0)
+    return oplib.load(file, **options)
+
+
+def test_a_tensor_keeps_values_dtype_and_requires_grad():
+    x = oplib.tensor([[1.0, 2.0]], requires_grad=True)
+    loaded = again(x)
+    assert loaded is not x
+    assert loaded.tolist() == [[1.0, 2.0]]
+    assert (loaded.requires_grad, loaded.is_leaf, loaded.dtype) == (True, True, x.dtype)
+    (loaded * 3).sum().backward()
+    assert loaded.grad.tolist() == [[3.0, 3.0]]
+
+
+def test_a_result_comes_back_as_a_leaf():
+    y = oplib.tensor([1.0], requires_grad=True) * 2
+    assert again(y).is_leaf
+    assert again(y).requires_grad
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "uint8", "int32", "bool", "complex64"],
+)
+def test_dtypes_come_back_exactly(dtype):
+    x = oplib.tensor([0, 1], dtype=getattr(oplib, dtype))
+    loaded = again(x)
+    assert loaded.dtype == x.dtype
+    assert loaded.to(oplib.complex64).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 2, 3)])
+def test_shapes_come_back(shape):
+    assert again(oplib.ones(shape)).shape == shape
+
+
+PLAIN = [
+    None, True, 0, -3, 2**70, 1.5, 0.1, -0.0, 1 + 2j, "text", "é\n", b"\x00\xff", [], (), {}, [1, [2, (3,)]],
+    {"a": 1, 2: "b", (1, 2): None, 1.5: [True]}, OrderedDict(b=1, a=2), np.dtype("float32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=repr)
+def test_plain_values_come_back_with_their_types(value):
+    loaded = again(value)
+    assert loaded == value
+    assert type(loaded) is type(value)
+    assert repr(loaded) == repr(value)
+
+
+def test_infinities_and_nan_come_back():
+    assert again([float("inf"), -float("inf")]) == [float("inf"), -float("inf")]
+    assert np.isnan(again(float("nan")))
+
+
+def test_arrays_come_back_as_what_they_were():
+    loaded = again({"jax": jnp.arange(3), "numpy": np.arange(3.0), "scalar": np.float32(2.5)})
+    assert isinstance(loaded["jax"], jax.Array)
+    assert type(loaded["numpy"]) is np.ndarray
+    assert loaded["numpy"].dtype == np.float64
+    assert loaded["scalar"] == 2.5
+
+
+def test_dictionaries_keep_their_order():
+    assert list(again({"z": 1, "a": 2, "m": 3})) == ["z", "a", "m"]
+
+
+def test_one_tensor_in_two_places_is_one_tensor_again():
+    w = oplib.ones(2)
+    loaded = again({"encoder": w, "decoder": [w], "other": oplib.ones(2)})
+    assert loaded["encoder"] is loaded["decoder"][0]
+    assert loaded["other"] is not loaded["encoder"]
+
+
+def test_a_path_is_written_and_replaced(tmp_path):
+    path = tmp_path / "model.npz"
+    for value in (1.0, 2.0):
+        oplib.save([oplib.full((2,), value)], path)
+        assert oplib.load(str(path))[0].tolist() == [value] * 2
+    assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_the_file_is_the_same_each_time_and_numpy_reads_it():
+    files = [io.BytesIO(), io.BytesIO()]
+    for file in files:
+        oplib.save({"w": oplib.ones(2)}, file)
+    assert files[0].getvalue() == files[1].getvalue()
+    files[0].seek(0)
+    with np.load(files[0], allow_pickle=False) as archive:
+        assert archive["arrays/0"].tolist() == [1.0, 1.0]
+        assert json.loads(archive["tree.json"])["tree"] == {"dict": [["w", {"tensor": 0}]]}
+
+
+def test_a_device_can_be_chosen():
+    device = jax.devices()[1]
+    assert again(oplib.ones(2), map_location=device).array.devices() == {device}
+    assert again(jnp.ones(2), map_location="cpu").devices() == {jax.devices()[0]}
+
+
+def test_a_sharded_tensor_is_saved_whole():
+    mesh = jax.make_mesh((2,), ("i",), devices=jax.devices()[:2])
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+    x = oplib.Tensor.from_array(jax.device_put(jnp.arange(4.0), sharding))
+    assert again(x).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_in_inference_mode_tensors_of_it_are_loaded():
+    with oplib.inference_mode():
+        assert again(oplib.ones(1)).is_inference()
+    assert not again(oplib.ones(1)).is_inference()
+
+
+# What is refused -----------------------------------------------------------------------------
+
+
+class Named(NamedTuple):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("tree", "where"),
+    [
+        ({"a": [1, object()]}, r"the tree\['a'\]\[1\] is of a type that is not saved. Got builtins.object"),
+        (lambda: 3, r"the tree is of a type that is not saved. Got builtins.function"),
+        (Named(1), r"Got .*Named"),
+        ({1, 2}, r"Got builtins.set"),
+        ({object(): 1}, r"a key of the tree is of a type that is not saved"),
+        (np.array([object()]), r"the tree is an array of something else than numbers"),
+    ],
+)
+def test_what_is_not_saved_says_where_and_leaves_the_file_as_it_was(tmp_path, tree, where):
+    path = tmp_path / "file"
+    oplib.save(1, path)
+    with pytest.raises(DataTypeError, match=where):
+        oplib.save(tree, path)
+    assert oplib.load(path) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_traced_tensor_is_not_saved():
+    with pytest.raises(TracingError, match=r"save: the tree\[0\] is traced"):
+        jax.jit(lambda a: oplib.save([oplib.Tensor.from_array(a)], io.BytesIO()))(jnp.ones(1))
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", pickle.dumps({"a": 1})])
+def test_a_file_of_another_kind_is_refused(content):
+    with pytest.raises(DataError, match=r"load: the file is not one that oplib\.save has written"):
+        oplib.load(io.BytesIO(content))
+
+
+def test_an_archive_without_a_tree_is_refused():
+    file = io.BytesIO()
+    np.savez(file, a=np.ones(1))
+    with pytest.raises(DataError, match=r"not one that oplib\.save has written.*tree\.json"):
+        oplib.load(io.BytesIO(file.getvalue()))
+
+
+def test_a_file_that_is_cut_off_is_refused():
+    file = io.BytesIO()
+    oplib.save(oplib.ones(100), file)
+    with pytest.raises(DataError):
+        oplib.load(io.BytesIO(file.getvalue()[:-60]))
+
+
+def rewrite(page):
+    """Returns an archive with a tree of somebody's own, and an array of objects that would be unpickled."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("tree.json", json.dumps(page))
+        with archive.open("arrays/0.npy", "w") as member:
+            np.lib.format.write_array(member, np.array([print], object), allow_pickle=True)
+    file.seek(0)
+    return file
+
+
+def test_another_version_is_refused():
+    with pytest.raises(DataError, match="of a version that is not read"):
+        oplib.load(rewrite({"oplib": 99, "tree": None, "arrays": []}))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"call": "os.system"},
+        {"numpy": 0},
+        {"numpy": 7},
+        {"numpy": 0, "list": []},
+        {"numpy": "x"},
+        {"bytes": 3},
+    ],
+)
+def test_nothing_in_a_file_is_executed(tree):
+    page = {"oplib": 1, "tree": tree, "arrays": [{"dtype": "object", "requires_grad": False}]}
+    with pytest.raises(DataError):
+        oplib.load(rewrite(page))
+
+
+def test_64_bits_are_not_cut_silently():
+    file = io.BytesIO()
+    with jax.enable_x64(True):
+        oplib.save(oplib.tensor([1.0], dtype=oplib.float64), file)
+    file.seek(0)
+    with pytest.raises(DtypeError, match="x64"):
+        oplib.load(file)
