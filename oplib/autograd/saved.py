@@ -134,6 +134,7 @@ class SavedTensor:
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
         self._array = None
+        self._storage = NOBODY  # which would keep the value that the hooks are to take the place of
         original = self._original()
         if original is not None and self._edge is None and not self._is_own:  # a leaf: its place, without it
             self._edge = gradient_edge(original)

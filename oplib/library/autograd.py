@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from oplib.tensor import Tensor, box
 
 from .eager import run_below_autograd, run_composite
 from .formula import missing_formula
+from .observers import read_results, run_observed
 from .overload import OpOverload
 from .record import Tag
 from .recording import refuse_out_gradient
@@ -96,7 +98,7 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
             if not made:
                 made.append(_generate(op, info))
             return made[0].apply(*map(_hold, schema.arguments, given))
-        return run_below_autograd(op.record, given)
+        return _run(op, given)
 
     return autograd_impl
 
@@ -107,7 +109,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
 
     def forward(ctx: Any, *given: Any) -> Any:
         values = [value.value if isinstance(value, Constant) else value for value in given]
-        result = run_below_autograd(op.record, values)
+        result = _run(op, values)
         setup = info._setup_context_fn
         if setup is not None:
             inputs, keyword_only = split_values(schema, values)
@@ -132,6 +134,11 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     if has_lists or any(output.is_tensor_list for output in schema.returns):
         generated = supports_tensorlist(generated, or_none=True)
     return generated
+
+
+def _run(op: OpOverload, values: Sequence[Any]) -> Any:
+    """Runs the kernel below autograd, where observers see it."""
+    return run_observed(op, values, partial(run_below_autograd, op.record, values), read_results)
 
 
 class Constant:
@@ -177,7 +184,7 @@ def run_on_tensors(overload: OpOverload, values: Sequence[Any], impl: Rule) -> A
     if record.kind == "composite":
         return run_composite(record, boxed)
     if record.derivative.constant is not None:
-        return run_below_autograd(record, boxed)
+        return _run(overload, boxed)
     args, kwargs = split_values(record.schema, boxed)
     return impl(*args, **kwargs)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ from .forward_mode import call_in_dual_level
 from .kernel_choice import find_device, require_kernel
 from .kernels import run_kernel
 from .layout import Layout, count_arrays, make_layout
+from .observers import is_observed, read_recorded, read_run, run_observed
 from .overload import OpOverload
 from .record import Tag
 from .recording import (
@@ -150,10 +152,13 @@ class Dispatcher:
         if wanted is not None and Tag.out in self.record.tags:
             raise refuse_out_gradient(self.name)
         if wanted is None:
-            structure, outputs = self._run_on_arrays(layout, arrays, donating=bool(written))
+            donating = bool(written) and not is_observed()  # who observes may keep what is written
+            run = partial(self._run_on_arrays, layout, arrays, donating=donating)
+            structure, outputs = run_observed(self.overload, values, run, read_run)
             recorded = None
         else:
-            recorded = self._record(layout, arrays, wanted)
+            run = partial(self._record, layout, arrays, wanted)
+            recorded = run_observed(self.overload, values, run, read_recorded)
             structure = recorded[0].structure
             outputs = recorded[1 : 1 + len(recorded[0].outputs)]
         write_back(self.name, outputs, written)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import jax
 import numpy as np
 
 from oplib.autograd.currency import ARRAYS
-
-with suppress(ImportError):
-    from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.run import running
 from oplib.tensor import Tensor
 

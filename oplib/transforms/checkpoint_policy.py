@@ -1,0 +1,245 @@
+"""Selective checkpoints: of some ops the results are kept, and only the others run again."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Self, cast
+
+import jax
+from jax.core import Tracer
+
+from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
+from oplib.library.observers import ObservedCall, map_arrays, observing
+from oplib.library.overload import OpOverload
+
+SAC_IGNORED_OPS: set[OpOverload] = set()
+"""Ops that a policy is not asked about. None: what torch lists here are no ops of ours."""
+
+
+class CheckpointPolicy(enum.Enum):
+    """What becomes of the results of an op in a checkpointed region; ``MUST`` and ``PREFER`` are the same.
+
+    Attributes:
+        MUST_SAVE: they are kept, and the op does not run again.
+        PREFER_SAVE: likewise.
+        MUST_RECOMPUTE: they are forgotten, and the op runs again.
+        PREFER_RECOMPUTE: likewise.
+        MUST_CPU_OFFLOAD: they are kept in the memory of the host.
+        PREFER_CPU_OFFLOAD: likewise.
+    """
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+_SAVE = frozenset((CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE))
+_OFFLOAD = frozenset((CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD))
+
+Policy = Callable[..., CheckpointPolicy | bool]
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told about a call beside the op and its arguments.
+
+    Attributes:
+        is_recompute: False: a policy is asked in the forward only.
+        op_output: what the op returned, with fresh Tensors without history.
+    """
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+class _Kept:
+    """What is kept of one call.
+
+    Attributes:
+        outcome: what the dispatcher goes on with; None where the op is to run again.
+        shardings: of its arrays, in order, where they were taken to the host.
+    """
+
+    __slots__ = ("outcome", "shardings")
+
+    def __init__(self, outcome: Any = None, shardings: Sequence[Any] | None = None) -> None:
+        self.outcome = outcome
+        self.shardings = shardings
+
+    def take(self) -> Any:
+        """Returns the outcome, with arrays where they were."""
+        if self.shardings is None:
+            return map_arrays(self.outcome, lambda array: array)
+        places = iter(self.shardings)
+        return map_arrays(self.outcome, lambda array: _move(array, next(places)))
+
+
+Storage = defaultdict[OpOverload, list[_Kept]]
+
+
+class _Observing(AbstractContextManager["_Observing"]):
+    """A context, to be entered again and again, in which a method of its own sees each call."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._exits.enter_context(observing(self.observe))
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._exits.close()
+
+    def observe(self, call: ObservedCall) -> Any:
+        """Sees one call."""
+        raise NotImplementedError
+
+
+class _Keeping(_Observing):
+    """The forward: asks the policy about each call, and keeps what it says."""
+
+    def __init__(self, policy: Policy, storage: Storage) -> None:
+        super().__init__(storage)
+        self._policy = policy
+
+    def observe(self, call: ObservedCall) -> Any:
+        outcome = call.run()
+        self.storage[call.overload].append(self._decide(call, outcome))
+        return outcome
+
+    def _decide(self, call: ObservedCall, outcome: Any) -> _Kept:
+        args, kwargs = call.arguments
+        context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
+        said = self._policy(context, call.overload, *args, **kwargs)
+        policy = _from_bool(said) if isinstance(said, bool) else said
+        if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  given
+            raise RegistrationTypeError(
+                f"create_selective_checkpoint_contexts: the policy returned {describe(policy)} for "
+                f"{call.overload}. It is no CheckpointPolicy. Return one, such as MUST_SAVE."
+            )
+        record = call.overload.record
+        if record.takes_tensors and record.schema.is_mutable:
+            return _Kept()  # an eager kernel writes into its arguments, and has to do so again
+        if policy in _OFFLOAD:
+            return _offload(outcome)
+        return _Kept(map_arrays(outcome, lambda array: array)) if policy in _SAVE else _Kept()
+
+
+class _Replaying(_Observing):
+    """The repetition: hands back what was kept, call by call."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage)
+        self._counts: defaultdict[OpOverload, int] = defaultdict(int)
+
+    def __enter__(self) -> Self:
+        self._counts.clear()
+        return super().__enter__()
+
+    def observe(self, call: ObservedCall) -> Any:
+        place = self._counts[call.overload]
+        self._counts[call.overload] = place + 1
+        kept = self.storage.get(call.overload, [])
+        if place >= len(kept):
+            raise CheckpointError(
+                f"checkpoint: {call.overload} was called {place + 1} times in the repetition and {len(kept)} "
+                "times in the forward. The function does not do the same each time. Make it depend on its "
+                "arguments alone."
+            )
+        found = kept[place]
+        return call.run() if found.outcome is None else found.take()
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Policy | list[OpOverload], allow_cache_entry_mutation: bool = False
+) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Makes the contexts of a checkpoint that keeps the results of some ops.
+
+    What is kept is one more saved value beside what the formulas read; ops that save little are better left
+    to run again.
+
+    Args:
+        policy_fn_or_list: ``policy(ctx, op, *args, **kwargs)``, called after each op of the forward with a
+            :class:`SelectiveCheckpointContext`, the overload and its arguments; returns a
+            :class:`CheckpointPolicy`, or True to save. Or a list of the overloads to save.
+        allow_cache_entry_mutation: has no effect: arrays cannot be changed, so that what is kept stays what
+            it was when its tensor is written in place.
+
+    Returns:
+        The contexts of the forward and of its repetition, of one call of a checkpoint.
+
+    Raises:
+        ArgumentValueError: something in the list is no overload.
+        RegistrationTypeError: neither a function nor a list.
+
+    Source:
+        ``torch.utils.checkpoint.create_selective_checkpoint_contexts``. Unlike there, a region may be run
+        backwards again under ``retain_graph``.
+
+    Example:
+        >>> import functools
+        >>> import oplib
+        >>> from oplib.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+        >>> save_tanh = functools.partial(
+        ...     create_selective_checkpoint_contexts, [oplib.ops.oplib.tanh.default]
+        ... )
+        >>> x = oplib.tensor([0.0], requires_grad=True)
+        >>> y = checkpoint(lambda x: x.tanh().exp(), x, use_reentrant=False, context_fn=save_tanh)
+        >>> y.backward()
+        >>> x.grad
+        tensor([1.])
+    """
+    del allow_cache_entry_mutation
+    if isinstance(policy_fn_or_list, list):
+        policy = _policy_from_list(policy_fn_or_list)
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise RegistrationTypeError(
+            "create_selective_checkpoint_contexts: policy_fn_or_list must be either a function or a list of "
+            f"ops. Got {type(cast('object', policy_fn_or_list)).__name__}. Give one of the two."
+        )
+    storage: Storage = defaultdict(list)
+    return _Keeping(policy, storage), _Replaying(storage)
+
+
+def _policy_from_list(ops: Sequence[Any]) -> Policy:
+    for op in ops:
+        if not isinstance(op, OpOverload):
+            raise ArgumentValueError(
+                f"create_selective_checkpoint_contexts: Expected op in the list to be an OpOverload. Got "
+                f"{op!r}, of type {type(op).__name__}. Give an overload, such as "
+                "oplib.ops.oplib.matmul.default."
+            )
+    saved = frozenset(ops)
+
+    def save_listed(_ctx: SelectiveCheckpointContext, op: OpOverload, *_args: Any, **_kwargs: Any) -> bool:
+        return op in saved
+
+    return save_listed
+
+
+def _from_bool(saved: bool) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _offload(outcome: Any) -> _Kept:
+    shardings: list[Any] = []
+
+    def offload(array: Any) -> Any:
+        place = None if isinstance(array, Tracer) else array.sharding
+        shardings.append(place)
+        return array if place is None else _move(array, place.with_memory_kind("pinned_host"))
+
+    return _Kept(map_arrays(outcome, offload), shardings)
+
+
+def _move(array: Any, sharding: Any) -> Any:
+    return array if sharding is None else jax.device_put(array, sharding)
