@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as _typing
 
-from . import autograd, errors, library, ops, pytree, visual
+from . import autograd, errors, library, ops, pytree, utils, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.tensor_backward import run_backward
@@ -119,6 +119,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "tensor",
+    "utils",
     "visual",
     "zeros",
     "zeros_like",
