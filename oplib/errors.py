@@ -15,7 +15,9 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
     │   ├── DimensionError (IndexError)       a dim or an index that the tensor does not have
-    │   └── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
+    │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
+    │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
+    │   └── UnsupportedDtypeError (NotImplementedError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake or batching rule for what was asked
@@ -24,6 +26,8 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── AutogradError (RuntimeError)          a graph, or a gradient, that does not allow what was asked
     │   ├── GradientTypeError (TypeError)
     │   ├── GradientValueError (ValueError)
+    │   │   └── StrategyError (AssertionError) a way of computing derivatives that does not exist
+    │   ├── MisplacedCallError (AssertionError) what belongs into a backward pass or a context, outside of it
     │   └── SavedTensorError                  a saved tensor that was freed, or overwritten after saving
     ├── CheckpointError (RuntimeError)        a recomputation that does not repeat the forward
     ├── CheckError                            a check of derivatives or of an op has failed
@@ -93,8 +97,16 @@ class DimensionError(ArgumentError, IndexError):
     """A dim or an index that the tensor does not have."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of a type that no overload takes."""
+
+
 class ArgumentValueError(ArgumentError, ValueError):
     """An argument of the right type, with a value that it cannot have."""
+
+
+class UnsupportedDtypeError(ArgumentError, NotImplementedError):
+    """A dtype for which the op is not defined, such as complex numbers for an order."""
 
 
 class ResultError(OplibError, RuntimeError):
@@ -127,6 +139,14 @@ class GradientTypeError(AutogradError, TypeError):
 
 class GradientValueError(AutogradError, ValueError):
     """Arguments of ``backward`` or ``grad`` that exclude each other."""
+
+
+class MisplacedCallError(AutogradError, AssertionError):
+    """Something that belongs into a backward pass, or into a context, was called outside of it."""
+
+
+class StrategyError(GradientValueError, AssertionError):
+    """A way of computing derivatives was asked for that does not exist."""
 
 
 class SavedTensorError(AutogradError):

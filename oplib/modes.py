@@ -9,30 +9,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import ClassVar
 
 
 class ModeState:
     """The modes of one thread.
 
     Attributes:
+        anomaly: anomaly detection is on.
+        check_nan: a NaN is an error while it is.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
         forward_enabled: forward mode carries tangents on, where a level is open.
         grad_enabled: operations on tensors that require grad are recorded.
         inference: ``inference_mode`` is active.
+        locations: each recorded node remembers the line of code that it comes from.
         multithreading: the flag of ``set_multithreading_enabled``.
         tracing: name of the op whose compiled kernel or rule is being traced by oplib, or None.
         tracing_scope: counts such traces; a tensor made inside one carries its number.
         sequence_nr: number of the next node recorded in this thread.
-        watchers: how many things want the calls of this thread to take the complete path: a trace of ours, and
+        watchers: how many things want the calls of this thread to take the complete path: a trace of ours, or
             whatever must see each recorded call. The generated short cut asks for this number alone, so a new
             mode costs nothing where it is off.
     """
 
     __slots__ = (
+        "anomaly",
+        "check_nan",
         "dual_level",
         "forward_enabled",
         "grad_enabled",
         "inference",
+        "locations",
         "multithreading",
         "sequence_nr",
         "tracing",
@@ -40,16 +47,22 @@ class ModeState:
         "watchers",
     )
 
+    initial_watchers: ClassVar[int] = 0
+    """Of a new thread: one in a forked process that must look before its first call."""
+
     def __init__(self) -> None:
+        self.anomaly = False
+        self.check_nan = True
         self.dual_level: object = None
         self.forward_enabled = True
         self.grad_enabled = True
         self.inference = False
+        self.locations = False
         self.multithreading = True
         self.tracing: str | None = None
         self.tracing_scope = 0
         self.sequence_nr = 0
-        self.watchers = 0
+        self.watchers = ModeState.initial_watchers
 
     @contextmanager
     def watching(self) -> Generator[None]:
@@ -81,10 +94,13 @@ class ThreadModes(threading.local):
     def __init__(self) -> None:
         self.state = ModeState()
 
+    anomaly: bool = _delegate("anomaly")  # type: ignore[assignment]
+    check_nan: bool = _delegate("check_nan")  # type: ignore[assignment]
     dual_level: object = _delegate("dual_level")
     forward_enabled: bool = _delegate("forward_enabled")  # type: ignore[assignment]
     grad_enabled: bool = _delegate("grad_enabled")  # type: ignore[assignment]
     inference: bool = _delegate("inference")  # type: ignore[assignment]
+    locations: bool = _delegate("locations")  # type: ignore[assignment]
     multithreading: bool = _delegate("multithreading")  # type: ignore[assignment]
     tracing: str | None = _delegate("tracing")  # type: ignore[assignment]
     tracing_scope: int = _delegate("tracing_scope")  # type: ignore[assignment]

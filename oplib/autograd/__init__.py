@@ -15,12 +15,13 @@ Example:
 
 from oplib.errors import AutogradError
 
-from . import forward_ad, function, grad_mode, graph
+from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .engine import _EngineBase, _ImperativeEngine, get_python_engine
 from .engine import current_autograd_node as _current_autograd_node
 from .engine import current_graph_task_id as _current_graph_task_id
 from .engine import will_engine_execute_node as _will_engine_execute_node
-from .function import Function
+from .function import Function, NestedIOFunction
 from .grad_mode import (
     enable_grad,
     inference_mode,
@@ -30,8 +31,8 @@ from .grad_mode import (
     set_multithreading_enabled,
 )
 from .gradcheck import gradcheck, gradgradcheck
+from .graph import _engine_run_backward
 from .parity import (
-    NestedIOFunction,
     Variable,
     init,
     is_view_replay_enabled,
@@ -55,6 +56,7 @@ __all__ = [
     "NestedIOFunction",
     "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "grad",
     "grad_mode",
@@ -62,6 +64,7 @@ __all__ = [
     "gradgradcheck",
     "inference_mode",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
     "set_multithreading_enabled",
     "variable",

@@ -223,6 +223,11 @@ class Plan:
         count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
         self.pick_both = make_gather((*sources, *(count + source for source in sources)))
 
+    @property
+    def op_name(self) -> str:
+        """What was called, for errors."""
+        return ""
+
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
         raise NotImplementedError
@@ -263,6 +268,10 @@ class DerivedPlan(Plan):
         live = find_live_inputs(jaxpr)
         self._forwarded = (given, find_forwarded(jaxpr))
         return [place for place in range(len(wanted)) if live[place]]
+
+    @property
+    def op_name(self) -> str:  # noqa: D102  described in Plan
+        return self._function.name
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         found = self._backwards.get(given)

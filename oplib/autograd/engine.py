@@ -18,7 +18,7 @@ from . import fork
 from .accumulate import AccumulateGrad, gradient_edge
 from .conformity import conform_to_edges
 from .currency import choose_currency
-from .graph import GradientEdge
+from .edges import GradientEdge
 from .journal import GradJournal
 from .node import Edge, Node, TapeNode
 from .plan import Plan

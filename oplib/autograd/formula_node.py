@@ -15,6 +15,7 @@ from oplib.tensor import Storage, Tensor, box
 from .accumulate import AccumulateGrad, gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
 from .node import Edge, TapeNode
+from .origins import note_origin
 from .saved import NOBODY, SavedTensor, check_version, link, second_pass_error
 from .saved_hooks import HookPair, active_pairs
 from .saved_slots import SavedSlots, make_saved_properties
@@ -59,6 +60,9 @@ class FormulaNode(TapeNode):
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
     tangents: list[TangentSlot | None] | None = None
     results_are_checked = True
+
+    def op_name(self) -> str:  # noqa: D102  described in TapeNode
+        return self.plan.op_name
 
     def apply(self, grads: Sequence[Any], run: Any) -> Sequence[Any]:
         """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
@@ -261,9 +265,12 @@ def record(
     state = modes.state
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
+    if state.locations or state.anomaly:
+        note_origin(node)
     boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
     if state.watchers and (pairs := active_pairs()):
-        node.saved = _pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
+        if plan.sources:
+            node.saved = _pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
         return boxed
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
     save(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))

@@ -8,64 +8,65 @@ Example:
     (tensor([6.]),)
 """
 
+# ruff: noqa: F401  torch's private names can be imported from here too
+# pyright: reportUnusedImport=false
+
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from oplib.errors import AutogradError, describe
+from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 
-from .accumulate import gradient_edge
+from .edges import GradientEdge, get_gradient_edge
+from .edges import find_node as _get_grad_fn_or_grad_acc
+from .engine import get_python_engine
+from .graph_logging import is_logging, log
+from .graph_logging import register_logging_hooks as _register_logging_hooks_on_whole_graph
+from .locations import are_locations_recorded, node_location, record_locations
+from .multi_grad_hook import MultiHandle as _MultiHandle
+from .multi_grad_hook import register_multi_grad_hook
 from .node import Node
 from .saved_hooks import disable_saved_tensors_hooks, saved_tensors_hooks
+from .saved_mutation import AllowMutationOnSavedContext as _AllowMutationOnSavedContext
+from .saved_mutation import CloneArgBeforeMutateMode as _CloneArgBeforeMutateMode
+from .saved_mutation import Handle as _Handle
+from .saved_mutation import SwapWithCloned as _swap_with_cloned  # noqa: N813  torch's name
+from .saved_mutation import allow_mutation_on_saved_tensors, is_mutation_allowed
+from .saved_mutation import get_sid as _get_sid
+from .saved_mutation import get_tid as _get_tid
+from .saved_on_host import save_on_cpu
 
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "record_locations",
+    "register_multi_grad_hook",
+    "save_on_cpu",
     "saved_tensors_hooks",
 ]
 
-log = logging.getLogger(__name__)
+
+def __getattr__(name: str) -> Any:
+    if name == "_allow_mutation_on_saved_tensors_enabled":
+        return is_mutation_allowed()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class GradientEdge(NamedTuple):
-    """The place in a graph where the gradient of one tensor arrives.
-
-    Attributes:
-        node: the node that receives it: the tensor's ``grad_fn``, or the accumulator of a leaf.
-        output_nr: in which slot.
-        ownership_token: accepted for parity and ignored; nodes here own their graph.
-    """
-
-    node: Node
-    output_nr: int
-    ownership_token: object = None
-
-
-def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Returns where the gradient of a tensor arrives; usable in ``backward`` and ``grad`` instead of it.
-
-    Args:
-        tensor: any tensor that requires grad.
-
-    Returns:
-        Its edge, which keeps the graph alive but not the tensor's values.
-
-    Raises:
-        AutogradError: the tensor does not require grad.
-    """
-    edge = gradient_edge(tensor)
-    if edge is None:
-        raise AutogradError(
-            f"get_gradient_edge: 'tensor' has no gradient edge. Got {describe(tensor._storage.array)} that "
-            "does not require grad. Set requires_grad=True on it or on an input of it."
-        )
-    return GradientEdge(*edge)
+def _engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+    """Runs the engine; where the logger of this module is at DEBUG, every node that runs is logged."""
+    if not is_logging():
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    unregister_hooks = _register_logging_hooks_on_whole_graph(t_outputs)
+    try:
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    finally:
+        unregister_hooks()
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

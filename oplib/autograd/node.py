@@ -20,6 +20,7 @@ from oplib.hooks import RemovableHandle
 from oplib.tensor import Tensor
 
 if TYPE_CHECKING:
+    from .locations import Location
     from .run import Run
 
 Edge = tuple["TapeNode", int]
@@ -140,6 +141,7 @@ class TapeNode(Node):
     _pre_hooks: Hooks | None = None
     _post_hooks: Hooks | None = None
     _metadata: dict[Any, Any] | None = None
+    _location: Location | None = None
 
     # What the engine calls
 
@@ -163,6 +165,10 @@ class TapeNode(Node):
 
     def name(self) -> str:  # noqa: D102  described in Node, like the others below
         return type(self).__name__
+
+    def op_name(self) -> str:
+        """Returns the name of the op that recorded it, for errors; empty where its own name says as much."""
+        return ""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"

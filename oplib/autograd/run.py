@@ -10,6 +10,7 @@ from typing import Any
 
 from oplib.modes import modes
 
+from .anomaly_mode import explain, refuse_nan
 from .conformity import conform
 from .currency import Currency, choose_currency
 from .journal import GradJournal
@@ -49,13 +50,14 @@ class Run:
         captured: the gradient found for each requested input.
         callbacks: functions to call when all nodes have run.
         journal: what to undo should the run fail, if anybody asked for that.
+        notes: what hooks remember for the time of the run, by keys of their own.
         checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
         outer: the run from whose node this one was started.
     """
 
     __slots__ = (
         "_buffers", "callbacks", "captured", "checkpoint_valid", "create_graph", "currency", "id", "journal",
-        "keep_graph", "node", "outer", "plan",
+        "keep_graph", "node", "notes", "outer", "plan",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +71,7 @@ class Run:
         self.node: TapeNode | None = None
         self.captured: list[Any] = [None] * plan.captures_count
         self.callbacks: list[Callable[[], object]] = []
+        self.notes: dict[Any, Any] = {}
         self.journal = journal
         self.outer = outer = running.run
         self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
@@ -89,7 +92,10 @@ class Run:
             for callback in self.callbacks:  # callbacks queue further ones
                 callback()
         except BaseException as error:
-            self._explain(error)
+            if self.journal is not None:
+                self.journal.restore()
+            if self.node is not None:
+                explain(error, self.node)
             raise
         finally:
             running.run = self.outer
@@ -99,7 +105,7 @@ class Run:
     def _flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Lets gradients flow along edges to nodes, and on along theirs, until no node is ready any more."""
         members, waiting, captures = self.plan.members, self.plan.waiting, self.plan.captures
-        keep_graph = self.keep_graph
+        keep_graph, watched = self.keep_graph, modes.anomaly
         ready: list[tuple[int, int, TapeNode, list[Any]]] = []
         arrivals = 0
         while True:
@@ -125,7 +131,7 @@ class Run:
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
                 continue
-            if node.has_hooks or not node.results_are_checked:
+            if node.has_hooks or not node.results_are_checked or watched:
                 grads = self._run_hooked(node, received)
             else:
                 grads = node.apply(received, self)
@@ -141,7 +147,11 @@ class Run:
         results = node.apply(grads, self)
         if not node.results_are_checked:
             results = conform(results, node, self.currency)
-        return results if node._post_hooks is None else run_post_hooks(node, results, grads, self)
+        if node._post_hooks is not None:
+            results = run_post_hooks(node, results, grads, self)
+        if modes.anomaly and modes.check_nan:
+            refuse_nan(results, node)
+        return results
 
     def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
         """Adds one of several gradients that a node gets, and returns them when all have come."""
@@ -162,12 +172,6 @@ class Run:
         for slot, index in self.plan.captures[node]:
             self.captured[index] = grads[slot]
         return runs
-
-    def _explain(self, error: BaseException) -> None:
-        if self.journal is not None:
-            self.journal.restore()
-        if self.node is not None and isinstance(error, Exception):
-            error.add_note(f"Raised in the backward pass, while {self.node.name()} was running.")
 
 
 def is_checkpoint_valid() -> bool:

@@ -12,8 +12,8 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor
 
 from .currency import ARRAYS
+from .edges import GradientEdge
 from .engine import check_edge
-from .graph import GradientEdge
 
 _ones: dict[tuple[Any, Any], Any] = {}
 """The gradient of a scalar by itself is the same array every time, and making one costs as much as an op."""

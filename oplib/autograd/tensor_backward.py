@@ -12,6 +12,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from . import fork
+from .graph_logging import is_logging
 from .plan import Plan
 from .reverse import Grads, Inputs, backward
 from .run import Run, running
@@ -35,7 +36,8 @@ def run_backward(
     """
     seed = find_seed(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
-    if seed is None or not plain or running.vmap_levels or modes.dual_level is not None:
+    is_watched = running.vmap_levels or modes.dual_level is not None or is_logging()
+    if seed is None or not plain or is_watched:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return
     fork.check()

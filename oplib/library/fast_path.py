@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oplib.autograd.formula_node import NOBODY, record, save
+from oplib.autograd.origins import note_origin
 from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -44,6 +45,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__modes": modes,
         "__new": object.__new__,
         "__nobody": NOBODY,
+        "__note": note_origin,
         "__node_class": dispatcher.node_class,
         "__record": record,
         "__save": save,
@@ -241,6 +243,7 @@ class FastBlock:
             f"if {leaves}: __n.inputs = ({edges},)",
             f"else: __n.edges = ({edges},)",
             "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
+            "if __m.locations: __note(__n)",
             "__t._requires_grad = True; __t._grad_fn = __n",
             "if __p.sources:",
             "    if len(__r) == 2:",

@@ -64,6 +64,10 @@ class FormulaPlan(Plan):
             for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
         )
 
+    @property
+    def op_name(self) -> str:  # noqa: D102  described in Plan
+        return self.overload.name()
+
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
         held = self._backwards.get(given)

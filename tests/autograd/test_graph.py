@@ -1,13 +1,21 @@
-"""Gradient edges and version counters."""
+"""Gradient edges and version counters, and what the module offers."""
 
 import pytest
 
 import oplib
+from oplib.autograd import graph
 from oplib.autograd.accumulate import gradient_edge
-from oplib.autograd.graph import GradientEdge, get_gradient_edge, increment_version, log
+from oplib.autograd.graph import (
+    GradientEdge,
+    _get_grad_fn_or_grad_acc,
+    get_gradient_edge,
+    increment_version,
+    log,
+)
 from oplib.errors import AutogradError, SavedTensorError
 
 
+@pytest.mark.spec("000.10")
 def test_the_accumulator_of_a_leaf_is_one_while_somebody_holds_it():
     x = oplib.tensor([1.0], requires_grad=True)
     first, second = gradient_edge(x), gradient_edge(x)
@@ -15,12 +23,23 @@ def test_the_accumulator_of_a_leaf_is_one_while_somebody_holds_it():
     assert first[0].variable is x
 
 
+@pytest.mark.spec("000.10", "D.2")
 def test_an_edge_is_found_in_any_grad_mode():
     x = oplib.tensor([1.0], requires_grad=True)
     with oplib.no_grad():
         assert gradient_edge(x)[0].variable is x
+        assert _get_grad_fn_or_grad_acc(x).variable is x
 
 
+@pytest.mark.spec("000.10", "D.2")
+def test_the_node_of_an_edge_of_a_result_and_of_a_stranger():
+    y = oplib.tensor([1.0], requires_grad=True) * 2
+    assert _get_grad_fn_or_grad_acc(y) is y.grad_fn
+    assert _get_grad_fn_or_grad_acc(get_gradient_edge(y)) is y.grad_fn
+    assert _get_grad_fn_or_grad_acc(oplib.tensor([1.0])) is None
+
+
+@pytest.mark.spec("000.12")
 def test_a_tensor_outside_the_graph_has_no_edge():
     x = oplib.tensor([1.0])
     assert gradient_edge(x) is None
@@ -28,14 +47,28 @@ def test_a_tensor_outside_the_graph_has_no_edge():
         get_gradient_edge(x)
 
 
+@pytest.mark.spec("000.11", "000.12")
 def test_an_edge_is_a_named_tuple_of_node_and_slot():
     x = oplib.tensor([1.0], requires_grad=True)
     y = x * 2
     edge = get_gradient_edge(y)
     assert edge == GradientEdge(y.grad_fn, 0)
     assert (edge.node, edge.output_nr, edge.ownership_token) == (y.grad_fn, 0, None)
+    assert "where one tensor" not in (GradientEdge.__doc__ or "")
+    assert "the gradient of one tensor arrives" in (GradientEdge.__doc__ or "")
 
 
+@pytest.mark.spec("000.12", "D.11")
+def test_edges_are_taken_as_outputs_and_as_inputs():
+    x = oplib.tensor(3.0, requires_grad=True)
+    y = x * x
+    assert oplib.autograd.grad(get_gradient_edge(y), get_gradient_edge(x))[0].item() == 6.0
+    z = x * x
+    oplib.autograd.backward(get_gradient_edge(z), inputs=get_gradient_edge(x))
+    assert x.grad.item() == 6.0
+
+
+@pytest.mark.spec("000.13")
 def test_increment_version_counts_for_aliases_too():
     x = oplib.tensor([1.0])
     alias = x.detach()
@@ -44,6 +77,14 @@ def test_increment_version_counts_for_aliases_too():
     assert x._version == alias._version == 3
 
 
+@pytest.mark.spec("000.13")
+def test_increment_version_skips_inference_tensors():
+    with oplib.inference_mode():
+        x = oplib.tensor([1.0])
+    increment_version([x])
+
+
+@pytest.mark.spec("000.13")
 def test_a_saved_tensor_notices_increment_version():
     x = oplib.tensor([1.0], requires_grad=True)
     y = x * x
@@ -52,6 +93,7 @@ def test_a_saved_tensor_notices_increment_version():
         y.backward()
 
 
+@pytest.mark.spec("000.13")
 @pytest.mark.parametrize(
     ("given", "text"), [(3, "iterable of Tensors. Got int"), ([3], "Got int at position 0")]
 )
@@ -60,5 +102,25 @@ def test_increment_version_takes_tensors_only(given, text):
         increment_version(given)
 
 
+@pytest.mark.spec("000.1")
 def test_the_logger_is_named_after_its_module():
-    assert log.name == "oplib.autograd.graph"
+    assert log.name == "oplib.autograd.graph" == graph.__name__
+
+
+@pytest.mark.spec("000.1")
+def test_the_module_lists_what_torch_lists():
+    names = {
+        "GradientEdge",
+        "Node",
+        "allow_mutation_on_saved_tensors",
+        "disable_saved_tensors_hooks",
+        "get_gradient_edge",
+        "increment_version",
+        "register_multi_grad_hook",
+        "save_on_cpu",
+        "saved_tensors_hooks",
+    }
+    assert names <= set(graph.__all__)
+    assert all(hasattr(graph, name) for name in graph.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        graph.nothing  # noqa: B018

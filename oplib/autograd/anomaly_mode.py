@@ -1,0 +1,185 @@
+"""Finding the forward call behind an error of a backward pass, and the first NaN."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.errors import AutogradError, OplibError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .locations import find_frame, note_location, show_location
+
+if TYPE_CHECKING:
+    from .node import Gradients, TapeNode
+
+__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+
+
+class set_detect_anomaly:  # noqa: N801  a function to its users
+    """Switches anomaly detection of this thread on or off: at once, until the end of a ``with`` block.
+
+    While it is on, each recorded node keeps the stack of the call that made it in ``metadata["traceback_"]``,
+    and the node whose backward made it in ``metadata["parent_"]``. An error in a backward pass then tells
+    the forward call that it comes from, in its own text and in a warning, and a NaN in a gradient is an
+    error. It costs much time: :class:`~oplib.autograd.graph.record_locations` is the cheap half of it.
+
+    Args:
+        mode: whether it is on.
+        check_nan: whether a NaN in what a node returns is an error.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0], requires_grad=True)
+        >>> with oplib.autograd.set_detect_anomaly(True):
+        ...     y = x * x
+        >>> "traceback_" in y.grad_fn.metadata
+        True
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.prev = modes.anomaly
+        self.prev_check_nan = modes.check_nan
+        _set(mode, check_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc_info: object) -> None:
+        _set(self.prev, self.prev_check_nan)
+
+
+class detect_anomaly:  # noqa: N801
+    """Detects anomalies in a block of code; see :class:`set_detect_anomaly`. Warns that it is slow.
+
+    Args:
+        check_nan: whether a NaN in what a node returns is an error.
+
+    Example:
+        >>> import oplib, warnings
+        >>> x = oplib.tensor([0.0], requires_grad=True)
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     with oplib.autograd.detect_anomaly():
+        ...         (x / x).sum().backward()
+        Traceback (most recent call last):
+        oplib.errors.AutogradError: DivBackward0: Function 'DivBackward0' returned nan values in its ...
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.prev = modes.anomaly
+        self.check_nan = check_nan
+        self.prev_check_nan = modes.check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
+            "enabled for debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        _set(True, self.check_nan)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _set(self.prev, self.prev_check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    """Returns whether anomaly detection is on in this thread."""
+    return modes.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Returns whether a NaN would be an error, were anomaly detection on."""
+    return modes.check_nan
+
+
+def _set(mode: bool, check_nan: bool) -> None:
+    state = modes.state
+    state.watchers += bool(mode) - state.anomaly
+    state.anomaly = bool(mode)
+    state.check_nan = bool(check_nan)
+
+
+def note_anomaly(node: TapeNode, parent: TapeNode | None) -> None:
+    """Keeps the stack of the call that makes a node, and the node whose backward it belongs to."""
+    frame = find_frame()
+    node.metadata["traceback_"] = traceback.format_stack(frame)
+    if parent is not None:
+        node.metadata["parent_"] = parent
+    note_location(node, parent)
+
+
+def refuse_nan(results: Gradients, node: TapeNode) -> None:
+    """Raises where a node has returned a NaN; of traced gradients nothing is known.
+
+    Raises:
+        AutogradError: some gradient has a NaN.
+    """
+    for position, grad in enumerate(results):
+        array = grad._storage.array if isinstance(grad, Tensor) else grad
+        if array is None or isinstance(array, Tracer) or not jnp.issubdtype(array.dtype, jnp.inexact):
+            continue
+        if bool(jnp.isnan(array).any()):
+            raise AutogradError(
+                f"{node.name()}: Function '{node.name()}' returned nan values in its {position}th output. It "
+                f"is {describe(array)}. Look at the values that the forward call got; check_nan=False lets "
+                "NaNs pass."
+            )
+
+
+def explain(error: BaseException, node: TapeNode) -> None:
+    """Adds to an error which node was running, of which op, and where it was recorded, as far as is known.
+
+    It stays the same object. An error of oplib's own tells it in its text; others in a note below it.
+    """
+    if not isinstance(error, Exception):
+        return
+    op = node.op_name()
+    error.add_note(
+        f"Raised in the backward pass, while {node.name()}{f' of {op}' if op else ''} was running."
+    )
+    if node._location is not None:
+        _tell_location(error, show_location(node._location))
+    if modes.anomaly:
+        _tell_forward(error, node)
+
+
+def _tell_location(error: Exception, shown: str) -> None:
+    text = f"The forward call was at {shown}"
+    if isinstance(error, OplibError) and len(error.args) == 1 and isinstance(error.args[0], str):
+        if text not in error.args[0]:  # a run around this one may tell of the same node
+            error.args = (f"{error.args[0]} {text}",)
+    else:
+        error.add_note(text)
+
+
+def _tell_forward(error: Exception, node: TapeNode) -> None:
+    """Tells the whole stack of the forward call, and those of the nodes that it was recorded for."""
+    stack: list[str] | None = node.metadata.get("traceback_")
+    if stack is None:
+        text = (
+            f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly "
+            "during forward pass for more information."
+        )
+    else:
+        text = f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
+        text += "".join(stack)
+    parent = node.metadata.get("parent_")
+    while parent is not None:
+        stack = parent.metadata.get("traceback_")
+        text += f"\n\nPrevious calculation was induced by {parent.name()}. " + (
+            "No forward pass information available."
+            if stack is None
+            else "Traceback of forward call that induced the previous calculation:\n" + "".join(stack)
+        )
+        parent = parent.metadata.get("parent_")
+    error.add_note(text)
+    try:
+        warnings.warn(text, UserWarning, stacklevel=2)
+    except UserWarning:  # warnings are errors here; the error that is on its way says the same, and goes on
+        return

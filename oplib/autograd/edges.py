@@ -1,0 +1,68 @@
+"""Edges as users hold them: the place in a graph where the gradient of one tensor arrives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oplib.errors import AutogradError, describe
+from oplib.tensor import Tensor
+
+from .accumulate import gradient_edge
+from .node import Node
+
+
+class GradientEdge(NamedTuple):
+    """The place in a graph where the gradient of one tensor arrives.
+
+    Attributes:
+        node: the node that receives it: the tensor's ``grad_fn``, or the accumulator of a leaf.
+        output_nr: in which slot.
+        ownership_token: accepted for parity and ignored; nodes here own their graph.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: object = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Returns where the gradient of a tensor arrives; usable in ``backward`` and ``grad`` instead of it.
+
+    Args:
+        tensor: any tensor that requires grad.
+
+    Returns:
+        Its edge, which keeps the graph alive but not the tensor's values.
+
+    Raises:
+        AutogradError: the tensor does not require grad.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.graph import get_gradient_edge
+        >>> x = oplib.tensor([3.0], requires_grad=True)
+        >>> oplib.autograd.grad((x * x).sum(), get_gradient_edge(x))
+        (tensor([6.]),)
+    """
+    edge = gradient_edge(tensor)
+    if edge is None:
+        raise AutogradError(
+            f"get_gradient_edge: 'tensor' has no gradient edge. Got {describe(tensor._storage.array)} that "
+            "does not require grad. Set requires_grad=True on it or on an input of it."
+        )
+    return GradientEdge(*edge)
+
+
+def find_node(output: Tensor | GradientEdge) -> Node | None:
+    """Returns the node at which a gradient arrives: that of a leaf is its accumulator, in any grad mode.
+
+    Args:
+        output: a tensor, or an edge.
+
+    Returns:
+        The node; None for a tensor outside the graph.
+    """
+    if isinstance(output, GradientEdge):
+        return output.node
+    edge = gradient_edge(output)
+    return None if edge is None else edge[0]

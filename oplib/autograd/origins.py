@@ -1,0 +1,23 @@
+"""Where a node comes from, noted when it is made, for those who asked for it."""
+
+from __future__ import annotations
+
+from oplib.modes import modes
+
+from .anomaly_mode import note_anomaly
+from .locations import note_location
+from .node import TapeNode
+from .run import running
+
+
+def note_origin(node: TapeNode) -> None:
+    """Notes the line, or under anomaly detection the whole stack, of the call that has just made a node.
+
+    To be called where ``modes.state.locations`` or ``modes.state.anomaly`` is set.
+    """
+    run = running.run
+    parent = None if run is None else run.node
+    if modes.state.anomaly:
+        note_anomaly(node, parent)
+    else:
+        note_location(node, parent)
