@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as _typing
 
-from . import autograd, errors, library, ops, pytree, utils, visual
+from . import autograd, errors, library, ops, pytree, transforms, utils, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.tensor_backward import run_backward
@@ -57,6 +57,7 @@ from .tensor import (
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
 from .tensor.inference import mark_inference
+from .transforms import map_examples, vmap
 
 if _typing.TYPE_CHECKING:
     from .ops._functions import *
@@ -64,10 +65,15 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 upcalls.fill(
-    {"mark_inference": mark_inference, "run_backward": run_backward, "refresh": library.refresh},
+    {
+        "map_examples": map_examples,
+        "mark_inference": mark_inference,
+        "refresh": library.refresh,
+        "run_backward": run_backward,
+    },
     made_when_asked=_functions.UPCALLS,
 )
-del mark_inference, run_backward, upcalls
+del map_examples, mark_inference, run_backward, upcalls
 
 __all__ = [
     "Device",
@@ -119,8 +125,10 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "tensor",
+    "transforms",
     "utils",
     "visual",
+    "vmap",
     "zeros",
     "zeros_like",
 ]

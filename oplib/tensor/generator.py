@@ -13,6 +13,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import ArgumentError, TracingError
 
 from .device import Device
+from .map_level import MapLevel, map_levels
 
 _DEFAULT_SEED = 67280421310721  # torch's, so that an unseeded Generator repeats itself as there
 _WORD = 2**32
@@ -23,7 +24,7 @@ class Generator:
 
     It belongs to the trace in which it was made: drawing from it inside a function that JAX traces would give
     the same numbers at every later call of the compiled function, so that raises. Inside a trace, build one
-    from a key that is an argument.
+    from a key that is an argument. Inside ``oplib.vmap`` the map's ``randomness`` says what a draw does.
 
     Args:
         device: what torch takes here; kept, and otherwise without effect.
@@ -121,23 +122,52 @@ class Generator:
 
         This lets a compiled draw do the folding itself, which is twice as fast as :meth:`next_key`.
 
+        Inside ``oplib.vmap`` its ``randomness`` says whether the key is the same for all examples.
+
         Raises:
-            TracingError: the Generator was made outside the running trace.
+            TracingError: the Generator was made outside the running trace, or in a map that may not draw.
         """
         self._refuse_other_trace("a draw")
+        levels = map_levels.stack
+        for level in levels:
+            _refuse_drawing(level)
         with self._lock:  # threads share the global Generator, and must not draw the same numbers
             if self._key is None:
                 self._key = _make_key(self._seed)
             self._count += 1
-            return self._key, np.uint32(self._count)
+            key, count = self._key, np.uint32(self._count)
+        for level in levels:
+            if level.randomness == "different":
+                key = jax.random.fold_in(key, level.index)
+        return key, count
 
     def _refuse_other_trace(self, what: str) -> None:
-        if self._trace != get_opaque_trace_state():
+        """Raises in another trace than that in which it was made.
+
+        Functions in ``oplib.vmap`` run anew each time, so a draw there does not repeat itself.
+        """
+        here = get_opaque_trace_state()
+        for level in reversed(map_levels.stack):
+            if here == self._trace or here != level.inside:
+                break
+            here = level.outside
+        if self._trace != here:
             raise TracingError(
                 f"Generator: {what} inside a trace would change a Generator made outside of it. "
                 f"The compiled function would repeat the same numbers at each call. "
                 f"Pass a key as an argument and use oplib.Generator.from_key(key) inside."
             )
+
+
+def _refuse_drawing(level: MapLevel) -> None:
+    if level.randomness == "error":
+        raise TracingError(
+            "vmap: called random operation while in randomness error mode. It is not said whether each of "
+            "the "
+            f"{level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
+            "'same', or "
+            "draw outside of it."
+        )
 
 
 def _make_key(seed: int) -> Any:

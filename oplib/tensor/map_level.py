@@ -1,0 +1,59 @@
+"""The maps over a batch dimension that a thread is in: what random numbers and batching rules ask about."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class MapAxis:
+    """The name that ``oplib.vmap`` gives its axis in JAX: by it a rule below learns of the randomness.
+
+    Attributes:
+        randomness: ``"error"``, ``"same"`` or ``"different"``.
+    """
+
+    randomness: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapLevel:
+    """One ``oplib.vmap`` while its function runs.
+
+    Attributes:
+        size: how many examples there are.
+        randomness: whether draws raise, are the same for each example, or differ.
+        index: the number of the example, a tracer of this level.
+        outside: JAX's trace around the map.
+        inside: the trace that the map has opened.
+    """
+
+    size: int
+    randomness: str
+    index: Any
+    outside: object
+    inside: object
+
+
+class _MapLevels(threading.local):
+    """The levels of whichever thread asks, the innermost last."""
+
+    stack: tuple[MapLevel, ...] = ()
+
+
+map_levels = _MapLevels()
+
+
+@contextmanager
+def enter_level(level: MapLevel) -> Generator[None]:
+    """Makes a level the innermost one."""
+    before = map_levels.stack
+    map_levels.stack = (*before, level)
+    try:
+        yield
+    finally:
+        map_levels.stack = before
