@@ -1,4 +1,4 @@
-"""The demo is a script beside its modules: its folder is where they are imported from."""
+"""An example is a script beside its modules: its folder is where they are imported from."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import sys
 
 from tests.documents import ROOT
 
-sys.path.insert(0, str(ROOT / "examples" / "digits"))
+sys.path[:0] = [str(ROOT / "examples" / name) for name in ("digits", "kernels")]

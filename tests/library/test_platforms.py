@@ -115,6 +115,20 @@ class TestWhichKernelRuns:
         assert {2, 3, 7} <= factors_in(program.mlir_module())
         np.testing.assert_allclose(program.call(X), [3, 3])
 
+    def test_the_code_for_one_platform_is_not_shared_with_another(self):
+        """JAX lowers a function once per module, and Cholesky's is a call of LAPACK on CPUs alone."""
+
+        def factor(x: jax.Array) -> jax.Array:
+            return jnp.linalg.cholesky(x)
+
+        op = custom_op("plat::chol", factor, device_types="tpu")
+        op.register_kernel("cpu", lambda x: factor(x) * 2)
+        square = jnp.eye(2)
+        program = export.export(jax.jit(lambda x: op(x)), platforms=["tpu", "cpu"])(square)
+        assert program.mlir_module().count("lapack_spotrf") == 1
+        assert program.mlir_module().count("stablehlo.cholesky") == 1
+        np.testing.assert_allclose(program.call(square), 2 * square)
+
     def test_kernels_on_tensors_are_chosen_too(self):
         op = custom_op("plat::t", lambda x: x.exp(), schema="(Tensor x) -> Tensor")
         op.register_kernel("cpu", lambda x: x.tanh())

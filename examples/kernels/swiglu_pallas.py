@@ -1,0 +1,150 @@
+"""The gate of SwiGLU, ``silu(a) * b``, as one Pallas kernel forwards and one backwards.
+
+The same two kernels are compiled on GPUs and TPUs, and run by Pallas's interpreter where there is neither:
+which of them runs is decided when a call is lowered. Run this file to see it. The interpreter, unlike the
+compilers, does not work inside ``jax.shard_map`` but with ``check_vma=False``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from oplib.library import custom_op
+
+ROWS = 8  # in a block; with all columns
+ACCELERATORS = ("gpu", "tpu")
+
+
+# The kernels: what is done to one block -----------------------------------------------------------------
+
+
+def gate(a: Any, b: Any, out: Any) -> None:
+    """Writes ``silu(a) * b``."""
+    out[...] = jax.nn.silu(a[...]) * b[...]
+
+
+def gate_backward(a: Any, b: Any, g: Any, grad_a: Any, grad_b: Any) -> None:
+    """Writes both gradients; reads each input once."""
+    sigmoid = jax.nn.sigmoid(a[...])
+    silu = a[...] * sigmoid
+    grad_a[...] = g[...] * b[...] * (sigmoid + silu * (1 - sigmoid))
+    grad_b[...] = g[...] * silu
+
+
+def launch(kernel: Any, *arrays: jax.Array, results: int, interpret: bool) -> list[jax.Array]:
+    """Runs a kernel over all blocks of rows of equal matrices; results are such matrices too."""
+    rows, columns = arrays[0].shape
+    block = pl.BlockSpec((ROWS, columns), lambda row: (row, 0))
+    return pl.pallas_call(
+        kernel,
+        grid=(pl.cdiv(rows, ROWS),),
+        in_specs=[block] * len(arrays),
+        out_specs=[block] * results,
+        out_shape=[shape_like(arrays[0])] * results,
+        interpret=interpret,
+    )(*arrays)
+
+
+def shape_like(x: jax.Array) -> jax.ShapeDtypeStruct:
+    """The shape of a result; in ``jax.shard_map`` it varies over the axes over which ``x`` varies."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type)
+
+
+# The ops ------------------------------------------------------------------------------------------------
+
+
+@custom_op("examples::swiglu")
+def swiglu(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Returns ``silu(a) * b`` of two f32[rows, columns]."""
+    return launch(gate, a, b, results=1, interpret=True)[0]
+
+
+@swiglu.register_kernel(ACCELERATORS)
+def _(a: jax.Array, b: jax.Array) -> jax.Array:
+    return launch(gate, a, b, results=1, interpret=False)[0]
+
+
+@custom_op("examples::swiglu_backward")
+def swiglu_backward(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the gradients of both arguments of ``swiglu``, from that of its result."""
+    grad_a, grad_b = launch(gate_backward, a, b, g, results=2, interpret=True)
+    return grad_a, grad_b
+
+
+@swiglu_backward.register_kernel(ACCELERATORS)
+def _(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+    grad_a, grad_b = launch(gate_backward, a, b, g, results=2, interpret=False)
+    return grad_a, grad_b
+
+
+# Derivatives: the first by the kernel above, the others from the plain function -------------------------
+
+
+def plain(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The same in plain JAX."""
+    return jax.nn.silu(a) * b
+
+
+def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keeps all inputs for the backward."""
+    ctx.save_for_backward(*inputs)
+
+
+@swiglu.register_autograd(setup_context=save_inputs)
+def _(ctx: Any, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return swiglu_backward(*ctx.saved_tensors, g)
+
+
+@swiglu.register_jvp
+def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    zeros = [jnp.zeros_like(p) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+    return jax.jvp(plain, tuple(primals), tuple(zeros))
+
+
+@swiglu_backward.register_autograd(setup_context=save_inputs)
+def _(ctx: Any, g_a: jax.Array, g_b: jax.Array) -> tuple[jax.Array, ...]:
+    def pull(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.vjp(plain, a, b)[1](g)
+
+    return jax.vjp(pull, *ctx.saved_tensors)[1]((g_a, g_b))
+
+
+# Batches and meshes -------------------------------------------------------------------------------------
+
+
+def fold_batch(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the batching rule: a batch of matrices is one matrix with more rows, so one launch does it."""
+
+    def rule(info: Any, in_dims: Any, *arrays: jax.Array) -> tuple[Any, int]:
+        batched = [
+            jnp.broadcast_to(x, (info.batch_size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)
+            for x, dim in zip(arrays, in_dims, strict=True)
+        ]
+        size, rows, columns = batched[0].shape
+        folded = op(*(x.reshape(size * rows, columns) for x in batched))
+        return jax.tree.map(lambda y: y.reshape(size, rows, columns), folded), 0
+
+    return rule
+
+
+swiglu.register_vmap(fold_batch(swiglu))
+swiglu_backward.register_vmap(fold_batch(swiglu_backward))
+swiglu.register_sharding("i j, i j -> i j")
+swiglu_backward.register_sharding("i j, i j, i j -> i j, i j")
+
+
+if __name__ == "__main__":
+    import oplib
+
+    a, b = (jax.random.normal(key, (16, 128)) for key in jax.random.split(jax.random.key(0)))
+    print("off by at most", float(abs(swiglu(a, b) - plain(a, b)).max()))
+    x = oplib.Tensor.from_array(a, requires_grad=True)
+    swiglu(x, oplib.Tensor.from_array(b)).sum().backward()
+    print(
+        "gradient off by at most", float(abs(x.grad.array - jax.grad(lambda a: plain(a, b).sum())(a)).max())
+    )

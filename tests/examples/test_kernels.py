@@ -1,0 +1,209 @@
+"""Kernels that JAX does not see through, in Pallas, Triton and C++: values, derivatives, batches, meshes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rms_norm_ffi
+import softmax_triton
+import swiglu_pallas
+from jax import export
+from jax.sharding import NamedSharding, PartitionSpec
+
+import oplib
+
+SPLIT, WHOLE = PartitionSpec("rows"), PartitionSpec()
+HAS_GPU = any(device.platform == "gpu" for device in jax.devices())
+needs_compiler = pytest.mark.skipif(rms_norm_ffi.find_compiler() is None, reason="needs a C++ compiler")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An op as a function of arrays, beside the same in plain ``jnp``; ``rows`` tells which have a batch."""
+
+    op: Callable[..., Any]
+    plain: Callable[..., Any]
+    rows: tuple[bool, ...]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(range(len(self.rows)))
+
+
+def plain_rms_norm(x, weight):
+    return x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+CASES = [
+    pytest.param(Case(swiglu_pallas.swiglu, swiglu_pallas.plain, (True, True)), id="pallas"),
+    pytest.param(Case(softmax_triton.softmax_rows, jax.nn.softmax, (True,)), id="triton"),
+    pytest.param(
+        Case(lambda x, w: rms_norm_ffi.rms_norm(x, w)[0], plain_rms_norm, (True, False)),
+        id="ffi",
+        marks=needs_compiler,
+    ),
+]
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+def draw(case: Case, *batch: int) -> list[jax.Array]:
+    rng = np.random.default_rng(3)
+    return [jnp.asarray(rng.normal(size=(*batch, 16, 8) if has else 8), jnp.float32) for has in case.rows]
+
+
+def weigh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A number, in which every element counts differently by itself."""
+    return lambda *arrays: (function(*arrays) ** 2 * jnp.arange(1.0, 9)).sum()
+
+
+def assert_close(got: Any, expected: Any) -> None:
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+@every_case
+def test_it_computes_what_the_plain_function_computes(case: Case) -> None:
+    arrays = draw(case)
+    assert_close(case.op(*arrays), case.plain(*arrays))
+    tensors = [oplib.Tensor.from_array(array) for array in arrays]
+    assert_close(case.op(*tensors).array, case.plain(*arrays))
+
+
+@every_case
+def test_its_derivatives_are_those_of_the_plain_function(case: Case) -> None:
+    arrays = draw(case)
+
+    def derive(function):
+        grad = jax.grad(weigh(function), case.places)
+        return jax.jit(lambda *x: (grad(*x), jax.jvp(function, x, x), jax.jvp(grad, x, x)))
+
+    assert_close(derive(case.op)(*arrays), derive(case.plain)(*arrays))
+
+
+@every_case
+def test_on_the_tape_its_gradients_are_those_of_the_plain_function(case: Case) -> None:
+    arrays = draw(case)
+    tensors = [oplib.Tensor.from_array(array, requires_grad=True) for array in arrays]
+    (case.op(*tensors) ** 2 * oplib.arange(1.0, 9.0)).sum().backward()
+    expected = jax.grad(weigh(case.plain), case.places)(*arrays)
+    assert_close([tensor.grad.array for tensor in tensors], expected)
+
+
+@every_case
+def test_it_is_batched_as_the_plain_function(case: Case) -> None:
+    arrays, axes = draw(case, 3), [0 if has else None for has in case.rows]
+
+    def batch(function):
+        grad = jax.grad(weigh(function), case.places)
+        return jax.jit(jax.vmap(lambda *x: (function(*x), grad(*x)), axes))
+
+    assert_close(batch(case.op)(*arrays), batch(case.plain)(*arrays))
+
+
+@needs_compiler
+def test_a_batch_of_weights_is_one_call_of_cplusplus_all_the_same() -> None:
+    x, weights = jnp.ones((16, 8)), jnp.arange(24.0).reshape(3, 8)
+    batched = jax.jit(jax.vmap(lambda w: rms_norm_ffi.rms_norm(x, w)[0]))
+    assert_close(batched(weights), jax.vmap(lambda w: plain_rms_norm(x, w))(weights))
+    assert batched.lower(weights).as_text().count(rms_norm_ffi.TARGET) == 1
+
+
+@pytest.mark.devices(4)
+@every_case
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_in_shard_map_its_gradients_are_those_of_the_plain_function(case: Case, check_vma: bool) -> None:
+    if case.op is swiglu_pallas.swiglu and check_vma and jax.default_backend() == "cpu":
+        pytest.skip("Pallas's interpreter knows no varying axes; what it compiles does")
+    arrays = draw(case)
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def spread(*local):
+        return jax.lax.psum(weigh(case.op)(*local), "rows")
+
+    specs = tuple(SPLIT if has else WHOLE for has in case.rows)
+    total = jax.shard_map(spread, mesh=mesh, in_specs=specs, out_specs=WHOLE, check_vma=check_vma)
+    expected = jax.grad(weigh(case.plain), case.places)(*arrays)
+    assert_close(jax.jit(jax.grad(total, case.places))(*arrays), expected)
+
+
+@pytest.mark.devices(4)
+@every_case
+def test_on_rows_spread_over_devices_nothing_is_gathered(case: Case) -> None:
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+    places = [NamedSharding(mesh, SPLIT if has else WHOLE) for has in case.rows]
+    arrays = [jax.device_put(array, place) for array, place in zip(draw(case), places, strict=True)]
+    for function, plain in ((case.op, case.plain), *[_pair_gradients(case)]):
+        compiled = jax.jit(function).lower(*arrays).compile()
+        text = compiled.as_text()
+        assert "all-gather" not in text
+        assert "all-to-all" not in text
+        results = compiled(*arrays)
+        assert_close(results, plain(*draw(case)))
+        first = results[0] if isinstance(results, tuple) else results
+        assert first.sharding.is_equivalent_to(places[0], 2)
+
+
+def _pair_gradients(case: Case) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return jax.grad(weigh(case.op), case.places), jax.grad(weigh(case.plain), case.places)
+
+
+# What is lowered for other machines ---------------------------------------------------------------------
+
+
+def test_the_pallas_kernel_is_lowered_for_a_tpu_here() -> None:
+    x = jnp.ones((16, 128))
+    gate = export.export(jax.jit(lambda a, b: swiglu_pallas.swiglu(a, b)), platforms=["cpu", "tpu"])(x, x)
+    assert gate.mlir_module().count("@tpu_custom_call") == 1
+    assert_close(gate.call(x, x), swiglu_pallas.plain(x, x))
+    grad = jax.grad(lambda a, b: swiglu_pallas.swiglu(a, b).sum(), (0, 1))
+    assert export.export(jax.jit(grad), platforms=["tpu"])(x, x).mlir_module().count("@tpu_custom_call") == 1
+
+
+def test_the_triton_kernel_computes_a_softmax() -> None:
+    """By Pallas's interpreter, so that the body is tested on every machine."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 10)), jnp.float32)
+    assert_close(softmax_triton.launch(x, interpret=True), jax.nn.softmax(x))
+
+
+def test_the_triton_kernel_is_lowered_for_cuda() -> None:
+    """Where JAX makes Triton code without a GPU; some versions of it need one, or to be told of one."""
+    x = jnp.ones((4, 100))
+    check = export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
+    lower = export.export(
+        jax.jit(lambda x: softmax_triton.softmax_rows(x)), platforms=["cpu", "cuda"], disabled_checks=[check]
+    )
+    try:
+        program = lower(x)
+    except RuntimeError as error:
+        if HAS_GPU or "No supported GPU devices found" not in str(error):
+            raise
+        pytest.skip(f"this version of JAX makes Triton code only where there is a GPU: {error}")
+    assert program.mlir_module().count("__gpu$xla.gpu.triton") == 1
+    assert_close(program.call(x), jax.nn.softmax(x))
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU, on which Triton compiles")
+def test_on_a_gpu_the_triton_kernel_runs() -> None:
+    x = jax.device_put(jnp.asarray(np.random.default_rng(0).normal(size=(64, 100)), jnp.float32), "gpu")
+    run = jax.jit(softmax_triton.softmax_rows)
+    assert "triton" in run.lower(x).as_text()
+    assert_close(run(x), jax.nn.softmax(x))
+
+
+@needs_compiler
+def test_cplusplus_is_called_on_cpus_alone() -> None:
+    x, weight = jnp.ones((4, 8)), jnp.ones(8)
+    check = export.DisabledSafetyCheck.custom_call(rms_norm_ffi.TARGET)
+
+    def lower(*platforms):
+        function = jax.jit(lambda x, w: rms_norm_ffi.rms_norm(x, w)[0])
+        program = export.export(function, platforms=platforms, disabled_checks=[check])(x, weight)
+        return program.mlir_module().count(f"@{rms_norm_ffi.TARGET}")
+
+    assert (lower("cpu"), lower("tpu"), lower("cpu", "cuda")) == (1, 0, 1)
