@@ -1,0 +1,16 @@
+"""Jacobians, Hessians and products with them, of Python functions of Tensors.
+
+Example:
+    >>> import oplib
+    >>> from oplib.autograd.functional import jacobian
+    >>> jacobian(lambda x: x * x, oplib.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+"""
+
+from .hessian import hessian
+from .hessian_products import hvp, vhp
+from .jacobian import jacobian
+from .jacobian_products import jvp, vjp
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -1,0 +1,81 @@
+"""The Hessian of a scalar function: the Jacobian of its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import StrategyError
+from oplib.tensor import upcalls
+
+from .arguments import take_tuple
+from .hessian_products import take_scalar
+from .jacobian import jacobian
+from .jacobian_products import Function
+from .strictness import require_recorded
+
+
+def hessian(
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """Returns the Hessian of a scalar function.
+
+    Args:
+        func: takes Tensors and returns a Tensor of one item.
+        inputs: its arguments: a Tensor or a tuple of Tensors.
+        create_graph: the result is differentiable by ``inputs``.
+        strict: raise where something is independent of an input, instead of giving zeros.
+        vectorize: compute all rows in one pass with a batch dimension, instead of one pass for each.
+        outer_jacobian_strategy: ``"reverse-mode"``, or ``"forward-mode"``, which differentiates the gradient
+            forwards and needs ``vectorize=True``.
+
+    Returns:
+        A Tensor of size ``[*input, *input]``; a tuple of tuples of these where ``inputs`` is a tuple.
+
+    Raises:
+        AutogradError: the output is not one item, options that exclude each other, or ``strict`` found
+            something independent.
+        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        MissingRuleError: forward mode with ``create_graph``, or without ``vectorize``.
+        StrategyError: there is no such strategy.
+
+    Source:
+        torch.autograd.functional.hessian
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.functional import hessian
+        >>> hessian(lambda x: (x * x * x).sum(), oplib.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    take_tuple(inputs, "inputs", "hessian")
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise StrategyError(
+            'hessian: expected strategy to be either "forward-mode" or "reverse-mode". '
+            f"Got outer_jacobian_strategy={outer_jacobian_strategy!r}. Name one of them."
+        )
+
+    def scalar(*at: Any) -> Any:
+        return upcalls.reshape(take_scalar(func(*at), "hessian", strict=strict), ())
+
+    def gradient(*at: Any) -> Any:
+        if outer_jacobian_strategy == "forward-mode":  # else nothing would be recorded to run backwards
+            at = tuple(one.requires_grad_() for one in at)
+        found = jacobian(scalar, at if isinstance(inputs, tuple) else at[0], create_graph=True)
+        if strict:
+            require_recorded(found if isinstance(found, tuple) else (found,), "jacobian", "hessian")
+        return found
+
+    return jacobian(
+        gradient,
+        inputs,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )

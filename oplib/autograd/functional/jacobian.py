@@ -1,0 +1,152 @@
+"""The whole Jacobian of a function: row by row, all rows at once, or column-wise in forward mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.autograd.grad_mode import enable_grad
+from oplib.errors import AutogradError, MissingRuleError, StrategyError
+from oplib.tensor import Tensor, box, upcalls
+
+from .arguments import OUTPUTS, Tensors, finish, make_inputs, take_tuple, untuple
+from .basis import count_items, iterate_units, make_basis, split_rows
+from .columns import find_columns
+from .jacobian_products import Function
+from .strictness import find_gradients, make_zeros, refuse_constant, require_recorded
+
+Matrix = tuple[Tensors, ...]
+
+
+def jacobian(
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """Returns the Jacobian of a function.
+
+    Args:
+        func: takes Tensors and returns a Tensor or a tuple of Tensors.
+        inputs: its arguments: a Tensor or a tuple of Tensors.
+        create_graph: the result is differentiable by ``inputs``.
+        strict: raise where an output is independent of an input, instead of giving zeros.
+        vectorize: compute all rows in one pass with a batch dimension, instead of one pass for each.
+        strategy: ``"reverse-mode"``; or ``"forward-mode"``, which is cheaper where there are more outputs
+            than inputs, and needs ``vectorize=True``.
+
+    Returns:
+        A Tensor of size ``[*output, *input]``, of the dtype of the input (in forward mode, of the output); a
+        tuple of these where ``inputs`` is a tuple, and of tuples, one for each output, where the outputs are.
+        For complex outputs, rows are gradients, and so conjugated; in forward mode they are derivatives.
+
+    Raises:
+        AutogradError: options that exclude each other, or ``strict`` found something independent.
+        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        MissingRuleError: forward mode with ``create_graph``, or without ``vectorize``.
+        StrategyError: there is no such strategy.
+
+    Source:
+        torch.autograd.functional.jacobian; it returns lists for tuples in forward mode, and refuses complex
+        outputs without ``vectorize`` and tensors without items.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.functional import jacobian
+        >>> jacobian(lambda x: x.sum() * x, oplib.tensor([1.0, 2.0]), vectorize=True)
+        tensor([[4., 1.],
+                [2., 5.]])
+    """
+    _check_options(strategy, create_graph=create_graph, strict=strict, vectorize=vectorize)
+    if strategy == "forward-mode":
+        is_tuple, given = take_tuple(inputs, "inputs", "jacobian")
+        outputs_are_tuple, matrix = find_columns(func, given)
+        return untuple([untuple(row, is_tuple) for row in matrix], outputs_are_tuple)
+    with enable_grad():
+        is_tuple, given = take_tuple(inputs, "inputs", "jacobian")
+        at = make_inputs(given, create_graph=create_graph)
+        outputs_are_tuple, outputs = take_tuple(func(*at), OUTPUTS, "jacobian")
+        if strict:
+            require_recorded(outputs, "outputs", "jacobian")
+        if vectorize:
+            matrix = _find_all_rows(outputs, at, create_graph=create_graph)
+        else:
+            matrix = tuple(
+                _find_rows(place, outputs[place], at, create_graph=create_graph, strict=strict)
+                for place in range(len(outputs))
+            )
+    results = finish(matrix, create_graph=create_graph)
+    return untuple([untuple(row, is_tuple) for row in results], outputs_are_tuple)
+
+
+def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize: bool) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise StrategyError(
+            'jacobian: expected strategy to be either "forward-mode" or "reverse-mode". '
+            f"Got {strategy!r}. Forward mode is faster where the function has more outputs than inputs."
+        )
+    forward = strategy == "forward-mode"
+    if forward and create_graph:
+        raise MissingRuleError(
+            'jacobian: create_graph=True and strategy="forward-mode" are not supported together (yet). The '
+            'columns are mapped, and leave no graph. Set create_graph=False, or strategy="reverse-mode".'
+        )
+    if strict and (vectorize or forward):
+        other = 'strategy="forward-mode"' if forward else "vectorize=True"
+        raise AutogradError(
+            f"jacobian: strict=True and {other} are not supported together. All rows come from one pass. Set "
+            f"strict=False, or leave {other} out."
+        )
+    if forward and not vectorize:
+        raise MissingRuleError(
+            "jacobian: forward mode is only implemented for vectorize=True. Got vectorize=False. Set "
+            'vectorize=True, or strategy="reverse-mode".'
+        )
+
+
+def _find_rows(place: int, output: Tensor, inputs: Tensors, *, create_graph: bool, strict: bool) -> Tensors:
+    """The rows of one output, one backward pass for each of its items."""
+    rows: list[list[Tensor]] = [[] for _ in inputs]
+    for unit in iterate_units(output):
+        found = find_gradients((output,), inputs, (unit,), retain_graph=True, create_graph=create_graph)
+        for index, (row, one) in enumerate(zip(rows, found, strict=True)):
+            if strict:
+                _require_dependence(one, place, index, create_graph=create_graph)
+            row.append(make_zeros(inputs[index]) if one is None else one)
+    return tuple(_stack(row, output, one) for row, one in zip(rows, inputs, strict=True))
+
+
+def _require_dependence(row: Tensor | None, place: int, index: int, *, create_graph: bool) -> None:
+    if row is None:
+        raise AutogradError(
+            f"jacobian: Output {place} of the user-provided function is independent of input {index}. This "
+            "is not allowed in strict mode. Set strict=False for zeros."
+        )
+    if create_graph and not row._requires_grad:
+        raise refuse_constant("jacobian", "jacobian", place)
+
+
+def _stack(rows: list[Tensor], output: Tensor, one: Tensor) -> Tensor:
+    sizes = (*output.shape, *one.shape)
+    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros(one, tuple(output.shape))
+
+
+def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> Matrix:
+    """The rows of all outputs in one backward pass with a batch dimension."""
+    total = sum(map(count_items, outputs))
+    found: tuple[Tensor | None, ...] = (None,) * len(inputs)
+    if total:
+        units = [box(rows) for rows in make_basis(outputs)]
+        found = find_gradients(outputs, inputs, units, create_graph=create_graph, is_grads_batched=True)
+    columns = [
+        split_rows(make_zeros(one, (total,)) if rows is None else rows, outputs)
+        for rows, one in zip(found, inputs, strict=True)
+    ]
+    return tuple(
+        tuple(
+            upcalls.reshape(column[place], (*output.shape, *one.shape))
+            for column, one in zip(columns, inputs, strict=True)
+        )
+        for place, output in enumerate(outputs)
+    )

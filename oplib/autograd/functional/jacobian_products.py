@@ -1,0 +1,139 @@
+"""Products of a vector with a Jacobian, from the left and from the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.grad_mode import enable_grad
+from oplib.tensor import Tensor, box
+
+from .arguments import OUTPUTS, Tensors, finish, make_inputs, take_tuple, take_vector, untuple
+from .strictness import fill_zeros, find_gradients, require_recorded
+
+Function = Callable[..., Any]
+
+
+def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """Returns a function's outputs, and the product of a vector with its Jacobian.
+
+    Args:
+        func: takes Tensors and returns a Tensor or a tuple of Tensors.
+        inputs: its arguments: a Tensor or a tuple of Tensors.
+        v: the vector, like the outputs; may be left out where these are one item.
+        create_graph: outputs and product are differentiable by ``inputs`` and ``v``.
+        strict: raise where an output or a product is independent of an input, instead of giving zeros.
+
+    Returns:
+        ``(outputs, product)``, where the product is like the inputs.
+
+    Raises:
+        AutogradError: ``v`` does not fit, or ``strict`` found something independent.
+        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+
+    Source:
+        torch.autograd.functional.vjp
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.functional import vjp
+        >>> vjp(lambda x: x * x, oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        is_tuple, given = take_tuple(inputs, "inputs", "vjp")
+        at = make_inputs(given, create_graph=create_graph)
+        outputs_are_tuple, outputs = take_tuple(func(*at), OUTPUTS, "vjp")
+        if strict:
+            require_recorded(outputs, "outputs", "vjp")
+        vectors = take_vector(
+            v,
+            outputs,
+            "vjp",
+            is_tuple=outputs_are_tuple,
+            create_graph=create_graph,
+            whose="what the user-provided function returns",
+        )
+    found = find_gradients(outputs, at, vectors, create_graph=create_graph)
+    product = fill_zeros(found, at, "jacobian", "vjp", strict=strict, create_graph=create_graph)
+    results = finish((outputs, product), create_graph=create_graph)
+    return untuple(results[0], outputs_are_tuple), untuple(results[1], is_tuple)
+
+
+def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """Returns a function's outputs, and the product of its Jacobian with a vector.
+
+    It differentiates the backward pass by its gradients, in which it is linear, so every op must have a
+    backward that can be differentiated. :mod:`oplib.autograd.forward_ad` computes the same in one pass.
+
+    Args:
+        func: takes Tensors and returns a Tensor or a tuple of Tensors.
+        inputs: its arguments: a Tensor or a tuple of Tensors.
+        v: the vector, like the inputs; may be left out where these are one item.
+        create_graph: outputs and product are differentiable by ``inputs`` and ``v``.
+        strict: raise where an output or a product is independent of an input, instead of giving zeros.
+
+    Returns:
+        ``(outputs, product)``, where the product is like the outputs.
+
+    Raises:
+        AutogradError: ``v`` does not fit, or ``strict`` found something independent.
+        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+
+    Source:
+        torch.autograd.functional.jvp
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.functional import jvp
+        >>> jvp(lambda x: x * x, oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        inputs_are_tuple, given = take_tuple(inputs, "inputs", "jvp")
+        at = make_inputs(given, create_graph=create_graph)
+        vectors = take_vector(
+            v,
+            at,
+            "jvp",
+            is_tuple=inputs_are_tuple,
+            create_graph=create_graph,
+            whose="the input to the user-provided function",
+        )
+        is_tuple, outputs = take_tuple(func(*at), OUTPUTS, "jvp")
+        if strict:
+            require_recorded(outputs, "outputs", "jvp")
+        found = push_through(outputs, at, vectors, strict=strict, create_graph=create_graph)
+    product = fill_zeros(found, outputs, "tangent", "jvp", strict=strict, create_graph=create_graph)
+    results = finish((outputs, product), create_graph=create_graph)
+    return untuple(results[0], is_tuple), untuple(results[1], is_tuple)
+
+
+def push_through(
+    outputs: Tensors, inputs: Tensors, vectors: Tensors | None, *, strict: bool, create_graph: bool
+) -> tuple[Tensor | None, ...]:
+    """Pushes a vector forwards through a graph, by differentiating its backward pass by the gradients."""
+    seeds = make_seeds(outputs)
+    grads = find_gradients(outputs, inputs, seeds, create_graph=True)
+    if strict:
+        require_recorded(grads, "gradients", "jvp")
+    return pull_through(grads, seeds, vectors, create_graph=create_graph)
+
+
+def make_seeds(like: Tensors) -> Tensors:
+    """Gradients by which a backward pass is differentiated: their values play no part, as it is linear."""
+    return tuple(box(jnp.zeros_like(one._storage.array)).requires_grad_() for one in like)
+
+
+def pull_through(
+    grads: tuple[Tensor | None, ...], by: Tensors, vectors: Tensors | None, *, create_graph: bool
+) -> tuple[Tensor | None, ...]:
+    """The gradients of gradients, of which some may be None."""
+    pairs = list(zip(grads, vectors or (None,) * len(grads), strict=True))
+    present = [(one, vector) for one, vector in pairs if one is not None]
+    if not present:
+        return (None,) * len(by)
+    outputs, given = zip(*present, strict=True)
+    return find_gradients(outputs, by, None if vectors is None else given, create_graph=create_graph)

@@ -1,0 +1,127 @@
+"""Gradients of what may be independent: zeros, or an error where ``strict`` asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.reverse import grad
+from oplib.errors import AutogradError
+from oplib.tensor import Tensor, box
+
+from .arguments import Tensors
+
+Found = tuple[Tensor | None, ...]
+
+# What was found to be independent of what; and what else there is to say.
+INDEPENDENT = {
+    "jacobian": "The output of the user-provided function is independent of input {place}.",
+    "tangent": (
+        "The gradient with respect to the input is independent of entry {place} in the grad_outputs when "
+        "using the double backward trick to compute forward mode gradients."
+    ),
+    "hessian": "The jacobian of the user-provided function is independent of input {place}.",
+    "hessian tangent": (
+        "The hessian of the user-provided function is independent of entry {place} in the grad_jacobian, "
+        "which prevents from using the double backward trick to replace forward mode AD."
+    ),
+}
+UNRECORDED = {
+    "outputs": (
+        "Output {place} of the user-provided function does not require gradients. The outputs must be "
+        "computed in a differentiable manner from the input."
+    ),
+    "gradients": (
+        "The gradient with respect to input {place} is independent of the inputs of the user-provided "
+        "function."
+    ),
+    "jacobian": (
+        "While computing the hessian, found that the jacobian of the user-provided function with respect to "
+        "input {place} is independent of the input. The function must be twice differentiable and the "
+        "jacobian depend on the inputs (this would be violated by a linear function for example)."
+    ),
+}
+
+
+def find_gradients(
+    outputs: Tensors, inputs: Tensors, grads: Sequence[Tensor] | None, **options: Any
+) -> Found:
+    """The gradients of those outputs that have one; None for an input that plays no part.
+
+    Args:
+        outputs: what to differentiate.
+        inputs: what to differentiate by.
+        grads: the gradient by each output; None for a single 1.
+        **options: those of ``oplib.autograd.grad``.
+    """
+    given: Sequence[Tensor | None] = (None,) * len(outputs) if grads is None else grads
+    recorded = [(out, one) for out, one in zip(outputs, given, strict=True) if out._requires_grad]
+    if not recorded:
+        return (None,) * len(inputs)
+    roots, seeds = zip(*recorded, strict=True)
+    return grad(roots, inputs, seeds, allow_unused=True, **options)
+
+
+def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -> None:
+    """Raises where something is independent of the inputs, for ``strict=True``.
+
+    Args:
+        tensors: outputs or gradients.
+        kind: which of ``UNRECORDED``.
+        caller: the function that checks.
+
+    Raises:
+        AutogradError: something is.
+    """
+    for place, tensor in enumerate(tensors):
+        if tensor is None:
+            raise _refuse(caller, INDEPENDENT["jacobian"], place)
+        if not tensor._requires_grad:
+            raise _refuse(caller, UNRECORDED[kind], place)
+
+
+def fill_zeros(
+    found: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
+) -> Tensors:
+    """Puts zeros where nothing was found, or raises.
+
+    Args:
+        found: gradients.
+        like: of which shapes and dtypes they are.
+        kind: which of ``INDEPENDENT``.
+        caller: the function that fills.
+        strict: raise instead.
+        create_graph: with ``strict``, gradients must be differentiable again.
+
+    Raises:
+        AutogradError: something is independent, and ``strict`` says that it must not be.
+    """
+    for place, one in enumerate(found) if strict else ():
+        if one is None:
+            raise _refuse(caller, INDEPENDENT[kind], place)
+        if create_graph and not one._requires_grad:
+            raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", place)
+    return tuple(make_zeros(its) if one is None else one for one, its in zip(found, like, strict=True))
+
+
+def make_zeros(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
+    """Zeros of a tensor's shape and dtype, with leading dimensions."""
+    array = like._storage.array
+    return box(jnp.zeros((*lead, *array.shape), array.dtype))
+
+
+def refuse_constant(caller: str, what: str, place: int) -> AutogradError:
+    """The error for a derivative that is to be differentiated again, and does not depend on anything."""
+    return AutogradError(
+        f"{caller}: The {what} of the user-provided function is independent of input {place}. This is not "
+        "allowed in strict mode when create_graph=True. Set strict=False for zeros."
+    )
+
+
+def _refuse(caller: str, text: str, place: int) -> AutogradError:
+    return AutogradError(
+        f"{caller}: {text.format(place=place)} This is not allowed in strict mode. Set strict=False for "
+        "zeros."
+    )
