@@ -21,7 +21,7 @@ from .saved_hooks import HookPair, active_pairs
 from .saved_slots import SavedSlots, make_saved_properties
 from .tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
 
-__all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save"]
+__all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 
 _new: Any = object.__new__
 _ALL_GIVEN = (True,)
@@ -273,7 +273,7 @@ def record(
             node.saved = _pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
         return boxed
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
-    save(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
+    save_residuals(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
     return boxed
 
 
@@ -317,7 +317,7 @@ def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
     return tensor
 
 
-def save(node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]) -> None:
+def save_residuals(node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]) -> None:
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
     node.saved = plan.pick_both((*values, *storages))
     node.versions = plan.pick(tuple([storage.version for storage in storages]))

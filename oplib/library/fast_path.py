@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from oplib.autograd.formula_node import NOBODY, record, save
+from oplib.autograd.formula_node import NOBODY, record, save_residuals
 from oplib.autograd.origins import note_origin
 from oplib.config import config
 from oplib.modes import modes
@@ -48,7 +48,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__note": note_origin,
         "__node_class": dispatcher.node_class,
         "__record": record,
-        "__save": save,
+        "__save": save_residuals,
         "__slow": binding.slow,
         "__to_operand": to_operand,
         **source.defaults,
