@@ -23,9 +23,8 @@ def run_batched(
 ) -> tuple[Tensor | None, ...]:
     """Maps one engine run over the first dimension of every gradient.
 
-    The nodes run once and see single gradients, as tracers. With ``create_graph`` they would record these
-    tracers, which are dead after the map: then the run is repeated for each gradient and the results stacked.
-    In an open dual level tangents are mapped with the gradients that carry them.
+    The nodes run once and see single gradients, as tracers. What they record with ``create_graph`` is recorded
+    anew outside, as in every ``vmap``. In an open dual level tangents are mapped with the gradients that carry them.
 
     Args:
         call: runs the engine on one gradient for each output.
@@ -38,9 +37,9 @@ def run_batched(
     Raises:
         GradientValueError: a gradient is None, or the batches have different sizes.
     """
-    size = _batch_size(grads)
+    _check_batches(grads)
     if create_graph:
-        return _run_each(call, grads, size)
+        return upcalls.map_examples(call, grads)
 
     def run_one(pairs: Pairs) -> Pairs:
         running.vmap_levels += 1
@@ -65,13 +64,7 @@ def _box(pairs: Pairs) -> tuple[Any, ...]:
     return tuple(boxed)
 
 
-def _run_each(call: Call, grads: Sequence[Any], size: int) -> tuple[Tensor | None, ...]:
-    """Runs once for each gradient of the batch."""
-    rows = [call(tuple(upcalls.getitem(grad, at) for grad in grads)) for at in range(size)]
-    return tuple(None if row[0] is None else upcalls.stack(list(row)) for row in zip(*rows, strict=True))
-
-
-def _batch_size(grads: Sequence[Tensor | None]) -> int:
+def _check_batches(grads: Sequence[Tensor | None]) -> None:
     arrays = [grad._storage.array for grad in grads if grad is not None]
     if len(arrays) < len(grads) or any(array.ndim == 0 for array in arrays):
         raise GradientValueError(
@@ -84,4 +77,3 @@ def _batch_size(grads: Sequence[Tensor | None]) -> int:
             "grad: with is_grads_batched=True all gradients have batches of one size. Got "
             f"{describe(arrays)}. Give gradients with the same first dimension."
         )
-    return sizes.pop()

@@ -19,6 +19,7 @@ from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.in_place import write_in_place
 from oplib.autograd.node import Edge, TapeNode
 from oplib.autograd.run import running
+from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, describe
 from oplib.library.carrier_look import Below, look_below
 from oplib.modes import modes
@@ -55,10 +56,12 @@ class Entrance:
         moved: the same with the batch in front, on the tape outside.
         inner: the box inside, once the map has begun.
         node: where its gradient arrives inside; None if it needs none.
+        tangent: the entrance of its tangent, in forward mode.
     """
 
     inner: Tensor
     node: TapeNode | None = None
+    tangent: Entrance | None = None
 
     def __init__(self, tensor: Tensor, dim: int) -> None:
         self.tensor = tensor
@@ -98,6 +101,7 @@ class Region:
         self._randomness = randomness
         self._entrances: dict[tuple[int, int], Entrance] = {}
         self._outputs: Sequence[Tensor | None] = ()
+        self._tangents: Sequence[Tensor | None] = ()
         self._graph: RegionGraph | None = None
 
     def run(self, call: Call, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
@@ -123,6 +127,7 @@ class Region:
                 with enter_level(level):
                     for entrance, array in zip(self._entrances.values(), arrays, strict=True):
                         entrance.open(array)
+                    self._hang_on_tangents()
                     inner = [place.inner if isinstance(place, Entrance) else place for place in places]
                     self._outputs = call(inner)
             finally:
@@ -142,18 +147,25 @@ class Region:
             return value
         key = id(value), dim
         if key not in self._entrances:
-            self._entrances[key] = Entrance(value, dim)
+            made = self._entrances[key] = Entrance(value, dim)
+            tangent = find_tangent(value)
+            if tangent is not None:
+                made.tangent = self._enter(tangent, dim)
         return self._entrances[key]
+
+    def _hang_on_tangents(self) -> None:
+        for entrance in self._entrances.values():
+            if entrance.tangent is not None:
+                set_tangent(entrance.inner, entrance.tangent.inner)
 
     # At the end, inside ------------------------------------------------------------------------------------
 
     def _look(self, index: Any, first: int) -> None:
         """Finds what was recorded, and what everything that leaves is outside of the map."""
         graph = self._graph = RegionGraph(first, self._size, self._entrance_edges())
-        leaving = [
-            *(one for one in self._outputs if one is not None),
-            *(one.inner for one in self._written()),
-        ]
+        results = [*self._outputs, *(one.inner for one in self._written())]
+        self._tangents = [None if one is None else find_tangent(one) for one in results]
+        leaving = [one for one in (*results, *self._tangents) if one is not None]
         edges = [gradient_edge(tensor) for tensor in leaving]
         graph.collect(edge[0] for edge in edges if edge is not None)
         for tensor in leaving:
@@ -180,9 +192,19 @@ class Region:
                 graph.adopt_storage(entrance.inner._storage, entrance.moved._storage)
         graph.rebuild()
         results = [Mapped(None, False) if one is None else self._result(one, graph) for one in self._outputs]
+        tangents = iter(self._tangents)
+        for result in results:
+            self._hang_on(result, next(tangents), graph)
         for entrance in written:
-            self._write_back(entrance, graph)
+            self._write_back(entrance, next(tangents), graph)
         return results
+
+    def _hang_on(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
+        """Gives a result outside its tangent; one that is not mapped is the tensor inside, and has it."""
+        if tangent is None or result.tensor is None or not result.is_batched:
+            return
+        found: Any = self._result(tangent, graph)
+        set_tangent(result.tensor, found.tensor if found.is_batched else repeat(found.tensor, self._size))
 
     def _result(self, inner: Tensor, graph: RegionGraph) -> Mapped:
         edge = gradient_edge(inner)
@@ -215,7 +237,7 @@ class Region:
             outer._grad_fn, outer._output_nr = target.edge
         return outer
 
-    def _write_back(self, entrance: Entrance, graph: RegionGraph) -> None:
+    def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
         """Gives an argument the value that its box inside has now, with its history."""
         inner = entrance.inner
         below = graph.with_batch(graph.pool.below[graph.pool.add(inner._storage.array)])
@@ -225,9 +247,15 @@ class Region:
         else:
             new = self._box(inner, below, graph)
             new._storage = type(new._storage)(below.array)
+        self._hang_on(Mapped(new, True), tangent, graph)
         if entrance.dim:
             new = move_batch(new, 0, entrance.dim)
         write_in_place(entrance.tensor, new, "vmap")
+
+
+def repeat(tensor: Tensor, size: int) -> Tensor:
+    """Repeats a tensor that is the same in all examples, on the tape."""
+    return upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *tensor._storage.array.shape))
 
 
 def move_batch(tensor: Tensor, source: int, target: int) -> Tensor:

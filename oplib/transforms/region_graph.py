@@ -14,11 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.accumulate import AccumulateGrad
+from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.currency import ARRAYS
 from oplib.autograd.formula_node import NOBODY, FormulaNode
 from oplib.autograd.node import Edge, TapeNode
+from oplib.autograd.saved import link
+from oplib.autograd.tangents import TangentSlot
 from oplib.library.carrier_look import Below
-from oplib.tensor import Storage
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor
 
 from .mapped_plan import find_mapped_plan
 from .node_residuals import Residuals, read_residuals
@@ -94,8 +98,7 @@ class RegionGraph:
             node = ahead.pop()
             if not self._belongs(node):
                 continue
-            self._take(node)
-            for edge in node.edges:
+            for edge in (*node.edges, *self._take(node)):
                 if edge is not None and edge[0] not in seen:
                     seen.add(edge[0])
                     ahead.append(edge[0])
@@ -109,15 +112,19 @@ class RegionGraph:
             return False
         return node.sequence_nr >= self._first
 
-    def _take(self, node: TapeNode) -> None:
+    def _take(self, node: TapeNode) -> Sequence[Edge | None]:
+        """Notes what a node holds; returns where the tangents among it come from."""
         if isinstance(node, FormulaNode) and not node.has_hooks:
             residuals = self._residuals[node] = read_residuals(node)
-            for value in (*residuals.values, *residuals.read_values):
+            tangents = [slot.tangent for slot in node.tangents or () if slot is not None]
+            held = [one for one in tangents if one is not None]
+            for value in (*residuals.values, *residuals.read_values, *(one._storage.array for one in held)):
                 self.pool.add(value)
-            return
+            return [gradient_edge(one) for one in held]
         traced = self._traced[node] = trace_node(node)
         for value in traced.values:
             self.pool.add(value)
+        return ()
 
     # Outside of it -----------------------------------------------------------------------------------------
 
@@ -185,7 +192,28 @@ class RegionGraph:
         made.edges = tuple(target.edge for target in targets)
         made.sequence_nr = node.sequence_nr
         made._metadata = node._metadata
+        made.tangents = self._outer_tangents(node)
         self._save(made, residuals, values, reads)
+
+    def _outer_tangents(self, node: Any) -> list[TangentSlot | None] | None:
+        """The tangents that saved tensors had, for forward mode over a backward pass."""
+        level: Any = modes.state.dual_level
+        if node.tangents is None or level is None:
+            return None
+        return [
+            None if slot is None or slot.tangent is None else level.make_slot(self._tangent(slot.tangent))
+            for slot in node.tangents
+        ]
+
+    def _tangent(self, tangent: Tensor) -> Tensor:
+        found = self.pool.below[self.pool.add(tangent._storage.array)]
+        target = self.target(gradient_edge(tangent))
+        if not found.is_batched and not (target.edge is not None and target.is_batched):
+            return tangent
+        outer = ARRAYS.box(self.with_batch(found).array)
+        if target.edge is not None:
+            link(outer, target.edge)
+        return outer
 
     def _save(self, made: Any, residuals: Residuals, values: Sequence[Below], reads: Sequence[Below]) -> None:
         """Gives a counterpart what its node has saved."""

@@ -11,7 +11,7 @@ from oplib.pytree import tree_unflatten
 from oplib.tensor import Tensor, default_generator, upcalls
 
 from .dims import Arguments, place_batch, read_arguments, read_results
-from .region import Mapped, Region, move_batch
+from .region import Mapped, Region, move_batch, repeat
 
 Randomness = Literal["error", "different", "same"]
 
@@ -134,7 +134,7 @@ class _Call:
                 )
             return tensor
         if not result.is_batched:
-            tensor = upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *array.shape))
+            tensor = repeat(tensor, size)
         place = place_batch(tensor._storage.array.ndim, dim)
         return move_batch(tensor, 0, place) if place else tensor
 
@@ -177,11 +177,6 @@ def map_examples(
     """
     size = tensors[0]._storage.array.shape[0]
     found = Region(size, "error").run(lambda values: call(tuple(values)), tensors, [0] * len(tensors))
-    return tuple(_repeat(one, size) for one in found)
-
-
-def _repeat(result: Mapped, size: int) -> Tensor | None:
-    tensor: Any = result.tensor
-    if tensor is None or result.is_batched:
-        return tensor
-    return upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *tensor._storage.array.shape))
+    return tuple(
+        one.tensor if one.tensor is None or one.is_batched else repeat(one.tensor, size) for one in found
+    )
