@@ -22,6 +22,7 @@ from .kernels import trace_kernel
 from .layout import Layout
 from .levels import Level, Levels, map_residuals
 from .overload import OpOverload
+from .partition import run_in_parts
 from .record import Record
 from .setup import plan_formula
 from .structure import Structure
@@ -65,7 +66,7 @@ class BoundCall:
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Any = jax.jit(self._run, inline=True)
         self._batched: dict[Level, Callable[..., Results]] = {}
-        self._levelled: dict[Levels, Any] = {}
+        self._levelled: dict[tuple[Levels, bool], Any] = {}
         self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -95,18 +96,35 @@ class BoundCall:
         structure, flat = trace_kernel(self.record, self.layout, arrays)
         return structure, tuple(make_strong(value) for value in flat)
 
-    def trace(self, levels: Levels, arrays: Sequence[Any]) -> Any:
-        """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature."""
-        found = self._levelled.get(levels)
+    def trace(self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True) -> Any:
+        """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature.
+
+        Args:
+            levels: of vmap.
+            arrays: of the call, or their shapes.
+            in_parts: a sharding rule is carried out, rather than left to XLA.
+        """
+        in_parts = in_parts and self.has_parts(levels)
+        found = self._levelled.get((levels, in_parts))
         if found is None:
-            mapped = self._map(levels)
-            found = self._levelled[levels] = jax.jit(
-                lambda *values: match_varying(mapped(*values)[1], like=values)
+            run = partial(run_in_parts, self, levels) if in_parts else self._run_whole(levels)
+            found = self._levelled[levels, in_parts] = jax.jit(
+                lambda *values: match_varying(run(values), like=values)
             )
         return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
-    def _map(self, levels: Levels) -> Callable[..., Results]:
-        """Maps over all levels, the innermost first; a registered batching rule stands for that one."""
+    def has_parts(self, levels: Levels) -> bool:
+        """Whether there is a sharding rule to carry out; a host op's batching rule is left whole."""
+        record = self.record
+        has_batch = bool(levels) and record.vmap is not None
+        return record.sharding is not None and not (record.kind == "host" and has_batch)
+
+    def _run_whole(self, levels: Levels) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        mapped = self.map(levels)
+        return lambda values: mapped(*values)[1]
+
+    def map(self, levels: Levels) -> Callable[..., Results]:
+        """Maps the kernel over levels, the innermost first; a batching rule stands for that one."""
         run = self.run
         if levels and self.record.vmap is not None:
             run, levels = partial(self._run_batched, levels[0]), levels[1:]

@@ -17,6 +17,8 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from .bound_call import BoundCall
+from .carrier_platforms import lower_for_each
+from .host_parts import find_spread_lowering
 from .kernel_choice import require_kernels
 from .levels import Level, Levels, move_to_front
 from .linear import Linear, make_linear
@@ -89,7 +91,8 @@ class Carrier:
         if call.record.derivative.constant is not None:
             return outputs, zeros
         if call.record.is_transparent and call.record.jvp is None:
-            return outputs, _derive_tangents(jaxpr, primals, tangents, avals)
+            whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, in_parts=False)
+            return outputs, _derive_tangents(whole, primals, tangents, avals)
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make_linear(call, levels, wanted, primals, outputs)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
@@ -111,7 +114,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = _derive_tangents(call.trace((), arrays), arrays, full, avals)
+            found = _derive_tangents(call.trace((), arrays, in_parts=False), arrays, full, avals)
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, arrays, outputs)
@@ -160,10 +163,15 @@ def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
 _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
 
 
-def _lower_call(ctx: Any, *args: Any, call: BoundCall, **params: Any) -> Any:
+def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
     """Lowers the kernel, where there is one for each of the platforms that are lowered for."""
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
-    return _lower_kernel(ctx, *args, call=call, **params)
+    found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
+    if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
+        return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
+    if found is None:
+        return _lower_kernel(ctx, *args, jaxpr=jaxpr)
+    return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
 
 
 def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:

@@ -32,6 +32,7 @@ from .kernels import run_kernel
 from .layout import Layout, count_arrays, make_layout
 from .observers import is_observed, read_recorded, read_run, run_observed
 from .overload import OpOverload
+from .partition import is_spread
 from .record import Tag
 from .recording import (
     box_results,
@@ -223,6 +224,8 @@ class Dispatcher:
         record = self.record
         if record.kind == "array" and record.compiled and config.compile_kernels:
             return False
+        if record.sharding is not None and any(map(is_spread, arrays)):
+            return False  # each device runs its part, which only compiled code can do
         return not any(isinstance(array, Tracer) for array in arrays)
 
     def _run_on_arrays(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,14 +41,27 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
         )
     structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
 
-    def call(*values: Any) -> list[Any]:
+    return structure, call_host(
+        bind_host_kernel(record, kernel, layout, shapes), shapes, arrays, op=record.name
+    )
+
+
+def bind_host_kernel(
+    record: Record, kernel: Function, layout: Layout, shapes: Sequence[Any]
+) -> Callable[..., list[np.ndarray]]:
+    """Makes a host kernel a function of flat numpy arrays, whose results have these shapes.
+
+    The function raises ResultError where the kernel gives others.
+    """
+
+    def call(*values: Any) -> list[np.ndarray]:
         _, flat = _run(record, kernel, layout, values)
         results = [np.asarray(value) for value in flat]
         fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
         _compare_with_fake(record, [*fitting, *results[len(fitting) :]], shapes)
         return fitting
 
-    return structure, call_host(call, shapes, arrays, op=record.name)
+    return call
 
 
 def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:

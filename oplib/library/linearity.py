@@ -51,7 +51,15 @@ _PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated"})
 # Linear in the first operand; the others are indices, divisors or points.
 _FIRST = frozenset({"div", "dynamic_slice", "gather", "select_and_scatter_add"})
 # A function with a derivative of its own is no such call: its transpose need not be what it computes.
-_CALLS = frozenset({"jit", "pjit", "closed_call", "remat2", "checkpoint"})
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "shard_map": "jaxpr",
+    "custom_partitioning": "call",
+}
 
 
 def check_linear(
@@ -107,7 +115,7 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
     """The kinds of the results of one equation; calls and control flow are looked into."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _CALLS:
-        return _read(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], operands)
+        return _read(params[_CALLS[name]], operands)
     if name == "scan":
         return _read_loop(equation, operands)
     if name == "cond":

@@ -16,6 +16,7 @@ from .record import Function
 from .registry import registry
 from .resolution import Op, resolve_op
 from .rules import check_derivative, refuse_keyword_only_tensors, require_callable
+from .sharding import Rule, check_sharding_rule
 from .sites import find_site
 
 
@@ -104,7 +105,8 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
         RegistrationError: the op writes an argument.
     """
 
-    def check(overload: OpOverload) -> None:
+    def check(overload: OpOverload, rule: object) -> None:
+        require_callable(rule, f"register_jvp({overload.name()}): the rule")
         if overload._schema.is_mutable:
             raise RegistrationError(
                 f"{overload.name()}: Cannot register a jvp rule for a non-functional operator. Got "
@@ -135,28 +137,61 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
         UnsupportedRegistrationError: a tensor that can only be given by keyword.
     """
 
-    def check(overload: OpOverload) -> None:
+    def check(overload: OpOverload, rule: object) -> None:
+        require_callable(rule, f"register_vmap({overload.name()}): the rule")
         refuse_keyword_only_tensors(overload._schema, subject="register_vmap")
 
     return _register_rule("register_vmap", "vmap", op, func, lib, check)
 
 
-def register_sharding(op: Op, rule: Any = None, /, *, lib: Library | None = None) -> Any:
+def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | None = None) -> Any:
     """Registers how an op behaves on arrays that are spread over several devices.
+
+    With a rule, a kernel runs on the part of the arrays that each device has, under ``jit``, on explicit
+    meshes, and on the host. Without one, XLA partitions a kernel that it can look into, and gathers the
+    arrays of one that it cannot. Inside ``shard_map`` a kernel gets parts in any case.
 
     Args:
         op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        rule: the rule; None to use the call as a decorator.
+        rule: in Shardy's notation, one entry per tensor argument (a list has one for all its members) and one
+            per result, with a name for each axis, and ``...`` for any number of leading ones:
+            ``"i j, j -> i j"``. Axes of one name are cut alike. An axis that stands on one side only is kept
+            whole; so is one that ``need_replication={j}`` after the rule names. ``reduction={j}`` there says
+            that an axis of the arguments may be cut, and the results of the parts added up. Or a function
+            that gets one ``PartitionSpec`` per tensor argument, in which every axis is cut in its own way,
+            and returns the specs that the kernel can work on, and those of its results; or such a text. None
+            to use the call as a decorator.
         lib: with which the registration ends; it never ends without.
 
     Returns:
         The rule, or a decorator that gives it.
 
     Raises:
-        RegistrationValueError: ``op`` is something else.
+        RegistrationTypeError: the rule is neither text nor function.
+        RegistrationValueError: ``op`` is something else; the rule has other arguments or results than the op.
+            Where it does not fit the ranks of a call's arrays, that call raises this.
         UnknownOperatorError: nothing is registered under this name.
+
+    Gradient:
+        Formulas are JAX functions, which XLA partitions by itself.
+
+    Source:
+        Shardy, the partitioner of XLA, and ``jax.experimental.custom_partitioning``.
+
+    Example:
+        >>> import jax, numpy
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::blur")
+        ... def blur(rows: numpy.ndarray, weights: numpy.ndarray) -> numpy.ndarray:
+        ...     return numpy.stack([numpy.convolve(row, weights, "same") for row in rows])
+        >>> blur.register_fake(lambda rows, weights: rows) and None
+        >>> _ = blur.register_sharding("row column, tap -> row column need_replication={column}")
     """
-    return _register_rule("register_sharding", "sharding", op, rule, lib, None)
+
+    def check(overload: OpOverload, rule: object) -> None:
+        check_sharding_rule(overload._schema, rule)
+
+    return _register_rule("register_sharding", "sharding", op, rule, lib, check)
 
 
 def _register_rule(
@@ -165,16 +200,13 @@ def _register_rule(
     op: Op,
     func: Any,
     lib: Library | None,
-    check: Callable[[OpOverload], None] | None,
+    check: Callable[[OpOverload, object], None],
 ) -> Any:
     overload = resolve_op(op, subject=subject)
     owner = find_owner(overload._qualname, lib, subject=subject)
-    if check is not None:
-        check(overload)
 
     def register(rule: Any) -> Any:
-        if slot != "sharding":
-            require_callable(rule, f"{subject}({overload.name()}): the rule")
+        check(overload, rule)
         registry.add(overload._qualname, Contribution(slot, rule, owner, find_site()))
         return rule
 

@@ -343,6 +343,7 @@ def test_in_shard_map_a_replicated_weight_has_its_gradient_once(
 
 
 @pytest.mark.devices(8)
+@pytest.mark.filterwarnings("ignore:.*its arrays will be gathered:oplib.errors.CompilationWarning")
 def test_the_result_of_a_jitted_call_on_spread_arrays_has_a_sharding() -> None:
     product = make_product("host::spread", formula_on_host=False)
     mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
