@@ -317,7 +317,9 @@ def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
     return tensor
 
 
-def save_residuals(node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]) -> None:
+def save_residuals(
+    node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]
+) -> None:
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
     node.saved = plan.pick_both((*values, *storages))
     node.versions = plan.pick(tuple([storage.version for storage in storages]))
