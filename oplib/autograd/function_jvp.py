@@ -13,7 +13,7 @@ from oplib.tensor import Tensor, box
 from .array_function import has_gradient
 from .function_node import BackwardCFunction
 from .function_trees import unflatten_values
-from .tangents import check_tangent, find_tangent, set_tangent
+from .tangents import check_tangent, find_tangent, set_tangent, tangents_off
 
 if TYPE_CHECKING:
     from .function_recording import Call
@@ -55,7 +55,8 @@ def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
     """Calls the jvp, for which saved tensors are those that were saved for it."""
     ctx._saved_for_jvp = ctx.saved_for_forward
     try:
-        return ctx._forward_cls.jvp(ctx, *tangents)
+        with tangents_off():
+            return ctx._forward_cls.jvp(ctx, *tangents)
     finally:
         del ctx._saved_for_jvp
 

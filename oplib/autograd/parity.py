@@ -12,7 +12,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine import get_python_engine
-from .function import Function
+from .user_function import Function
 
 
 class _VariableMeta(type):
@@ -42,10 +42,6 @@ def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any 
 
 
 variable.Variable = Variable  # type: ignore[attr-defined]  generated code says autograd.variable.Variable
-
-
-class NestedIOFunction(Function):
-    """A Function whose arguments and results are nested; every Function takes these."""
 
 
 class InplaceFunction(Function):

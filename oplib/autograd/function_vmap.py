@@ -1,0 +1,90 @@
+"""What a Function says of a map over a batch dimension, checked: the map itself is in the floors above."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import AutogradError
+from oplib.pytree import tree_flatten
+
+from .user_function import Function
+
+
+def uses_own_rule(cls: type[Function]) -> bool:
+    """Tells how a Function is mapped: by its static ``vmap``, or (False) by mapping forward and backward.
+
+    Args:
+        cls: the Function.
+
+    Raises:
+        AutogradError: it has both, or neither, or its forward takes ctx, so that there is nothing to map.
+
+    Example:
+        >>> import oplib
+        >>> class Double(oplib.autograd.Function):
+        ...     generate_vmap_rule = True
+        ...
+        ...     @staticmethod
+        ...     def forward(x):
+        ...         return x * 2
+        ...
+        ...     @staticmethod
+        ...     def setup_context(ctx, inputs, output):
+        ...         pass
+        >>> uses_own_rule(Double)
+        False
+    """
+    name = cls.__name__
+    if cls.setup_context is Function.setup_context:
+        raise AutogradError(
+            f"{name}: under vmap a Function must override the setup_context staticmethod. Its forward takes "
+            "ctx, and a batch has none. Write forward(*args) and setup_context(ctx, inputs, output)."
+        )
+    has_rule = cls.vmap is not Function.vmap
+    if has_rule and cls.generate_vmap_rule:
+        raise AutogradError(
+            f"{name}: it has both generate_vmap_rule=True and an overridden vmap staticmethod. They are two "
+            "answers to one question. Set generate_vmap_rule=False or delete vmap."
+        )
+    if not has_rule and not cls.generate_vmap_rule:
+        raise AutogradError(
+            f"{name}: it does not have vmap support. Neither rule is there. Implement the vmap staticmethod "
+            "or set generate_vmap_rule=True."
+        )
+    return has_rule
+
+
+def call_own_rule(
+    cls: type[Function], info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[list[Any], list[int | None], Any]:
+    """Calls the static ``vmap`` of a Function and checks what it returns.
+
+    Args:
+        cls: the Function.
+        info: with ``batch_size`` and ``randomness``.
+        in_dims: for each argument which of its dimensions is the batch, or None; containers as in ``args``.
+        args: the arguments, whole batches.
+
+    Returns:
+        The flat outputs, for each its batch dimension or None, and the structure of the outputs.
+
+    Raises:
+        AutogradError: it did not return a pair, or one whose parts have different structures.
+    """
+    returned = cls.vmap(info, in_dims, *args)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise AutogradError(
+            f"{cls.__name__}: Expected the vmap staticmethod to have two returns, an output and out_dims. "
+            f"Got {type(returned).__name__}. Return (output, out_dims), an int or None for each output."
+        )
+    output, out_dims = returned
+    outputs, spec = tree_flatten(output)
+    dims, dims_spec = tree_flatten(out_dims)
+    if out_dims is None:
+        return outputs, [None] * len(outputs), spec
+    if dims_spec != spec or not all(dim is None or type(dim) is int for dim in dims):
+        raise AutogradError(
+            f"{cls.__name__}: its vmap staticmethod returned an incompatible (output, out_dims) tuple. Got "
+            f"out_dims={out_dims!r} for outputs of structure {spec}. Give an int or None for each output."
+        )
+    return outputs, dims, spec
