@@ -21,8 +21,8 @@ from oplib.tensor import Tensor
 
 from .edges import GradientEdge, get_gradient_edge
 from .edges import find_node as _get_grad_fn_or_grad_acc
-from .engine import get_python_engine
-from .graph_logging import is_logging, log
+from .graph_logging import engine_run_backward as _engine_run_backward
+from .graph_logging import log
 from .graph_logging import register_logging_hooks as _register_logging_hooks_on_whole_graph
 from .locations import are_locations_recorded, node_location, record_locations
 from .multi_grad_hook import MultiHandle as _MultiHandle
@@ -56,17 +56,6 @@ def __getattr__(name: str) -> Any:
     if name == "_allow_mutation_on_saved_tensors_enabled":
         return is_mutation_allowed()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-    """Runs the engine; where the logger of this module is at DEBUG, every node that runs is logged."""
-    if not is_logging():
-        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
-    unregister_hooks = _register_logging_hooks_on_whole_graph(t_outputs)
-    try:
-        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
-    finally:
-        unregister_hooks()
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

@@ -13,6 +13,7 @@ from oplib.errors import describe_dtype
 from oplib.tensor import Tensor
 
 from .edges import GradientEdge, find_node
+from .engine import get_python_engine
 from .node import Node
 from .run import running
 
@@ -41,6 +42,29 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
             handle.remove()
 
     return unregister_hooks
+
+
+def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+    """Runs the engine, and logs every node that runs where the logger is at DEBUG.
+
+    Args:
+        t_outputs: the roots of the run.
+        *args: what else ``run_backward`` of the engine takes.
+        **kwargs: the same by name.
+
+    Returns:
+        What the engine returns.
+    """
+    if not is_logging():
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine refuses what is no tuple
+    unregister_hooks = register_logging_hooks(
+        output for output in outputs if isinstance(output, (Tensor, GradientEdge))
+    )
+    try:
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    finally:
+        unregister_hooks()
 
 
 def _walk(roots: Iterable[Node]) -> Iterable[Node]:

@@ -14,7 +14,7 @@ from oplib.tensor import Tensor
 from .batched import run_batched
 from .currency import ARRAYS
 from .edges import GradientEdge
-from .graph import _engine_run_backward
+from .graph_logging import engine_run_backward
 from .journal import GradJournal
 from .overrides import find_overrides, hand_over, is_tensor_like
 from .seeds import make_grads
@@ -72,7 +72,7 @@ def backward(
     grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
     if create_graph:
         _warn_of_cycle()
-    _engine_run_backward(
+    engine_run_backward(
         outputs,
         grads,
         create_graph if retain_graph is None else retain_graph,
@@ -161,7 +161,7 @@ def _find_grads(
     keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
 
     def run(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        found = _engine_run_backward(
+        found = engine_run_backward(
             roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"]
         )
         return cast("tuple[Tensor | None, ...]", found)
