@@ -28,13 +28,17 @@ def attach_outputs(
     dirty = _dirty(ctx, leaves, inputs, recording=recording)
     given = {id(tensor) for tensor in inputs}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
+    attached: set[int] = set()  # what forward made and returned already: a second time it is the same tensor
     outputs: list[Any] = []
     for slot, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
             outputs.append(leaf)
             continue
         is_dirty = id(leaf) in dirty and id(leaf) not in constant
-        output = leaf if is_dirty or not _has_history(leaf, given) else _alias(leaf, ctx)
+        is_kept = is_dirty or id(leaf) in attached or not _has_history(leaf, given)
+        output = leaf if is_kept else _alias(leaf, ctx)
+        if is_kept:
+            attached.add(id(leaf))
         if recording and id(leaf) not in constant and _is_differentiable(leaf):
             _set_history(output, ctx, slot, rebased=is_dirty)
         outputs.append(output)
