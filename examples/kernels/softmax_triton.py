@@ -1,7 +1,8 @@
 """Softmax of rows in Triton, through Pallas's Triton backend: one program, one row.
 
 It is the kernel for CUDA; everywhere else the op is a line of JAX. On a machine without a GPU this file shows
-what Triton would get. Run it to see.
+what the kernel computes, by Pallas's interpreter. Run it to see. (JAX 0.12 calls the backend deprecated. With
+the package jax-triton, ``launch`` would be a ``jax_triton.triton_call`` and the rest of this file the same.)
 """
 
 from __future__ import annotations

@@ -171,6 +171,7 @@ def test_the_triton_kernel_computes_a_softmax() -> None:
     assert_close(softmax_triton.launch(x, interpret=True), jax.nn.softmax(x))
 
 
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_the_triton_kernel_is_lowered_for_cuda() -> None:
     """Where JAX makes Triton code without a GPU; some versions of it need one, or to be told of one."""
     x = jnp.ones((4, 100))
@@ -189,6 +190,7 @@ def test_the_triton_kernel_is_lowered_for_cuda() -> None:
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU, on which Triton compiles")
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_on_a_gpu_the_triton_kernel_runs() -> None:
     x = jax.device_put(jnp.asarray(np.random.default_rng(0).normal(size=(64, 100)), jnp.float32), "gpu")
     run = jax.jit(softmax_triton.softmax_rows)
