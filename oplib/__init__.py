@@ -57,7 +57,7 @@ from .tensor import (
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
 from .tensor.inference import mark_inference
-from .transforms import map_examples, vmap
+from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
     from .ops._functions import *
@@ -66,6 +66,7 @@ __version__ = "0.1.0.dev0"
 
 upcalls.fill(
     {
+        "apply_in_map": apply_in_map,
         "map_examples": map_examples,
         "mark_inference": mark_inference,
         "refresh": library.refresh,
@@ -73,7 +74,7 @@ upcalls.fill(
     },
     made_when_asked=_functions.UPCALLS,
 )
-del map_examples, mark_inference, run_backward, upcalls
+del apply_in_map, map_examples, mark_inference, run_backward, upcalls
 
 __all__ = [
     "Device",

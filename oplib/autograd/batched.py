@@ -23,8 +23,9 @@ def run_batched(
 ) -> tuple[Tensor | None, ...]:
     """Maps one engine run over the first dimension of every gradient.
 
-    The nodes run once and see single gradients, as tracers. What they record with ``create_graph`` is recorded
-    anew outside, as in every ``vmap``. In an open dual level tangents are mapped with the gradients that carry them.
+    The nodes run once and see single gradients, as tracers. What they record with ``create_graph`` is made
+    again outside, as in every ``vmap``. In an open dual level tangents are mapped with the gradients that
+    carry them.
 
     Args:
         call: runs the engine on one gradient for each output.

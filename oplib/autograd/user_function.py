@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, upcalls
+from oplib.tensor.map_level import map_levels
 
 from .function_binding import Binding
 from .function_node import BackwardCFunction
@@ -58,6 +59,7 @@ class Function(metaclass=FunctionMeta):
 
     generate_vmap_rule: ClassVar[bool] = False
     _takes_trees: ClassVar[bool] = True
+    _is_users: ClassVar[bool] = True  # and not made for an op, whose rule for maps is registered
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
     _backward_cls: ClassVar[type[BackwardCFunction]]
@@ -129,8 +131,16 @@ class Function(metaclass=FunctionMeta):
 
         Raises:
             TypeError: forward does not take these arguments.
-            AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has.
+            AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has;
+                inside ``vmap``, it has no rule for that.
         """
+        if map_levels.stack and cls._is_users:
+            return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
+        return cls._apply(*args, **kwargs)
+
+    @classmethod
+    def _apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls and records it as it is, whatever map it stands in."""
         binding = cls._binding()
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args

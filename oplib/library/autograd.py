@@ -128,7 +128,12 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
             raise
         return _pad(schema, result)
 
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward), "__module__": __name__}
+    members = {
+        "forward": staticmethod(forward),
+        "backward": staticmethod(backward),
+        "__module__": __name__,
+        "_is_users": False,
+    }
     generated: type[Function] = type(op.record.step_name, (Function,), members)
     has_lists = any(argument.is_tensor_list for argument in schema.arguments)
     if has_lists or any(output.is_tensor_list for output in schema.returns):

@@ -14,6 +14,8 @@ from oplib.tensor import Tensor, box
 class ToDevice(Function):
     """Copies to a device or sharding; the gradient is copied back."""
 
+    _is_users = False  # inside vmap it needs no rule
+
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, placement: Any) -> Tensor:
         """Copies the tensor."""

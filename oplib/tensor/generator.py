@@ -13,6 +13,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import ArgumentError, TracingError
 
 from .device import Device
+from .forked import check_process
 from .map_level import MapLevel, map_levels
 
 _DEFAULT_SEED = 67280421310721  # torch's, so that an unseeded Generator repeats itself as there
@@ -127,6 +128,7 @@ class Generator:
         Raises:
             TracingError: the Generator was made outside the running trace, or in a map that may not draw.
         """
+        check_process()
         self._refuse_other_trace("a draw")
         levels = map_levels.stack
         for level in levels:

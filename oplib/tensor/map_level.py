@@ -30,6 +30,7 @@ class MapLevel:
         index: the number of the example, a tracer of this level.
         outside: JAX's trace around the map.
         inside: the trace that the map has opened.
+        first_node: the least sequence number of what is recorded in it.
     """
 
     size: int
@@ -37,6 +38,7 @@ class MapLevel:
     index: Any
     outside: object
     inside: object
+    first_node: int
 
 
 class _MapLevels(threading.local):

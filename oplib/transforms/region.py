@@ -26,6 +26,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.map_level import MapAxis, MapLevel, enter_level
 
+from .batch_dims import move_batch, repeat, with_batch
 from .mapped_input import MappedInput
 from .region_graph import RegionGraph
 
@@ -72,7 +73,7 @@ class Entrance:
                 self.moved = move_batch(tensor, dim, 0)
 
     def open(self, array: Any) -> None:
-        """Makes the box inside: a leaf if the argument is one, so that what is refused for it is there too."""
+        """Makes the box inside: a leaf if the argument is one, so that what is refused for one is too."""
         inner = self.inner = Tensor.from_array(array)
         if not self.tensor._requires_grad:
             return
@@ -121,7 +122,7 @@ class Region:
         def body(index: Any, arrays: Sequence[Any]) -> Any:
             inside = get_opaque_trace_state()
             first = modes.sequence_nr
-            level = MapLevel(self._size, self._randomness, index, outside, inside)
+            level = MapLevel(self._size, self._randomness, index, outside, inside, first)
             running.vmap_levels += 1
             try:
                 with enter_level(level):
@@ -216,7 +217,7 @@ class Region:
         for entrance in self._entrances.values():
             if entrance.inner is inner and inner._storage.version == 0:
                 return Mapped(upcalls.alias(entrance.moved), True)
-        return Mapped(self._box(inner, graph.with_batch(below), graph), True)
+        return Mapped(self._box(inner, with_batch(below, self._size), graph), True)
 
     def _box(self, inner: Tensor, below: Below, graph: RegionGraph) -> Tensor:
         """Makes the Tensor outside for one inside."""
@@ -240,7 +241,7 @@ class Region:
     def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
         """Gives an argument the value that its box inside has now, with its history."""
         inner = entrance.inner
-        below = graph.with_batch(graph.pool.below[graph.pool.add(inner._storage.array)])
+        below = with_batch(graph.pool.below[graph.pool.add(inner._storage.array)], self._size)
         node: Any = inner._grad_fn
         if node is None or node is entrance.node:
             new = ARRAYS.box(below.array)
@@ -251,15 +252,3 @@ class Region:
         if entrance.dim:
             new = move_batch(new, 0, entrance.dim)
         write_in_place(entrance.tensor, new, "vmap")
-
-
-def repeat(tensor: Tensor, size: int) -> Tensor:
-    """Repeats a tensor that is the same in all examples, on the tape."""
-    return upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *tensor._storage.array.shape))
-
-
-def move_batch(tensor: Tensor, source: int, target: int) -> Tensor:
-    """Moves one dim of a tensor to another place, on the tape."""
-    dims = [dim for dim in range(tensor._storage.array.ndim) if dim != source]
-    dims.insert(target, source)
-    return upcalls.permute(tensor, dims)

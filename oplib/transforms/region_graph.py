@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.currency import ARRAYS
 from oplib.autograd.formula_node import NOBODY, FormulaNode
@@ -24,8 +21,10 @@ from oplib.library.carrier_look import Below
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
+from .batch_dims import with_batch
 from .mapped_plan import find_mapped_plan
 from .node_residuals import Residuals, read_residuals
+from .spliced_node import SplicedNode
 from .traced_node import TracedBackward, make_traced_node, trace_node
 
 _new: Any = object.__new__
@@ -84,6 +83,7 @@ class RegionGraph:
         self._entrances = entrances
         self._residuals: dict[TapeNode, Residuals] = {}
         self._traced: dict[TapeNode, TracedBackward] = {}
+        self._spliced: list[SplicedNode] = []
         self._leaves: dict[TapeNode, int] = {}
         self._made: dict[TapeNode, Any] = {}
         self._storages: dict[int, tuple[Storage, Storage]] = {}
@@ -114,6 +114,10 @@ class RegionGraph:
 
     def _take(self, node: TapeNode) -> Sequence[Edge | None]:
         """Notes what a node holds; returns where the tangents among it come from."""
+        if isinstance(node, SplicedNode):
+            self._spliced.append(node)
+            if not node.has_hooks:
+                return ()
         if isinstance(node, FormulaNode) and not node.has_hooks:
             residuals = self._residuals[node] = read_residuals(node)
             tangents = [slot.tangent for slot in node.tangents or () if slot is not None]
@@ -138,6 +142,10 @@ class RegionGraph:
             self._fill(node, residuals)
         for node, traced in self._traced.items():
             self._fill_traced(node, traced)
+        for node in self._spliced:
+            for hole, edge in zip(node.holes, node.edges, strict=True):
+                if hole is not None:
+                    hole.edges = (self.target(edge).edge,)
 
     def target(self, edge: Edge | None) -> Target:
         """Returns where an edge inside leads outside."""
@@ -146,6 +154,8 @@ class RegionGraph:
         node, slot = edge
         if node in self._made:
             return Target((self._made[node], slot), is_batched=True)
+        if isinstance(node, SplicedNode) and node in self._spliced:
+            return Target(node.outer_edges[slot], is_batched=True)
         if node in self._entrances:
             return Target(self._entrances[node], is_batched=True)
         leaf = self._leaves.get(node)
@@ -161,7 +171,7 @@ class RegionGraph:
         """Returns the storage outside for one inside whose value is batched, and was ``value`` there."""
         found = self._storages.get(id(inner))
         if found is None:
-            outer = Storage(shape_below(value))
+            outer = Storage(value)
             outer.version = inner.version
             self._storages[id(inner)] = inner, outer
             return outer
@@ -210,7 +220,7 @@ class RegionGraph:
         target = self.target(gradient_edge(tangent))
         if not found.is_batched and not (target.edge is not None and target.is_batched):
             return tangent
-        outer = ARRAYS.box(self.with_batch(found).array)
+        outer = ARRAYS.box(with_batch(found, self._size).array)
         if target.edge is not None:
             link(outer, target.edge)
         return outer
@@ -236,25 +246,23 @@ class RegionGraph:
         for storage, version, value in zip(storages, versions, values, strict=True):
             is_inner = value.is_batched and storage is not NOBODY
             outer = self.storage_of(storage, value.array) if is_inner else storage
+            if is_inner and version == storage.version:
+                outer.array = value.array  # what stood there first may have been overwritten since
             found.append(outer)
             due.append(outer.version + version - storage.version)
         return tuple(found), tuple(due)
 
     def _below(self, value: Any, must_be_batched: bool) -> Below:
         found = self.pool.below[self.pool.add(value)]
-        return self.with_batch(found) if must_be_batched else found
-
-    def with_batch(self, value: Below) -> Below:
-        """Gives a value that is the same in all examples the axis of these."""
-        if value.is_batched:
-            return value
-        return Below(jnp.broadcast_to(value.array[None], (self._size, *value.array.shape)), True)
+        return with_batch(found, self._size) if must_be_batched else found
 
     def _fill_traced(self, node: TapeNode, traced: TracedBackward) -> None:
-        entrance = self._entrances.get(node)
-        targets = [self.target(edge) for edge in node.edges]
-        if entrance is not None:
-            targets = [Target(entrance, is_batched=True)]
+        if node in self._entrances:
+            targets = [Target(self._entrances[node], is_batched=True)]
+        elif isinstance(node, SplicedNode):
+            targets = [Target(edge, is_batched=True) for edge in node.outer_edges]
+        else:
+            targets = [self.target(edge) for edge in node.edges]
         links = list(map(self.target, traced.saved_edges))
         linked = [False] * len(traced.constants) + [one.edge is not None and one.is_batched for one in links]
         values = list(map(self._below, traced.values, linked))
@@ -267,8 +275,3 @@ class RegionGraph:
         )
         made.edges = tuple(target.edge for target in targets)
         made.saved_edges = tuple(one.edge for one in links)
-
-
-def shape_below(array: Any) -> jax.ShapeDtypeStruct:
-    """Returns shape and dtype of an array, without holding it."""
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)

@@ -32,6 +32,7 @@ from oplib.tensor import Tensor
 
 from .mapped_input import MappedInput
 from .mapped_plan import batch_shape, map_backward
+from .spliced_node import SplicedNode
 
 _new: Any = object.__new__
 
@@ -99,7 +100,7 @@ def trace_node(node: TapeNode) -> TracedBackward:
         rest = iter(given[len(saved) :])
         grads = [None if slot is None else next(rest) for slot in slots]
         with _reading(node, given[: len(saved)]):
-            results = run_alone(node, grads)[: max(1, len(node.edges))]
+            results = run_alone(node, grads)
         wanted.extend(result is not None for result in results)
         return [result for result in results if result is not None]
 
@@ -143,14 +144,25 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
     try:
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, run)
-        if isinstance(node, (AccumulateGrad, MappedInput)):
-            return grads
-        results = node.apply(grads, run)
+        if isinstance(node, (AccumulateGrad, MappedInput, SplicedNode)):
+            return _end_at_hooks(node, grads)
+        results = node.apply(grads, run)[: len(node.edges)]
         if not node.results_are_checked:
             results = conform(results, node, run.currency)
         return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
     finally:
         running.run, modes.grad_enabled = outer, grad_mode
+
+
+def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
+    """Where the graph goes on outside, only the hooks in front of that are traced."""
+    if node._post_hooks:
+        raise AutogradError(
+            f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. "
+            "It would see "
+            "the gradients of one example behind a call that has those of all. Use tensor.register_hook."
+        )
+    return grads
 
 
 class TracedPlan(Plan):

@@ -10,8 +10,9 @@ from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Tensor, default_generator, upcalls
 
+from .batch_dims import move_batch, repeat
 from .dims import Arguments, place_batch, read_arguments, read_results
-from .region import Mapped, Region, move_batch, repeat
+from .region import Mapped, Region
 
 Randomness = Literal["error", "different", "same"]
 
