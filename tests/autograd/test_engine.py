@@ -17,6 +17,7 @@ def run(*args, **kwargs):
     return get_python_engine().run_backward(*args, **kwargs)
 
 
+@pytest.mark.spec("004.1", "004.2", "004.16")
 def test_there_is_one_engine_and_any_number_of_objects_for_it(x):
     assert Variable._execution_engine is get_python_engine()
     assert _ImperativeEngine is _EngineBase
@@ -28,15 +29,18 @@ def test_there_is_one_engine_and_any_number_of_objects_for_it(x):
     assert x.grad.item() == 4.0
 
 
+@pytest.mark.spec("004.13")
 def test_gradients_of_inputs_come_back_as_a_tuple(x):
     (found,) = run((x * x,), (oplib.tensor(1.0),), False, False, (x,))
     assert found.item() == 4.0
 
 
+@pytest.mark.spec("004.13")
 def test_accumulating_returns_none(x):
     assert run((x * x,), (oplib.tensor(1.0),), False, False, accumulate_grad=True) is None
 
 
+@pytest.mark.spec("004.10")
 def test_names_of_the_arguments(x):
     found = run(
         tensors=(x * x,),
@@ -50,6 +54,7 @@ def test_names_of_the_arguments(x):
     assert found[0].item() == 4.0
 
 
+@pytest.mark.spec("004.10")
 def test_the_first_four_arguments_are_required(x):
     with pytest.raises(TypeError, match="missing"):
         run((x * x,), (oplib.tensor(1.0),), False)
@@ -57,6 +62,7 @@ def test_the_first_four_arguments_are_required(x):
         run((x * x,), (oplib.tensor(1.0),), False, False, colour=1)
 
 
+@pytest.mark.spec("004.10")
 def test_flags_are_integers_or_booleans(x):
     with pytest.raises(TypeError):
         run((x * x,), (oplib.tensor(1.0),), None, False)
@@ -64,6 +70,7 @@ def test_flags_are_integers_or_booleans(x):
     assert x.grad.item() == 4.0
 
 
+@pytest.mark.spec("004.10", "004.11")
 @pytest.mark.parametrize(
     ("tensors", "grads", "text"),
     [
@@ -86,22 +93,26 @@ def test_roots_and_their_gradients_are_checked(x, tensors, grads, text):
     assert x.grad is None
 
 
+@pytest.mark.spec("004.12")
 @pytest.mark.parametrize("inputs", [lambda x: [x], lambda x: None, lambda x: type("T", (tuple,), {})((x,))])
 def test_inputs_must_be_exactly_a_tuple(x, inputs):
     with pytest.raises(AutogradError, match="'inputs' must be a tuple"):
         run((x * x,), (oplib.tensor(1.0),), False, False, inputs(x))
 
 
+@pytest.mark.spec("004.12", "D.10")
 def test_inputs_of_other_types_are_refused(x):
     with pytest.raises(AutogradError, match=r"Tensors or GradientEdges\. Got str at position 0"):
         run((x * x,), (oplib.tensor(1.0),), False, False, ("x",))
 
 
+@pytest.mark.spec("004.8")
 def test_neither_accumulating_nor_inputs_is_refused(x):
     with pytest.raises(AutogradError, match="requires non-empty 'inputs'"):
         run((x * x,), (oplib.tensor(1.0),), False, False)
 
 
+@pytest.mark.spec("004.13")
 def test_an_unreachable_input_is_none_if_allowed(x):
     other = oplib.tensor(1.0, requires_grad=True)
     one = oplib.tensor(1.0)
@@ -110,6 +121,7 @@ def test_an_unreachable_input_is_none_if_allowed(x):
         run((x * x,), (one,), False, False, (other,))
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize(
     ("gradient", "expected"),
     [(lambda: oplib.ones(4, 2), 4.0), (lambda: oplib.tensor([1, 1], dtype=oplib.int32), 1.0)],
@@ -120,6 +132,7 @@ def test_root_gradients_are_summed_and_cast(gradient, expected):
     assert x.grad.tolist() == [expected, expected]
 
 
+@pytest.mark.spec("E.4", "D.21")
 def test_a_root_gradient_that_does_not_fit_raises_before_anything_runs():
     x = oplib.tensor([1.0, 1.0], requires_grad=True)
     y = x * x

@@ -36,6 +36,7 @@ def test_a_call_without_need_of_gradients_is_not_recorded() -> None:
         assert call(lambda x: (x * 2,), leaf(X))[0].grad_fn is None
 
 
+@pytest.mark.spec("000.12")
 def test_each_output_hangs_on_one_node_at_its_own_slot() -> None:
     product, sine = call(product_and_sine, leaf(X), leaf(Y))
     assert product.grad_fn is sine.grad_fn
@@ -65,6 +66,7 @@ def test_an_output_that_is_not_used_counts_as_zero() -> None:
     assert y.grad.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.spec("000.4")
 def test_constants_have_no_edge_and_get_no_gradient() -> None:
     x, y = leaf(X), oplib.tensor(Y)
     (result,) = call(lambda x, y: (x * y,), x, y)
@@ -85,6 +87,7 @@ def test_a_saved_input_that_was_written_is_noticed_and_one_that_was_not_saved_is
         result.sum().backward()
 
 
+@pytest.mark.spec("E.6")
 def test_a_second_pass_over_freed_values_is_refused() -> None:
     x = leaf(X)
     (result,) = call(lambda x: (jnp.sin(x),), x)
@@ -129,6 +132,7 @@ def test_edges_to_leaves_are_made_when_somebody_looks() -> None:
     assert node.edges is node.edges
 
 
+@pytest.mark.spec("000.3")
 def test_a_node_class_carries_the_name() -> None:
     cls = make_node_class("TwiceBackward")
     plan_and_outputs = ArrayFunction(lambda x: (x * 2,), "twice").recorder((True,))(jnp.asarray(X))
@@ -137,6 +141,7 @@ def test_a_node_class_carries_the_name() -> None:
     assert result.grad_fn.name() == "TwiceBackward"
 
 
+@pytest.mark.spec("000.9")
 def test_nodes_are_numbered_in_the_order_of_their_calls() -> None:
     x = leaf(X)
     (first,) = call(lambda x: (x * 2,), x)
@@ -144,6 +149,7 @@ def test_nodes_are_numbered_in_the_order_of_their_calls() -> None:
     assert second.grad_fn.sequence_nr > first.grad_fn.sequence_nr
 
 
+@pytest.mark.spec("D.13")
 def test_under_a_trace_a_result_may_keep_its_gradient() -> None:
     @jax.jit
     def step(array: Any) -> Any:
@@ -160,6 +166,7 @@ def test_under_a_trace_a_result_may_keep_its_gradient() -> None:
     assert by_cut.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.spec("D.13")
 def test_a_traced_gradient_is_not_stored_in_a_result_from_outside() -> None:
     y = leaf(X).sin()
     y.retain_grad()

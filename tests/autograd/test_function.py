@@ -105,6 +105,7 @@ def test_nothing_is_recorded_without_need(x):
         assert Square.apply(x).grad_fn is None
 
 
+@pytest.mark.spec("000.2", "000.3")
 def test_the_node_is_the_ctx_and_is_named_after_the_function(x):
     y = Square.apply(x)
     assert y.grad_fn.name() == "SquareBackward"
@@ -115,6 +116,7 @@ def test_the_node_is_the_ctx_and_is_named_after_the_function(x):
     assert y.grad_fn.saved_tensors[0] is x
 
 
+@pytest.mark.spec("000.4")
 def test_next_functions_has_one_pair_for_each_tensor(x):
     function = make(lambda ctx, a, k, b, c: a * k, lambda ctx, g: (g, None, None, g))
     node = function.apply(x, 2.0, oplib.tensor([1.0]), x).grad_fn
@@ -323,6 +325,7 @@ def test_needs_input_grad_tells_each_argument(x):
     assert seen == [(True, False, False)]
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_wrong_count_of_gradients_names_both(x, count):
     function = make(lambda ctx, a, b: a * b, lambda ctx, g: (g,) * count)
@@ -330,6 +333,7 @@ def test_a_wrong_count_of_gradients_names_both(x, count):
         function.apply(x, x).sum().backward()
 
 
+@pytest.mark.spec("E.4")
 def test_further_nones_are_allowed(x):
     make(lambda ctx, a: a * 2, lambda ctx, g: (g, None, None)).apply(x).sum().backward()
     assert x.grad.tolist() == [1.0, 1.0]
@@ -341,6 +345,7 @@ def test_a_gradient_for_something_that_is_no_tensor_raises(x):
         function.apply(x, 2.0).sum().backward()
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("result", [3, [1.0], jnp.ones(2)])
 def test_a_result_that_is_no_tensor_raises(x, result):
     function = make(lambda ctx, a: a * 2, lambda ctx, g: result)
@@ -348,12 +353,14 @@ def test_a_result_that_is_no_tensor_raises(x, result):
         function.apply(x).sum().backward()
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_a_gradient_is_summed_to_the_shape_of_its_input(x, create_graph):
     function = make(lambda ctx, a: a * 2, lambda ctx, g: oplib.ones(4, 2))
     assert grad(function.apply(x).sum(), x, create_graph=create_graph)[0].tolist() == [4.0, 4.0]
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_a_gradient_is_cast_to_the_dtype_of_its_input(create_graph):
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
@@ -361,6 +368,7 @@ def test_a_gradient_is_cast_to_the_dtype_of_its_input(create_graph):
     assert grad(function.apply(x).sum(), x, create_graph=create_graph)[0].array.dtype == jnp.float32
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("shape", [(7,), (1,)])
 def test_a_gradient_of_another_shape_raises_and_names_the_function(x, shape):
     function = make(lambda ctx, a: a * 2, lambda ctx, g: oplib.ones(*shape))
@@ -449,6 +457,7 @@ def test_what_saved_a_dirty_input_before_raises(x):
         squared.sum().backward()
 
 
+@pytest.mark.spec("D.20")
 def test_a_leaf_that_requires_grad_cannot_be_dirty(x):
     with pytest.raises(
         AutogradError, match=r"a leaf that requires grad has been used in an in-place operation"
@@ -605,6 +614,7 @@ def test_a_function_without_tensor_results_records_nothing(x):
 # Under JAX's transformations -----------------------------------------------------------------
 
 
+@pytest.mark.spec("D.13")
 def test_a_function_is_traced_with_the_step_around_it():
     def step(array):
         leaf = oplib.Tensor.from_array(array, requires_grad=True)

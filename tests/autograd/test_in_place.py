@@ -42,6 +42,7 @@ def test_a_constant_that_takes_in_a_tensor_with_history_has_one_too():
     assert x.grad.tolist() == [2.0, 4.0]
 
 
+@pytest.mark.spec("D.20")
 def test_under_no_grad_the_value_changes_and_the_history_stays():
     x = leaf(1.0, 2.0)
     y = x + 1
@@ -159,6 +160,7 @@ def test_a_retained_gradient_is_that_of_the_new_value():
 # What is refused --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("D.20")
 @pytest.mark.parametrize(
     "write",
     [
@@ -206,6 +208,7 @@ def test_an_array_is_not_written():
         oplib.Tensor.exp_(jnp.ones(2))
 
 
+@pytest.mark.spec("D.13")
 def test_a_traced_value_does_not_escape_into_a_tensor_from_outside():
     x = oplib.zeros(2)
     with pytest.raises(TracingError, match="outlives it"):
@@ -213,6 +216,7 @@ def test_a_traced_value_does_not_escape_into_a_tensor_from_outside():
     assert x.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.spec("D.13")
 def test_a_tensor_made_in_a_trace_is_written_there():
     def program(a):
         y = oplib.Tensor.from_array(a) * 2

@@ -28,6 +28,7 @@ class Split(Function):
         return g * 2 + h * 3
 
 
+@pytest.mark.spec("E.3")
 def test_all_hooks_run_in_their_order(x):
     log = []
     y = x * 1
@@ -41,6 +42,7 @@ def test_all_hooks_run_in_their_order(x):
     assert log == [("tensor", False), ("pre", True), "post", "leaf", "accumulated"]
 
 
+@pytest.mark.spec("000.7", "000.8")
 def test_hooks_see_what_the_one_before_made(x):
     node = (x * 1).grad_fn
     node.register_prehook(lambda grads: (grads[0] * 2,))
@@ -53,6 +55,7 @@ def test_hooks_see_what_the_one_before_made(x):
     assert x.grad.tolist() == [35.0, 35.0]
 
 
+@pytest.mark.spec("000.7")
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_a_post_hook_sees_results_and_what_the_node_received(x, create_graph):
     seen = []
@@ -66,6 +69,7 @@ def test_a_post_hook_sees_results_and_what_the_node_received(x, create_graph):
     assert grads[0].tolist() == [2.0, 2.0]
 
 
+@pytest.mark.spec("000.7", "000.8")
 def test_removed_hooks_do_not_run(x):
     y = x.sin()
     handles = [
@@ -83,6 +87,7 @@ def test_removed_hooks_do_not_run(x):
     assert x.grad.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.spec("E.3")
 def test_a_hook_removed_during_the_run_of_its_dictionary_still_runs(x):
     log = []
     y = x * 1
@@ -92,6 +97,7 @@ def test_a_hook_removed_during_the_run_of_its_dictionary_still_runs(x):
     assert log == ["second"]
 
 
+@pytest.mark.spec("000.7")
 def test_a_post_hook_added_while_the_node_runs_does_run(x):
     log = []
     y = x * 1
@@ -102,6 +108,7 @@ def test_a_post_hook_added_while_the_node_runs_does_run(x):
     assert log == ["added"]
 
 
+@pytest.mark.spec("000.6")
 def test_a_tensor_hook_registered_later_is_seen_without_registering_again(x):
     y = x * 1
     y.register_hook(lambda g: g * 2)
@@ -110,6 +117,7 @@ def test_a_tensor_hook_registered_later_is_seen_without_registering_again(x):
     assert x.grad.tolist() == [10.0, 10.0]
 
 
+@pytest.mark.spec("E.3")
 def test_a_retained_gradient_sees_all_tensor_hooks(x):
     y = x * 1
     y.retain_grad()
@@ -122,6 +130,7 @@ def test_a_retained_gradient_sees_all_tensor_hooks(x):
     assert y.grad is not first
 
 
+@pytest.mark.spec("E.3")
 def test_a_tensor_hook_gets_none_for_an_output_nobody_used(x):
     seen = []
     first, second = Split.apply(x)
@@ -138,6 +147,7 @@ def test_hooks_of_two_outputs_go_to_their_own_slots(x):
     assert x.grad.tolist() == [320.0, 320.0]
 
 
+@pytest.mark.spec("E.3", "D.9")
 def test_a_capture_that_does_not_run_is_taken_after_its_tensor_hooks(x):
     log = []
     b = x * 2
@@ -147,6 +157,7 @@ def test_a_capture_that_does_not_run_is_taken_after_its_tensor_hooks(x):
     assert log == []
 
 
+@pytest.mark.spec("E.3", "D.9")
 def test_a_capture_that_runs_too_is_taken_before_its_tensor_hooks(x):
     b = x * 2
     b.register_hook(lambda g: g * 100)
@@ -155,6 +166,7 @@ def test_a_capture_that_runs_too_is_taken_before_its_tensor_hooks(x):
     assert at_x.tolist() == [800.0, 800.0]
 
 
+@pytest.mark.spec("E.3", "000.8")
 def test_a_captured_leaf_runs_its_tensor_hooks_but_no_node_hooks(x):
     log = []
     x.register_hook(lambda g: g * 3)
@@ -165,6 +177,7 @@ def test_a_captured_leaf_runs_its_tensor_hooks_but_no_node_hooks(x):
     assert log == []
 
 
+@pytest.mark.spec("000.7", "000.8")
 def test_a_hook_that_returns_none_for_one_gradient_drops_it(x):
     y = x * 2
     y.grad_fn.register_hook(lambda results, _: (None,) * len(results))
@@ -199,6 +212,7 @@ BAD_TUPLES = [
 ]
 
 
+@pytest.mark.spec("000.7", "000.8")
 @pytest.mark.parametrize(("change", "error", "text"), BAD_TUPLES)
 @pytest.mark.parametrize("kind", ["register_hook", "register_prehook"])
 def test_a_node_hook_that_returns_something_else_raises(x, kind, change, error, text):
@@ -232,6 +246,7 @@ def test_a_gradient_that_is_none_cannot_be_replaced(x):
         first.sum().backward()
 
 
+@pytest.mark.spec("000.7")
 def test_hooks_work_on_tracers():
     shapes = []
 
@@ -247,6 +262,7 @@ def test_hooks_work_on_tracers():
     assert shapes == [(2,)]
 
 
+@pytest.mark.spec("000.7")
 def test_a_wrong_size_is_found_on_tracers_too():
     def step(array):
         leaf = oplib.Tensor.from_array(array, requires_grad=True)
@@ -268,6 +284,8 @@ def test_a_post_accumulate_hook_returns_nothing_and_what_it_did_stays(result):
         return result
 
     x.register_post_accumulate_grad_hook(double)
-    with pytest.raises(GradientTypeError, match=r"post accumulate grad hook 'double' should return None. Got"):
+    with pytest.raises(
+        GradientTypeError, match=r"post accumulate grad hook 'double' should return None. Got"
+    ):
         (x * 3).sum().backward()
     assert x.grad.tolist() == [6.0]

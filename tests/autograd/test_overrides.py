@@ -32,6 +32,7 @@ def forget_calls():
     Recorder.calls.clear()
 
 
+@pytest.mark.spec("001.8")
 def test_grad_hands_the_whole_call_over():
     x, like = oplib.tensor([1.0], requires_grad=True), Recorder()
     assert grad((x * x).sum(), [x, like], materialize_grads=True) == ("found", "found")
@@ -52,10 +53,12 @@ def test_grad_hands_the_whole_call_over():
     }
 
 
+@pytest.mark.spec("001.8")
 def test_a_dictionary_gets_its_keys_back():
     assert grad(Recorder(), {"a": Recorder()}) == {"a": "found"}
 
 
+@pytest.mark.spec("001.7")
 def test_backward_hands_the_whole_call_over():
     like = Recorder()
     backward(like, retain_graph=True)

@@ -18,18 +18,21 @@ def a():
     return oplib.tensor([1.0, 2.0], requires_grad=True)
 
 
+@pytest.mark.spec("001.7")
 def test_backward_adds_to_grad(a):
     (a * a).sum().backward()
     (a * 3).sum().backward()
     assert a.grad.tolist() == [5.0, 7.0]
 
 
+@pytest.mark.spec("001.7")
 def test_backward_of_several_tensors_adds_up(a):
     loss = (a * a).sum()
     backward([loss, loss * 2])
     assert a.grad.tolist() == [6.0, 12.0]
 
 
+@pytest.mark.spec("001.5", "001.7")
 def test_a_gradient_may_be_none_for_a_scalar_only(a):
     loss = (a * a).sum()
     backward([loss, loss * 2], [None, oplib.tensor(5.0)])
@@ -38,22 +41,26 @@ def test_a_gradient_may_be_none_for_a_scalar_only(a):
         backward(a * a)
 
 
+@pytest.mark.spec("001.7")
 def test_backward_of_nothing_does_nothing():
     backward([])
 
 
+@pytest.mark.spec("004.10")
 def test_too_few_gradients_raise_with_both_counts(a):
     loss = (a * a).sum()
     with pytest.raises(AutogradError, match="2 tensors and 1 gradients"):
         backward([loss, loss * 2], [None])
 
 
+@pytest.mark.spec("004.11")
 def test_a_tensor_outside_the_graph_raises_and_names_its_position(a):
     with pytest.raises(AutogradError, match="element 1 of tensors does not require grad"):
         backward([(a * a).sum(), oplib.tensor(1.0)])
     assert a.grad is None
 
 
+@pytest.mark.spec("001.7")
 def test_something_that_is_no_tensor_raises():
     with pytest.raises(TypeError, match="int object is not iterable"):
         backward(3)
@@ -61,6 +68,7 @@ def test_something_that_is_no_tensor_raises():
         backward(["loss"])
 
 
+@pytest.mark.spec("001.7")
 def test_grad_variables_is_a_deprecated_name(a):
     with pytest.warns(FutureWarning, match="Use `grad_tensors`") as caught:
         backward(a * a, grad_variables=oplib.tensor([1.0, 1.0]))
@@ -70,6 +78,7 @@ def test_grad_variables_is_a_deprecated_name(a):
         backward(a * a, oplib.tensor([1.0, 1.0]), grad_variables=oplib.tensor([1.0, 1.0]))
 
 
+@pytest.mark.spec("001.7")
 def test_inputs_restrict_what_is_accumulated(a):
     b = oplib.tensor([3.0, 4.0], requires_grad=True)
     (a * b).sum().backward(inputs=[a])
@@ -77,6 +86,7 @@ def test_inputs_restrict_what_is_accumulated(a):
     assert b.grad is None
 
 
+@pytest.mark.spec("001.7", "D.11")
 def test_inputs_may_be_one_tensor_a_zero_dimensional_one_or_a_dictionary(a):
     scale = oplib.tensor(2.0, requires_grad=True)
     (a * scale).sum().backward(inputs=scale, retain_graph=True)
@@ -86,11 +96,13 @@ def test_inputs_may_be_one_tensor_a_zero_dimensional_one_or_a_dictionary(a):
     assert scale.grad.item() == 3.0
 
 
+@pytest.mark.spec("001.7")
 def test_a_repeated_input_accumulates_once(a):
     (a * 3).sum().backward(inputs=[a, a])
     assert a.grad.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.spec("001.7", "004.12")
 def test_an_input_that_is_no_leaf_keeps_its_gradient(a):
     b = a * 2
     (b * b).sum().backward(inputs=[b])
@@ -99,12 +111,14 @@ def test_an_input_that_is_no_leaf_keeps_its_gradient(a):
     assert a.grad is None
 
 
+@pytest.mark.spec("001.7")
 def test_an_unreachable_input_stays_without_gradient(a):
     other = oplib.tensor([1.0], requires_grad=True)
     (a * a).sum().backward(inputs=[a, other])
     assert other.grad is None
 
 
+@pytest.mark.spec("001.7")
 def test_an_edge_to_a_leaf_accumulates_and_one_to_a_non_leaf_stores_nothing(a):
     b = a * 2
     (b * b).sum().backward(inputs=[get_gradient_edge(a)], retain_graph=True)
@@ -114,6 +128,7 @@ def test_an_edge_to_a_leaf_accumulates_and_one_to_a_non_leaf_stores_nothing(a):
     assert a.grad.tolist() == [8.0, 16.0]
 
 
+@pytest.mark.spec("001.7", "001.8", "D.11")
 def test_empty_inputs_raise(a):
     with pytest.raises(AutogradError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
         (a * a).sum().backward(inputs=[])
@@ -121,6 +136,7 @@ def test_empty_inputs_raise(a):
         grad((a * a).sum(), [])
 
 
+@pytest.mark.spec("001.7", "001.8")
 def test_an_input_without_requires_grad_raises(a):
     with pytest.raises(AutogradError, match="retain_grad"):
         (a * a).sum().backward(inputs=oplib.tensor([1.0]))
@@ -128,6 +144,7 @@ def test_an_input_without_requires_grad_raises(a):
         grad((a * a).sum(), oplib.tensor([1.0]), allow_unused=True)
 
 
+@pytest.mark.spec("004.12")
 def test_an_input_of_another_type_raises(a):
     with pytest.raises(AutogradError, match=r"Tensors or GradientEdges\. Got int at position 1"):
         grad((a * a).sum(), (a, 3))
@@ -135,6 +152,7 @@ def test_an_input_of_another_type_raises(a):
         grad((a * a).sum(), OrderedDict(a=a))
 
 
+@pytest.mark.spec("001.7")
 def test_create_graph_warns_of_the_cycle_once_in_a_process(a, monkeypatch):
     monkeypatch.setattr(reverse, "_has_warned_of_cycle", False)
     text = r"create_graph=True.*reference cycle.*oplib\.autograd\.grad"
@@ -146,6 +164,7 @@ def test_create_graph_warns_of_the_cycle_once_in_a_process(a, monkeypatch):
         backward((a * a).sum(), create_graph=True)
 
 
+@pytest.mark.spec("001.7")
 def test_a_second_backward_raises_with_the_cure(a):
     loss = (a * a).sum()
     loss.backward()
@@ -153,6 +172,7 @@ def test_a_second_backward_raises_with_the_cure(a):
         loss.backward()
 
 
+@pytest.mark.spec("001.7")
 def test_create_graph_retains_unless_told_otherwise(a):
     loss = (a * a).sum()
     grad(loss, a, create_graph=True)
@@ -161,6 +181,7 @@ def test_create_graph_retains_unless_told_otherwise(a):
         grad(loss, a)
 
 
+@pytest.mark.spec("001.8")
 def test_grad_stores_nothing(a):
     (found,) = grad((a * a).sum(), a)
     assert found.tolist() == [2.0, 4.0]
@@ -168,12 +189,14 @@ def test_grad_stores_nothing(a):
     assert a.grad is None
 
 
+@pytest.mark.spec("001.8")
 def test_grad_of_a_tensor_by_itself_is_its_seed(a):
     loss = (a * a).sum()
     assert grad(loss, loss)[0].item() == 1.0
     assert grad(a, a, oplib.tensor([5.0, 6.0]))[0].tolist() == [5.0, 6.0]
 
 
+@pytest.mark.spec("001.8")
 def test_repeated_inputs_and_outputs(a):
     loss = (a * a).sum()
     first, second = grad([loss, loss], [a, a])
@@ -181,12 +204,14 @@ def test_repeated_inputs_and_outputs(a):
     assert first is not second
 
 
+@pytest.mark.spec("001.8", "D.11")
 def test_grad_by_a_dictionary_gives_a_dictionary(a):
     b = oplib.tensor([3.0, 4.0], requires_grad=True)
     found = grad((a * b).sum(), {"left": a, "right": b})
     assert {name: one.tolist() for name, one in found.items()} == {"left": [3.0, 4.0], "right": [1.0, 2.0]}
 
 
+@pytest.mark.spec("001.8", "D.11")
 def test_gradient_edges_stand_for_tensors_as_inputs_and_outputs(a):
     b = a * a
     edge = get_gradient_edge(b)
@@ -194,6 +219,7 @@ def test_gradient_edges_stand_for_tensors_as_inputs_and_outputs(a):
     assert grad(edge, a, oplib.tensor([1.0, 1.0]))[0].tolist() == [2.0, 4.0]
 
 
+@pytest.mark.spec("001.5")
 def test_an_edge_without_gradient_starts_with_one_only_if_it_is_a_scalar(a):
     loss = (a * 2).sum()
     assert grad(get_gradient_edge(loss), a)[0].tolist() == [2.0, 2.0]
@@ -201,6 +227,7 @@ def test_an_edge_without_gradient_starts_with_one_only_if_it_is_a_scalar(a):
         grad(get_gradient_edge(a * 2), a)
 
 
+@pytest.mark.spec("004.12", "D.10")
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
@@ -217,6 +244,7 @@ def test_a_malformed_edge_raises(a, change, error, text):
         grad(b.sum(), GradientEdge(*change(get_gradient_edge(b))))
 
 
+@pytest.mark.spec("004.13", "D.11", "D.21")
 def test_an_unused_input_raises_with_its_index_and_leaves_the_graph_usable(a):
     other = oplib.tensor([1.0], requires_grad=True)
     loss = (a * a).sum()
@@ -225,6 +253,7 @@ def test_an_unused_input_raises_with_its_index_and_leaves_the_graph_usable(a):
     assert grad(loss, a)[0].tolist() == [2.0, 4.0]
 
 
+@pytest.mark.spec("001.8", "D.6")
 def test_unused_inputs_are_none_or_zeros_if_asked_for(a):
     other = oplib.tensor([1.0, 1.0, 1.0], requires_grad=True)
     loss = (a * a).sum()
@@ -235,29 +264,34 @@ def test_unused_inputs_are_none_or_zeros_if_asked_for(a):
     assert grad(loss, (a, other), materialize_grads=True, create_graph=True)[1].requires_grad
 
 
+@pytest.mark.spec("001.8")
 def test_zeros_cannot_be_made_for_an_edge(a):
     other = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(AutogradError, match=r"materialize_grads.*GradientEdge"):
         grad((a * a).sum(), get_gradient_edge(other), materialize_grads=True)
 
 
+@pytest.mark.spec("001.8")
 def test_materialize_grads_contradicts_allow_unused_false(a):
     with pytest.raises(GradientValueError, match=r"allow_unused=False and materialize_grads=True"):
         grad((a * a).sum(), a, allow_unused=False, materialize_grads=True)
 
 
+@pytest.mark.spec("001.8")
 def test_only_inputs_false_warns_at_the_caller(a):
     with pytest.warns(FutureWarning, match="only_inputs") as caught:
         grad((a * a).sum(), a, only_inputs=False)
     assert caught[0].filename == __file__
 
 
+@pytest.mark.spec("001.8")
 def test_no_outputs_leave_inputs_unused(a):
     with pytest.raises(AutogradError, match="index 0 appears to not have been used"):
         grad([], a)
     assert grad([], a, allow_unused=True) == (None,)
 
 
+@pytest.mark.spec("001.8")
 def test_results_require_grad_exactly_under_create_graph(a):
     loss = (a * a * a).sum()
     with oplib.no_grad():
@@ -278,6 +312,7 @@ def test_four_orders_of_differentiation_follow(a):
     assert values == [[4.0, 32.0], [12.0, 48.0], [24.0, 48.0], [24.0, 24.0]]
 
 
+@pytest.mark.spec("001.8")
 def test_gradients_of_other_real_dtypes_are_cast(a):
     y = a * 2
     assert (
@@ -285,6 +320,7 @@ def test_gradients_of_other_real_dtypes_are_cast(a):
     )
 
 
+@pytest.mark.spec("D.21")
 def test_a_pass_that_fails_before_it_runs_changes_nothing(a):
     b = oplib.tensor([1.0, 1.0], requires_grad=True)
     a.grad = oplib.tensor([7.0, 7.0])
@@ -294,6 +330,7 @@ def test_a_pass_that_fails_before_it_runs_changes_nothing(a):
     assert b.grad is None
 
 
+@pytest.mark.spec("D.21")
 def test_a_failing_pass_keeps_what_it_has_accumulated_unless_it_is_a_transaction():
     def build():
         a, b = oplib.tensor(1.0, requires_grad=True), oplib.tensor(1.0, requires_grad=True)
@@ -317,11 +354,13 @@ def test_a_failing_pass_keeps_what_it_has_accumulated_unless_it_is_a_transaction
     assert b.grad is None
 
 
+@pytest.mark.spec("D.21")
 def test_a_transaction_that_succeeds_is_an_ordinary_pass(a):
     backward((a * a).sum(), grad_transaction=True)
     assert a.grad.tolist() == [2.0, 4.0]
 
 
+@pytest.mark.spec("D.13")
 def test_a_whole_step_can_be_traced():
     def step(weights):
         w = oplib.Tensor.from_array(weights, requires_grad=True)
@@ -334,6 +373,7 @@ def test_a_whole_step_can_be_traced():
     assert jnp.array_equal(jax.vmap(step)(jnp.stack([weights, weights])), jnp.stack([expected, expected]))
 
 
+@pytest.mark.spec("D.13")
 def test_grad_of_an_outside_tensor_works_under_a_trace(a):
     def sensitivity(x):
         return grad((a * oplib.Tensor.from_array(x)).sum(), a)[0].array
@@ -341,6 +381,7 @@ def test_grad_of_an_outside_tensor_works_under_a_trace(a):
     assert jax.jit(sensitivity)(jnp.array([3.0, 4.0])).tolist() == [3.0, 4.0]
 
 
+@pytest.mark.spec("D.13")
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap])
 def test_a_traced_gradient_is_not_stored_in_a_leaf_from_outside(transform):
     a = oplib.tensor(1.0, requires_grad=True)
@@ -354,6 +395,7 @@ def test_a_traced_gradient_is_not_stored_in_a_leaf_from_outside(transform):
     assert a.grad is None
 
 
+@pytest.mark.spec("D.13")
 def test_a_traced_gradient_is_not_retained_by_a_tensor_from_outside(a):
     b = a * 2
     b.retain_grad()

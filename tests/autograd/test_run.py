@@ -70,6 +70,7 @@ def test_a_wide_fan_in_is_summed_once_per_edge(node, output, numbers):
     assert numbers(leaf.grad) == 100.0
 
 
+@pytest.mark.spec("E.1")
 def test_run_ids_count_up_and_are_minus_one_outside():
     x = oplib.tensor(1.0, requires_grad=True)
     ids = []
@@ -80,6 +81,7 @@ def test_run_ids_count_up_and_are_minus_one_outside():
     assert current_graph_task_id() == -1
 
 
+@pytest.mark.spec("E.2")
 def test_the_latest_ready_node_runs_first_and_leaves_at_once():
     x, y = oplib.tensor(1.0, requires_grad=True), oplib.tensor(2.0, requires_grad=True)
     p = x * 2
@@ -96,6 +98,7 @@ def test_the_latest_ready_node_runs_first_and_leaves_at_once():
     assert order == ["t", "s", "r", "y", "q", "p", "x"]
 
 
+@pytest.mark.spec("E.2")
 def test_a_node_waits_for_all_its_gradients():
     x = oplib.tensor(3.0, requires_grad=True)
     shared = x * x
@@ -105,6 +108,7 @@ def test_a_node_waits_for_all_its_gradients():
     assert seen == [7.0]
 
 
+@pytest.mark.spec("E.5")
 def test_the_current_node_is_known_inside_and_none_outside():
     x = oplib.tensor(1.0, requires_grad=True)
     seen = []
@@ -114,6 +118,7 @@ def test_the_current_node_is_known_inside_and_none_outside():
     assert current_autograd_node() is None
 
 
+@pytest.mark.spec("E.5", "D.3")
 def test_every_node_of_an_unrestricted_run_will_execute():
     x, other = oplib.tensor(1.0, requires_grad=True), oplib.tensor(1.0, requires_grad=True)
     inside, outside = x * 2, other * 2
@@ -127,6 +132,7 @@ def test_every_node_of_an_unrestricted_run_will_execute():
     assert answers == [True, True, False]
 
 
+@pytest.mark.spec("E.5")
 def test_only_nodes_on_a_path_to_an_input_will_execute():
     x, y = oplib.tensor(1.0, requires_grad=True), oplib.tensor(1.0, requires_grad=True)
     a, b = x * 2, y * 2
@@ -138,6 +144,7 @@ def test_only_nodes_on_a_path_to_an_input_will_execute():
     assert answers == [True, True, False]
 
 
+@pytest.mark.spec("E.5")
 def test_asking_for_a_captured_leaf_raises():
     x = oplib.tensor(1.0, requires_grad=True)
     y = Probe.apply(x, lambda: will_engine_execute_node(gradient_edge(x)[0]))
@@ -145,6 +152,7 @@ def test_asking_for_a_captured_leaf_raises():
         oplib.autograd.grad(y, x)
 
 
+@pytest.mark.spec("E.5")
 def test_asking_outside_a_run_or_for_no_node_raises():
     x = oplib.tensor(1.0, requires_grad=True)
     with pytest.raises(AutogradError, match="during the backward pass"):
@@ -153,6 +161,7 @@ def test_asking_outside_a_run_or_for_no_node_raises():
         will_engine_execute_node(3)
 
 
+@pytest.mark.spec("E.6")
 def test_saved_values_are_freed_as_nodes_run():
     x = oplib.tensor(2.0, requires_grad=True)
     y = x * x
@@ -169,6 +178,7 @@ def test_a_graph_that_saves_nothing_can_be_used_again(numbers):
     assert numbers(x.grad) == 4.0
 
 
+@pytest.mark.spec("E.6")
 def test_retain_graph_keeps_saved_values(numbers):
     x = oplib.tensor(2.0, requires_grad=True)
     y = x * x
@@ -177,6 +187,7 @@ def test_retain_graph_keeps_saved_values(numbers):
     assert numbers(x.grad) == 8.0
 
 
+@pytest.mark.spec("E.6", "D.21")
 def test_a_failing_run_frees_what_has_run_and_leaves_the_rest_usable():
     def fail():
         raise ZeroDivisionError
@@ -193,6 +204,7 @@ def test_a_failing_run_frees_what_has_run_and_leaves_the_rest_usable():
     assert x.grad.item() == 4.0
 
 
+@pytest.mark.spec("004.5")
 def test_an_exception_arrives_as_the_same_object_and_tells_the_node():
     error = KeyError("mine")
 
@@ -206,6 +218,7 @@ def test_an_exception_arrives_as_the_same_object_and_tells_the_node():
     assert caught.value.__notes__ == ["Raised in the backward pass, while ProbeBackward was running."]
 
 
+@pytest.mark.spec("004.5")
 def test_a_keyboard_interrupt_passes_and_state_is_restored():
     def interrupt():
         raise KeyboardInterrupt
@@ -218,6 +231,7 @@ def test_a_keyboard_interrupt_passes_and_state_is_restored():
     assert modes.grad_enabled
 
 
+@pytest.mark.spec("E.3", "004.5")
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_grad_mode_inside_is_create_graph_and_restored_afterwards(create_graph):
     x = oplib.tensor(1.0, requires_grad=True)
@@ -243,6 +257,7 @@ def test_a_hook_that_switches_grad_mode_switches_it_for_itself_only():
     assert seen == [False]
 
 
+@pytest.mark.spec("E.7")
 def test_accumulation_keeps_the_object_and_counts_a_version():
     x = oplib.tensor(1.0, requires_grad=True)
     (x * 2).backward()
@@ -253,6 +268,7 @@ def test_accumulation_keeps_the_object_and_counts_a_version():
     assert first._version == 1
 
 
+@pytest.mark.spec("E.7")
 def test_accumulation_under_create_graph_makes_a_new_tensor():
     x = oplib.tensor(1.0, requires_grad=True)
     (x * 2).backward()
@@ -264,6 +280,7 @@ def test_accumulation_under_create_graph_makes_a_new_tensor():
     assert x.grad.requires_grad
 
 
+@pytest.mark.spec("E.7")
 def test_two_leaves_never_share_the_box_of_a_gradient():
     a, b = oplib.tensor(1.0, requires_grad=True), oplib.tensor(1.0, requires_grad=True)
     oplib.autograd.backward(a + b, create_graph=True)
@@ -273,6 +290,7 @@ def test_two_leaves_never_share_the_box_of_a_gradient():
     assert b.grad.item() == 1.0
 
 
+@pytest.mark.spec("E.7")
 def test_a_gradient_given_by_the_user_is_never_written():
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
     given = oplib.tensor([1.0, 1.0])
@@ -283,6 +301,7 @@ def test_a_gradient_given_by_the_user_is_never_written():
     assert x.grad.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.spec("E.8", "E.1")
 def test_a_backward_inside_a_backward_runs_at_once_with_an_id_of_its_own():
     x = oplib.tensor(2.0, requires_grad=True)
     log = []
@@ -301,6 +320,7 @@ def test_a_backward_inside_a_backward_runs_at_once_with_an_id_of_its_own():
     assert back == outer
 
 
+@pytest.mark.spec("E.8")
 def test_an_error_of_an_inner_run_can_be_caught_outside_it():
     def fail():
         raise ValueError("inner")
@@ -314,6 +334,7 @@ def test_an_error_of_an_inner_run_can_be_caught_outside_it():
     assert x.grad.item() == 1.0
 
 
+@pytest.mark.spec("004.14")
 def test_callbacks_run_last_in_order_with_those_they_queue():
     x = oplib.tensor(1.0, requires_grad=True)
     log = []
@@ -331,6 +352,7 @@ def test_callbacks_run_last_in_order_with_those_they_queue():
     assert log == ["leaf", ("first", True, False), "second", "nested"]
 
 
+@pytest.mark.spec("004.14")
 def test_callbacks_are_skipped_when_a_node_fails():
     def queue_and_fail():
         engine.queue_callback(lambda: log.append("called"))
@@ -342,6 +364,7 @@ def test_callbacks_are_skipped_when_a_node_fails():
     assert log == []
 
 
+@pytest.mark.spec("004.14")
 def test_an_exception_in_a_callback_skips_the_later_ones():
     def fail():
         raise ValueError("callback")
@@ -358,6 +381,7 @@ def test_an_exception_in_a_callback_skips_the_later_ones():
     assert x.grad.item() == 1.0
 
 
+@pytest.mark.spec("004.14", "E.8")
 def test_a_nested_run_calls_its_own_callbacks_before_the_outer_goes_on():
     log = []
 
@@ -372,17 +396,20 @@ def test_a_nested_run_calls_its_own_callbacks_before_the_outer_goes_on():
     assert log == ["inner", "after inner", "outer"]
 
 
+@pytest.mark.spec("004.14")
 def test_queueing_a_callback_outside_a_run_raises():
     with pytest.raises(AutogradError, match="only be installed during backward pass"):
         engine.queue_callback(print)
 
 
+@pytest.mark.spec("004.14")
 def test_a_callback_that_cannot_be_called_is_a_type_error():
     x = oplib.tensor(1.0, requires_grad=True)
     with pytest.raises(TypeError):
         Probe.apply(x, lambda: engine.queue_callback(3)).backward()
 
 
+@pytest.mark.spec("004.15", "001.10")
 def test_checkpointing_is_valid_only_under_a_plain_backward():
     x = oplib.tensor(1.0, requires_grad=True)
     seen = {}
@@ -398,6 +425,7 @@ def test_checkpointing_is_valid_only_under_a_plain_backward():
     assert engine.is_checkpoint_valid()
 
 
+@pytest.mark.spec("004.8")
 def test_threads_that_share_leaves_lose_no_gradient():
     x = oplib.tensor(0.0, requires_grad=True)
     start = threading.Barrier(4)
@@ -419,6 +447,7 @@ def test_threads_that_share_leaves_lose_no_gradient():
     assert len(set(ids)) == 200
 
 
+@pytest.mark.spec("004.5", "004.8")
 def test_each_thread_gets_the_error_of_its_own_run():
     errors = {}
 
@@ -439,6 +468,7 @@ def test_each_thread_gets_the_error_of_its_own_run():
     assert errors == {str(number): str(number) for number in range(4)}
 
 
+@pytest.mark.spec("E.9")
 def test_a_run_holds_nothing_afterwards():
     x = oplib.tensor(2.0, requires_grad=True)
     y = x * x
@@ -460,6 +490,7 @@ def test_an_accumulator_that_gets_no_gradient_leaves_grad_alone(node, output):
     assert x.grad is None
 
 
+@pytest.mark.spec("E.3", "000.7")
 def test_the_accumulator_runs_hooks_after_grad_is_written():
     x = oplib.tensor(1.0, requires_grad=True)
     accumulator, _ = gradient_edge(x)

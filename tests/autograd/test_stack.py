@@ -28,6 +28,7 @@ class Nest(Function):
         return grad, None, None
 
 
+@pytest.mark.spec("004.4", "D.17")
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [70, 400])
 def test_nested_backwards_run_in_one_thread_at_any_depth(depth):
@@ -40,6 +41,7 @@ def test_nested_backwards_run_in_one_thread_at_any_depth(depth):
     assert sys.getrecursionlimit() == limit
 
 
+@pytest.mark.spec("004.5")
 @pytest.mark.slow
 def test_an_error_comes_through_seventy_levels_as_the_same_object():
     error = ValueError("deep")
@@ -60,6 +62,7 @@ def test_an_error_comes_through_seventy_levels_as_the_same_object():
     assert oplib.is_grad_enabled()
 
 
+@pytest.mark.spec("D.17")
 @pytest.mark.slow
 def test_an_endless_recursion_ends_with_a_recursion_error():
     class Endless(Function):

@@ -30,6 +30,7 @@ def make(forward, backward):
     return supports_tensorlist(cls)
 
 
+@pytest.mark.spec("003.10")
 def test_the_decorator_returns_the_same_class():
     class Plain(Function):
         pass
@@ -37,6 +38,7 @@ def test_the_decorator_returns_the_same_class():
     assert supports_tensorlist(Plain) is Plain
 
 
+@pytest.mark.spec("003.10", "003.13")
 def test_a_list_of_tensors_has_a_list_of_gradients(x, y):
     seen = []
 
@@ -52,6 +54,7 @@ def test_a_list_of_tensors_has_a_list_of_gradients(x, y):
     assert seen == [([True, False, True], False)]
 
 
+@pytest.mark.spec("003.15")
 def test_a_list_that_holds_none_is_a_leaf_unless_none_may_stand_in_it(x):
     def make_class():
         class Double(Function):
@@ -71,6 +74,7 @@ def test_a_list_that_holds_none_is_a_leaf_unless_none_may_stand_in_it(x):
     assert x.grad.tolist() == [2.0]
 
 
+@pytest.mark.spec("003.10", "003.13")
 def test_nested_tuples_are_structure_too(x, y):
     seen = []
 
@@ -83,6 +87,7 @@ def test_nested_tuples_are_structure_too(x, y):
     assert y.grad.tolist() == [3.0]
 
 
+@pytest.mark.spec("003.13")
 def test_a_list_result_gives_one_list_of_gradients_with_zeros_for_missing_ones(x):
     seen = []
 
@@ -96,6 +101,7 @@ def test_a_list_result_gives_one_list_of_gradients_with_zeros_for_missing_ones(x
     assert seen == [([[0.0], [1.0]], None)]
 
 
+@pytest.mark.spec("003.14")
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_tuple_result_stays_a_tuple(x, count):
     result = make(lambda ctx, a: (a * 2,) * count, lambda ctx, *g: None).apply(x)
@@ -103,15 +109,18 @@ def test_a_tuple_result_stays_a_tuple(x, count):
     assert len(result) == count
 
 
+@pytest.mark.spec("003.14")
 def test_a_list_result_stays_a_list(x):
     assert isinstance(make(lambda ctx, a: [a * 2], lambda ctx, g: g).apply(x), list)
 
 
+@pytest.mark.spec("003.14")
 def test_a_dictionary_passes_undifferentiated(x):
     result = make(lambda ctx, d: d["x"] * 2, lambda ctx, g: None).apply({"x": x})
     assert result.grad_fn is None
 
 
+@pytest.mark.spec("003.13")
 def test_needs_input_grad_is_restored_when_backward_raises(x):
     def backward(ctx, g):
         raise ZeroDivisionError
@@ -122,6 +131,7 @@ def test_needs_input_grad_is_restored_when_backward_raises(x):
     assert result.grad_fn.needs_input_grad == (True, False)
 
 
+@pytest.mark.spec("003.13")
 @pytest.mark.parametrize(
     "gradients",
     [
@@ -139,16 +149,19 @@ def test_another_structure_of_gradients_raises(x, gradients):
         result.sum().backward()
 
 
+@pytest.mark.spec("003.13")
 def test_the_gradient_of_a_list_of_numbers_is_none(x):
     make(lambda ctx, a, sizes: a * sizes[0], lambda ctx, g: (g, None)).apply(x, [2.0, 3.0]).sum().backward()
     assert x.grad.tolist() == [1.0]
 
 
+@pytest.mark.spec("003.14")
 def test_keywords_are_refused(x):
     with pytest.raises(TypeError):
         make(lambda ctx, a: a, lambda ctx, g: g).apply(a=x)
 
 
+@pytest.mark.spec("003.12", "003.13")
 def test_forward_and_backward_are_not_called_directly(x):
     function = make(lambda ctx, a: a, lambda ctx, g: g)
     with pytest.raises(MissingRuleError, match="forward was called directly"):
@@ -157,6 +170,7 @@ def test_forward_and_backward_are_not_called_directly(x):
         function.backward(object(), x)
 
 
+@pytest.mark.spec("003.12", "003.11")
 def test_the_name_of_the_metadata_is_reserved(x):
     def forward(ctx, a):
         ctx._pt_metadata = 1
@@ -166,6 +180,7 @@ def test_the_name_of_the_metadata_is_reserved(x):
         make(forward, lambda ctx, g: g).apply(x)
 
 
+@pytest.mark.spec("003.15")
 def test_the_leaf_test_of_arguments():
     t = oplib.tensor([1.0])
     leaves = [[t, None], [[t]], None, {"a": t}, 1, [1]]
@@ -173,12 +188,14 @@ def test_the_leaf_test_of_arguments():
     assert [not_list_of_tensor(tree) for tree in ([], [t], (None,))] == [False] * 3
 
 
+@pytest.mark.spec("003.16")
 def test_the_leaf_test_of_gradients():
     t = oplib.tensor([1.0])
     assert [not_list_of_optional_tensor(tree) for tree in ([t, None], [None], [])] == [False] * 3
     assert not_list_of_optional_tensor([t, 1])
 
 
+@pytest.mark.spec("003.17")
 def test_flatten_and_unflatten_are_inverse_in_torchs_order():
     leaves, spec = flatten([1, (None, 2)])
     assert leaves == [1, None, 2]

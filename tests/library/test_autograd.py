@@ -43,11 +43,13 @@ def make_scale(hint: Any, name: str = "rule::scale") -> Any:
 # make_autograd_impl -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("003.1", "003.2")
 def test_003_2_info_has_two_required_fields() -> None:
     with pytest.raises(TypeError):
         Info()  # type: ignore[call-arg]
 
 
+@pytest.mark.spec("003.2", "003.3")
 def test_003_2_info_is_consulted_at_call_time_even_after_the_forward() -> None:
     make_scale(Tensor)
     info = Info(lambda ctx, grad: (grad * 2, None), None)
@@ -59,6 +61,7 @@ def test_003_2_info_is_consulted_at_call_time_even_after_the_forward() -> None:
     assert x.grad.item() == 100.0
 
 
+@pytest.mark.spec("003.7")
 def test_003_7_without_a_formula_the_forward_works_and_the_backward_raises() -> None:
     make_scale(Tensor)
     impl = make_autograd_impl(ops.rule.scale.default, Info(None, None))
@@ -68,6 +71,7 @@ def test_003_7_without_a_formula_the_forward_works_and_the_backward_raises() -> 
         result.sum().backward()
 
 
+@pytest.mark.spec("003.6", "003.18")
 def test_003_6_setup_gets_inputs_completed_with_defaults_by_keyword(hint: Any) -> None:
     seen: list[Any] = []
     scale = make_scale(hint)
@@ -83,6 +87,7 @@ def test_003_6_setup_gets_inputs_completed_with_defaults_by_keyword(hint: Any) -
     assert x.grad.item() == 2.0
 
 
+@pytest.mark.spec("003.6")
 def test_003_6_keyword_only_inputs_come_as_a_dictionary(hint: Any) -> None:
     seen: list[Any] = []
 
@@ -102,6 +107,7 @@ def test_003_6_keyword_only_inputs_come_as_a_dictionary(hint: Any) -> None:
     assert x.grad.item() == 5.0
 
 
+@pytest.mark.spec("003.6")
 def test_003_6_a_setup_without_keyword_only_inputs_raises_at_the_call(hint: Any) -> None:
     def shift(x, *, by=1.0):
         return x + by
@@ -112,6 +118,7 @@ def test_003_6_a_setup_without_keyword_only_inputs_raises_at_the_call(hint: Any)
         op(oplib.tensor([1.0], requires_grad=True))
 
 
+@pytest.mark.spec("003.7", "003.4", "D.15")
 def test_003_7_needs_input_grad_has_one_place_per_schema_argument(hint: Any) -> None:
     seen: list[Any] = []
     scale = make_scale(hint)
@@ -127,6 +134,7 @@ def test_003_7_needs_input_grad_has_one_place_per_schema_argument(hint: Any) -> 
     assert seen[-1] == (True, False)
 
 
+@pytest.mark.spec("003.7", "D.15")
 @pytest.mark.parametrize("extra", [(), (None,)], ids=["trailing None left out", "full length"])
 def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]) -> None:
     scale = make_scale(hint)
@@ -136,6 +144,7 @@ def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]
     assert x.grad.item() == 1.0
 
 
+@pytest.mark.spec("003.7")
 def test_003_7_too_few_gradients_raise(hint: Any) -> None:
     op = register(
         "rule::add",
@@ -150,6 +159,7 @@ def test_003_7_too_few_gradients_raise(hint: Any) -> None:
     assert x.grad is None
 
 
+@pytest.mark.spec("003.7")
 def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> None:
     op = register(
         "rule::add2",
@@ -163,6 +173,7 @@ def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> No
         op(x, x).sum().backward()
 
 
+@pytest.mark.spec("003.7")
 def test_003_7_a_gradient_for_what_is_no_tensor_raises(hint: Any) -> None:
     scale = make_scale(hint)
     scale.register_autograd(lambda ctx, grad: (grad, grad))
@@ -192,6 +203,7 @@ def test_library_8_a_gradient_of_a_shape_that_cannot_be_summed_raises(hint: Any)
         op(oplib.tensor([1.0, 2.0], requires_grad=True)).sum().backward()
 
 
+@pytest.mark.spec("E.4")
 def test_library_8_broadcast_gradients_are_summed_and_dtypes_cast(hint: Any) -> None:
     def backward(ctx, grad):
         ones = jnp.ones if hint is jax.Array else oplib.ones
@@ -217,6 +229,7 @@ def test_library_8_none_leaves_grad_none(hint: Any) -> None:
     assert x.grad is None
 
 
+@pytest.mark.spec("003.8")
 def test_003_8_the_generated_class_names_the_node(hint: Any) -> None:
     scale = make_scale(hint)
     scale.register_autograd(lambda ctx, grad: grad)
@@ -224,6 +237,7 @@ def test_003_8_the_generated_class_names_the_node(hint: Any) -> None:
     assert result.grad_fn.name() == "GeneratedBackwardFor_rule_scale_defaultBackward"
 
 
+@pytest.mark.spec("003.9", "003.5")
 def test_003_9_nothing_is_recorded_without_grad_mode_or_need(hint: Any) -> None:
     scale = make_scale(hint)
     scale.register_autograd(lambda ctx, grad: grad)
@@ -232,6 +246,7 @@ def test_003_9_nothing_is_recorded_without_grad_mode_or_need(hint: Any) -> None:
         assert scale(oplib.tensor([1.0], requires_grad=True)).grad_fn is None
 
 
+@pytest.mark.spec("D.16")
 def test_d_16_a_formula_registered_anew_serves_graphs_recorded_before(hint: Any) -> None:
     scale = make_scale(hint)
     scale.register_autograd(lambda ctx, grad: grad)
@@ -242,6 +257,7 @@ def test_d_16_a_formula_registered_anew_serves_graphs_recorded_before(hint: Any)
     assert x.grad.item() == 50.0
 
 
+@pytest.mark.spec("D.16")
 def test_d_16_the_last_record_survives_its_library() -> None:
     x = oplib.tensor([1.0], requires_grad=True)
     with _scoped_library("rule_gone", "FRAGMENT") as library:
@@ -267,6 +283,7 @@ def make_total(hint: Any) -> Any:
     return register("rule::total", total, hints=hints)
 
 
+@pytest.mark.spec("003.13")
 def test_003_13_list_gradients_and_flags(hint: Any) -> None:
     seen: list[Any] = []
     total = make_total(hint)
@@ -282,6 +299,7 @@ def test_003_13_list_gradients_and_flags(hint: Any) -> None:
     assert (x.grad.item(), y.grad) == (1.0, None)
 
 
+@pytest.mark.spec("003.13")
 @pytest.mark.parametrize("returned", ["None", "tuple", "short", "number inside"])
 def test_003_13_list_gradients_must_have_the_structure_of_the_inputs(hint: Any, returned: str) -> None:
     total = make_total(hint)
@@ -297,6 +315,7 @@ def test_003_13_list_gradients_must_have_the_structure_of_the_inputs(hint: Any, 
     assert x.grad is None
 
 
+@pytest.mark.spec("003.13", "003.16")
 def test_003_13_members_of_a_list_may_have_no_gradient(hint: Any) -> None:
     total = make_total(hint)
     total.register_autograd(lambda ctx, grad: ([grad, None], None, None))
@@ -305,6 +324,7 @@ def test_003_13_members_of_a_list_may_have_no_gradient(hint: Any) -> None:
     assert (x.grad.item(), y.grad) == (1.0, None)
 
 
+@pytest.mark.spec("D.8")
 def test_d_8_the_defaults_of_a_list_op_may_be_left_out_of_the_gradients(hint: Any) -> None:
     total = make_total(hint)
     total.register_autograd(lambda ctx, grad: ([grad, grad], None))
@@ -336,6 +356,7 @@ def make_split(hint: Any) -> Any:
     return register("rule::split", split, hints={"x": hint, "n": int, "return": tuple[list[hint], hint]})
 
 
+@pytest.mark.spec("003.13")
 def test_003_13_a_list_output_gives_one_list_of_gradients(hint: Any) -> None:
     seen: list[Any] = []
     split = make_split(hint)
@@ -460,6 +481,7 @@ def test_library_8_a_saved_tensor_written_later_raises(hint: Any) -> None:
         result.backward()
 
 
+@pytest.mark.spec("003.19")
 def test_003_19_a_mutable_schema_cannot_have_a_formula() -> None:
     @custom_op("rule::write", mutates_args=("x",))
     def write(x: Tensor) -> None:

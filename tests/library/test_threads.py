@@ -97,6 +97,7 @@ def test_first_calls_at_one_moment_agree() -> None:
         assert results == [[float(number % 3)] for number in range(COUNT)]
 
 
+@pytest.mark.spec("004.8")
 def test_grad_mode_is_that_of_the_thread() -> None:
     op = make_scale(jax.Array)
     x = oplib.tensor([1.0], requires_grad=True)
@@ -178,6 +179,7 @@ def test_ops_may_be_made_and_destroyed_while_others_are_called() -> None:
     assert not any(name.startswith("short") for name in ops.threads)
 
 
+@pytest.mark.spec("004.8")
 def test_one_leaf_gets_the_gradients_of_all_threads() -> None:
     op = make_scale(jax.Array)
     x = oplib.tensor([1.0], requires_grad=True)

@@ -36,11 +36,13 @@ def will_execute(lib, node):
 
 
 @program
+@pytest.mark.spec("000.2")
 def node_is_abstract(lib):
     lib.autograd.graph.Node()
 
 
 @program
+@pytest.mark.spec("000.2")
 def kinds_of_nodes(lib):
     Node = lib.autograd.graph.Node
     x = leaf(lib, 1)
@@ -59,6 +61,7 @@ def kinds_of_nodes(lib):
 
 
 @program
+@pytest.mark.spec("000.3", "D.1")
 def names_of_nodes(lib):
     x = leaf(lib, 1)
     y = (x * 2).exp()
@@ -73,11 +76,13 @@ def names_of_nodes(lib):
 
 
 @program
+@pytest.mark.spec("000.4")
 def next_functions_of_constants(lib):
     return (leaf(lib, 1) * lib.ones(1)).grad_fn.next_functions
 
 
 @program
+@pytest.mark.spec("000.5")
 def metadata(lib):
     node = (leaf(lib, 1) * 2).grad_fn
     node.metadata["key"] = 1
@@ -85,11 +90,13 @@ def metadata(lib):
 
 
 @program
+@pytest.mark.spec("000.5")
 def metadata_is_not_called(lib):
     (leaf(lib, 1) * 2).grad_fn.metadata()
 
 
 @program
+@pytest.mark.spec("000.9")
 def sequence_numbers(lib):
     x = leaf(lib, 1)
     first, second = (x * 2).grad_fn, (x * 3).grad_fn
@@ -97,17 +104,20 @@ def sequence_numbers(lib):
 
 
 @program
+@pytest.mark.spec("000.9")
 def input_metadata(lib):
     (one,) = (leaf(lib, 1, 2) * 2).grad_fn._input_metadata
     return list(one.shape)
 
 
 @program
+@pytest.mark.spec("000.6")
 def hook_dictionary_of_no_tensor(lib):
     (leaf(lib, 1) * 2).grad_fn._register_hook_dict(3)
 
 
 @program
+@pytest.mark.spec("000.11", "000.12")
 def edges(lib):
     x = leaf(lib, 1)
     y = x * 2
@@ -120,11 +130,13 @@ def edges(lib):
 
 
 @program
+@pytest.mark.spec("000.12")
 def edge_of_a_constant(lib):
     edge(lib, lib.ones(1))
 
 
 @program
+@pytest.mark.spec("000.13")
 def versions(lib):
     x = lib.ones(1)
     alias = x.detach()
@@ -134,16 +146,19 @@ def versions(lib):
 
 
 @program
+@pytest.mark.spec("000.13")
 def versions_of_a_number(lib):
     lib.autograd.graph.increment_version(3)
 
 
 @program
+@pytest.mark.spec("000.13")
 def versions_of_numbers(lib):
     lib.autograd.graph.increment_version([3])
 
 
 @program
+@pytest.mark.spec("000.13")
 def version_of_something_saved(lib):
     x = leaf(lib, 1)
     y = x * x
@@ -155,6 +170,7 @@ def version_of_something_saved(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def order_of_hooks(lib):
     x = leaf(lib, 0, 0)
     log = []
@@ -173,6 +189,7 @@ def order_of_hooks(lib):
 
 
 @program
+@pytest.mark.spec("000.7", "000.8")
 def changes_by_hooks(lib):
     x = leaf(lib, 0, 0)
     y = x * 1
@@ -185,6 +202,7 @@ def changes_by_hooks(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def retained_gradients_add_up(lib):
     x = leaf(lib, 1)
     y = x * 1
@@ -196,6 +214,7 @@ def retained_gradients_add_up(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def hook_removed_while_running(lib):
     x = leaf(lib, 1)
     log = []
@@ -207,6 +226,7 @@ def hook_removed_while_running(lib):
 
 
 @program
+@pytest.mark.spec("000.7")
 def post_hook_added_while_running(lib):
     x = leaf(lib, 1)
     log = []
@@ -219,6 +239,7 @@ def post_hook_added_while_running(lib):
 
 
 @program
+@pytest.mark.spec("E.3", "D.9")
 def captures_and_hooks(lib):
     x = leaf(lib, 1)
     b = x * 2
@@ -228,6 +249,7 @@ def captures_and_hooks(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def captured_leaf(lib):
     x = leaf(lib, 1)
     log = []
@@ -249,6 +271,7 @@ RETURNS = {
 }
 
 
+@pytest.mark.spec("000.7", "000.8")
 @pytest.mark.parametrize("kind", ["register_hook", "register_prehook"])
 @pytest.mark.parametrize("case", RETURNS)
 def test_what_a_node_hook_may_return(agree, case, kind):
@@ -288,6 +311,7 @@ def test_what_a_tensor_hook_may_return(agree, case, on):
 
 
 @program
+@pytest.mark.spec("E.2")
 def order_of_nodes(lib):
     x, y = leaf(lib, 1), leaf(lib, 2)
     p = x * 2
@@ -305,6 +329,7 @@ def order_of_nodes(lib):
 
 
 @program
+@pytest.mark.spec("E.1")
 def ids(lib):
     x = leaf(lib, 1)
     seen = []
@@ -316,6 +341,7 @@ def ids(lib):
 
 
 @program
+@pytest.mark.spec("E.5")
 def execution_of_nodes(lib):
     x, y = leaf(lib, 1), leaf(lib, 1)
     a, b = x * 2, y * 2
@@ -328,6 +354,7 @@ def execution_of_nodes(lib):
 
 
 @program
+@pytest.mark.spec("E.5")
 def execution_of_a_captured_leaf(lib):
     x = leaf(lib, 1)
     y = x * 2
@@ -336,16 +363,19 @@ def execution_of_a_captured_leaf(lib):
 
 
 @program
+@pytest.mark.spec("E.5")
 def execution_asked_outside(lib):
     will_execute(lib, (leaf(lib, 1) * 2).grad_fn)
 
 
 @program
+@pytest.mark.spec("E.5")
 def execution_of_a_number(lib):
     will_execute(lib, 3)
 
 
 @program
+@pytest.mark.spec("E.6")
 def freed_by_a_failing_run(lib):
     x = leaf(lib, 2)
     below = x * x
@@ -364,6 +394,7 @@ def freed_by_a_failing_run(lib):
 
 
 @program
+@pytest.mark.spec("004.14")
 def callbacks(lib):
     x = leaf(lib, 1)
     log = []
@@ -382,11 +413,13 @@ def callbacks(lib):
 
 
 @program
+@pytest.mark.spec("004.14")
 def callback_outside(lib):
     engine(lib).queue_callback(lambda: None)
 
 
 @program
+@pytest.mark.spec("004.14")
 def callback_that_cannot_be_called(lib):
     y = leaf(lib, 1) * 2
     y.register_hook(lambda g: engine(lib).queue_callback(3))
@@ -394,6 +427,7 @@ def callback_that_cannot_be_called(lib):
 
 
 @program
+@pytest.mark.spec("004.14")
 def callback_that_fails(lib):
     x = leaf(lib, 1)
     y = x * 2
@@ -402,6 +436,7 @@ def callback_that_fails(lib):
 
 
 @program
+@pytest.mark.spec("E.8")
 def nested_backward(lib):
     x = leaf(lib, 3)
     inner = leaf(lib, 2)
@@ -419,6 +454,7 @@ def nested_backward(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def grad_mode_inside(lib):
     x = leaf(lib, 1)
     seen = []
@@ -453,6 +489,7 @@ RUNS = {
 }
 
 
+@pytest.mark.spec("004.10", "004.11", "004.12", "004.13")
 @pytest.mark.parametrize("case", RUNS)
 def test_run_backward_does_what_torchs_does(agree, case):
     def check(lib):

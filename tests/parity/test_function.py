@@ -47,6 +47,7 @@ def square_backward(ctx, grad):
 
 
 @program
+@pytest.mark.spec("000.3", "000.4")
 def ctx_style(lib):
     x = leaf(lib, 1, 2)
     y = make(lib, square, square_backward).apply(x)
@@ -209,6 +210,7 @@ def dirty(lib):
 
 
 @program
+@pytest.mark.spec("D.20")
 def dirty_leaf(lib):
     make(lib, write, lambda ctx, g: g).apply(leaf(lib, 1))
 
@@ -255,6 +257,7 @@ def vjp_alone(lib):
 
 
 @program
+@pytest.mark.spec("000.4")
 def next_functions_of_tensors_only(lib):
     x = leaf(lib, 1)
     y = make(lib, lambda ctx, a, k, b, c: a * k + c).apply(x, 2.0, lib.ones(1), x)
@@ -289,6 +292,7 @@ RETURNS = {
 }
 
 
+@pytest.mark.spec("E.4")
 @pytest.mark.parametrize("arguments", [1, 2])
 @pytest.mark.parametrize("case", RETURNS)
 def test_what_backward_may_return(agree, case, arguments):

@@ -178,6 +178,7 @@ def unknown_is_every_tensor(world):
 
 
 @program
+@pytest.mark.spec("D.20")
 def a_leaf_is_written_under_no_grad(world):
     x = world.tensor(1, grad=True)
     with world.lib.no_grad():

@@ -50,21 +50,25 @@ BATCHED = {
 }
 
 
+@pytest.mark.spec("001.5")
 @pytest.mark.parametrize("case", SEEDS)
 def test_seeds_are_those_of_torch(agree, case):
     agree(lambda lib: seeds(lib, *SEEDS[case]))
 
 
+@pytest.mark.spec("001.5")
 @pytest.mark.parametrize("case", BATCHED)
 def test_batched_seeds_are_those_of_torch(agree, case):
     agree(lambda lib: seeds(lib, *BATCHED[case], batched=True))
 
 
+@pytest.mark.spec("001.5")
 @pytest.mark.parametrize("dtype", ["complex64", "int32", "float32"])
 def test_a_seed_of_each_dtype_is_taken_as_by_torch(agree, dtype):
     agree(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
 
 
+@pytest.mark.spec("001.6")
 def test_gradients_become_a_tuple_as_in_torch(agree):
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(None, 2))
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(lib.ones(1), 5))
@@ -72,6 +76,7 @@ def test_gradients_become_a_tuple_as_in_torch(agree):
     agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(3, 1))
 
 
+@pytest.mark.spec("001.4")
 def test_shapes_of_gradients_are_read_as_in_torch(agree):
     agree(
         lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), True)))
@@ -85,6 +90,7 @@ def test_shapes_of_gradients_are_read_as_in_torch(agree):
 
 
 @program
+@pytest.mark.spec("001.7", "E.7")
 def backward_adds_up(lib):
     a = leaf(lib, 1, 2)
     (a * a).sum().backward()
@@ -94,6 +100,7 @@ def backward_adds_up(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_twice(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -102,6 +109,7 @@ def backward_twice(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_of_a_list(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -112,11 +120,13 @@ def backward_of_a_list(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_of_nothing(lib):
     return lib.autograd.backward([])
 
 
 @program
+@pytest.mark.spec("001.7", "004.10")
 def backward_counts_differ(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -124,6 +134,7 @@ def backward_counts_differ(lib):
 
 
 @program
+@pytest.mark.spec("001.5")
 def backward_longer_gradients_are_cut(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward([(a * a).sum()], [None, None])
@@ -131,16 +142,19 @@ def backward_longer_gradients_are_cut(lib):
 
 
 @program
+@pytest.mark.spec("004.11")
 def backward_outside_the_graph(lib):
     lib.ones(1).sum().backward()
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_of_a_number(lib):
     lib.autograd.backward(3)
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_grad_variables(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward(a * a, grad_variables=lib.ones(2))
@@ -148,12 +162,14 @@ def backward_grad_variables(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_both_names(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward(a * a, lib.ones(2), grad_variables=lib.ones(2))
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_inputs(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
     c = a * b
@@ -162,6 +178,7 @@ def backward_inputs(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_non_leaf_input(lib):
     a = leaf(lib, 1, 2)
     b = a * 2
@@ -170,6 +187,7 @@ def backward_non_leaf_input(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_unreachable_input(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
     (a * a).sum().backward(inputs=[a, b])
@@ -177,6 +195,7 @@ def backward_unreachable_input(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_zero_dimensional_input(lib):
     a = lib.tensor(2.0, requires_grad=True)
     (a * a).backward(inputs=a)
@@ -184,12 +203,14 @@ def backward_zero_dimensional_input(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_empty_inputs(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=[])
 
 
 @program
+@pytest.mark.spec("001.7", "D.11")
 def backward_dictionary_of_inputs(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
     lib.autograd.backward((a * b).sum(), inputs={"a": a})
@@ -197,18 +218,21 @@ def backward_dictionary_of_inputs(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_ordered_dictionary_of_inputs(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=OrderedDict(a=a))
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_input_without_grad(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=lib.ones(2))
 
 
 @program
+@pytest.mark.spec("001.7", "D.11")
 def backward_of_an_edge(lib):
     a = leaf(lib, 1, 2)
     edge = lib.autograd.graph.get_gradient_edge((a * a).sum())
@@ -217,6 +241,7 @@ def backward_of_an_edge(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_into_edges(lib):
     a = leaf(lib, 1, 2)
     b = a * 2
@@ -226,6 +251,7 @@ def backward_into_edges(lib):
 
 
 @program
+@pytest.mark.spec("001.7")
 def backward_frees_despite_create_graph(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -234,11 +260,13 @@ def backward_frees_despite_create_graph(lib):
 
 
 @program
+@pytest.mark.spec("001.5")
 def backward_vector_without_gradient(lib):
     (leaf(lib, 1, 2) * 2).backward()
 
 
 @program
+@pytest.mark.spec("E.7")
 def backward_on_a_leaf(lib):
     a = leaf(lib, 1, 2)
     given = lib.tensor([3.0, 4.0])
@@ -251,6 +279,7 @@ def backward_on_a_leaf(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_stores_nothing(lib):
     a = leaf(lib, 1, 2)
     found = lib.autograd.grad((a * a).sum(), a)
@@ -258,24 +287,28 @@ def grad_stores_nothing(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_materialize_contradiction(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), a, allow_unused=False, materialize_grads=True)
 
 
 @program
+@pytest.mark.spec("001.8", "004.13")
 def grad_unused(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     lib.autograd.grad((a * a).sum(), [a, b])
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_unused_allowed(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     return lib.autograd.grad((a * a).sum(), [a, b], allow_unused=True)
 
 
 @program
+@pytest.mark.spec("001.8", "D.6")
 def grad_materialized(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     loss = (a * a).sum()
@@ -285,6 +318,7 @@ def grad_materialized(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_materialized_edge(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     edge = lib.autograd.graph.get_gradient_edge(b)
@@ -292,12 +326,14 @@ def grad_materialized_edge(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_without_requires_grad(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), lib.ones(2), allow_unused=True)
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_under_no_grad(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a * a).sum()
@@ -307,6 +343,7 @@ def grad_under_no_grad(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_repeated(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -314,6 +351,7 @@ def grad_repeated(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_of_itself(lib):
     a = leaf(lib, 1, 2)
     loss = (a * a).sum()
@@ -321,6 +359,7 @@ def grad_of_itself(lib):
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_casts(lib):
     a = leaf(lib, 1, 2)
     (found,) = lib.autograd.grad(a * 2, a, lib.tensor([1, 2], dtype=lib.int32))
@@ -328,39 +367,46 @@ def grad_casts(lib):
 
 
 @program
+@pytest.mark.spec("001.8", "D.11")
 def grad_empty_inputs(lib):
     lib.autograd.grad(leaf(lib, 1, 2).sum(), [])
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_empty_outputs(lib):
     lib.autograd.grad([], leaf(lib, 1))
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_empty_outputs_allowed(lib):
     return lib.autograd.grad([], leaf(lib, 1), allow_unused=True)
 
 
 @program
+@pytest.mark.spec("001.8", "D.11")
 def grad_dictionary(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
     return lib.autograd.grad((a * b).sum(), {"b": b, "a": a})
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_ordered_dictionary(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), OrderedDict(a=a))
 
 
 @program
+@pytest.mark.spec("001.8")
 def grad_only_inputs(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), a, only_inputs=False)
 
 
 @program
+@pytest.mark.spec("001.8", "D.11")
 def grad_edges(lib):
     a = leaf(lib, 1, 2)
     b = a * a
@@ -370,23 +416,27 @@ def grad_edges(lib):
 
 
 @program
+@pytest.mark.spec("004.12")
 def grad_an_edge_of_none(lib):
     b = leaf(lib, 1, 2) * 2
     lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(None, 0))
 
 
 @program
+@pytest.mark.spec("004.12")
 def grad_an_edge_with_a_string(lib):
     b = leaf(lib, 1, 2) * 2
     lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(b.grad_fn, "x"))
 
 
 @program
+@pytest.mark.spec("004.12")
 def grad_by_a_number(lib):
     lib.autograd.grad(leaf(lib, 1).sum(), (3,))
 
 
 @program
+@pytest.mark.spec("001.5")
 def grad_with_a_number_as_gradient(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad(a * 2, a, 3)
@@ -408,18 +458,21 @@ def grad_higher_orders(lib):
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_identity(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad(2 * a, a, lib.eye(2), is_grads_batched=True)
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_scalar(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), a, lib.ones(3), is_grads_batched=True)
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_unused(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     options = {"is_grads_batched": True, "retain_graph": True}
@@ -429,18 +482,21 @@ def batched_unused(lib):
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_sizes_differ(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad([a * 2, a * 3], a, [lib.ones(3, 2), lib.ones(2, 2)], is_grads_batched=True)
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_implicit(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), a, is_grads_batched=True)
 
 
 @program
+@pytest.mark.spec("001.9")
 def batched_differentiable(lib):
     a = leaf(lib, 1, 2)
     (jacobian,) = lib.autograd.grad(a * a * a, a, lib.eye(2), is_grads_batched=True, create_graph=True)
@@ -451,11 +507,13 @@ def batched_differentiable(lib):
 
 
 @program
+@pytest.mark.spec("001.11")
 def variable_refuses(lib):
     lib.autograd.variable([1.0])
 
 
 @program
+@pytest.mark.spec("001.2", "001.11")
 def variable_is_every_tensor(lib):
     Variable = lib.autograd.Variable
     marked = Variable(lib.ones(1), requires_grad=True)
@@ -463,6 +521,7 @@ def variable_is_every_tensor(lib):
 
 
 @program
+@pytest.mark.spec("001.10", "004.15")
 def checkpoint_validity(lib):
     a = leaf(lib, 1)
     seen = [lib.autograd._is_checkpoint_valid()]
@@ -479,6 +538,7 @@ def checkpoint_validity(lib):
 
 
 @program
+@pytest.mark.spec("001.15", "001.16")
 def flags(lib):
     with lib.autograd._force_original_view_tracking(True):
         inside = lib.autograd.is_view_replay_enabled()
@@ -488,6 +548,7 @@ def flags(lib):
 
 
 @program
+@pytest.mark.spec("001.14")
 def a_device_class_that_is_none(lib):
     lib.autograd._register_py_tensor_class_for_device("cpu", 3)
 
@@ -497,6 +558,7 @@ def test_a_program_does_what_it_does_on_torch(agree, name):
     agree(PROGRAMS[name])
 
 
+@pytest.mark.spec("001.2")
 def test_every_public_name_of_torch_autograd_is_there():
     torch = pytest.importorskip("torch")
     import oplib

@@ -71,6 +71,7 @@ def answer(schema, kernel, formula, *args):
 
 
 @program
+@pytest.mark.spec("003.6", "003.18")
 def setup_gets_inputs_with_defaults(world):
     seen = []
 
@@ -83,12 +84,14 @@ def setup_gets_inputs_with_defaults(world):
 
 
 @program
+@pytest.mark.spec("003.6")
 def setup_is_called_by_keyword(world):
     op = world.op(SCALED, scale, lambda ctx, grad: (grad, None), lambda c, i, o: None)
     op(world.tensor(1, grad=True))
 
 
 @program
+@pytest.mark.spec("003.6", "003.18")
 def keyword_only_inputs(world):
     seen = []
 
@@ -104,6 +107,7 @@ def keyword_only_inputs(world):
 
 
 @program
+@pytest.mark.spec("003.6")
 def setup_without_keyword_only_inputs(world):
     op = world.op(
         "(Tensor x, *, float k=2.0) -> Tensor",
@@ -115,6 +119,7 @@ def setup_without_keyword_only_inputs(world):
 
 
 @program
+@pytest.mark.spec("003.5", "003.9")
 def setup_runs_only_where_a_gradient_is_needed(world):
     seen = []
     op = world.op(SCALED, scale, lambda ctx, grad: (grad, None), lambda ctx, inputs, output: seen.append(1))
@@ -125,6 +130,7 @@ def setup_runs_only_where_a_gradient_is_needed(world):
 
 
 @eager_program
+@pytest.mark.spec("003.6")
 def setup_sees_the_callers_tensors_and_an_unattached_result(world):
     seen = []
 
@@ -147,6 +153,7 @@ def a_formula_without_setup(world):
 
 
 @program
+@pytest.mark.spec("003.7", "D.15")
 def needs_input_grad(world):
     seen = []
 
@@ -161,6 +168,7 @@ def needs_input_grad(world):
 
 
 @program
+@pytest.mark.spec("003.9")
 def arguments_by_keyword(world):
     op = world.op(TWO, lambda x, y: x * y, lambda ctx, grad: (grad * 3, grad * 5))
     x, y = world.tensor(1, grad=True), world.tensor(1, grad=True)
@@ -169,6 +177,7 @@ def arguments_by_keyword(world):
 
 
 @program
+@pytest.mark.spec("003.7")
 def without_a_formula(world):
     if world.kind == "low":
         return  # torch goes on through the ops of the kernel, with a warning
@@ -194,6 +203,7 @@ def grad_mode_in_the_formula(world):
 
 
 @program
+@pytest.mark.spec("003.7")
 def higher_orders(world):
     def formula(ctx, grad):
         (x,) = ctx.saved_tensors
@@ -227,6 +237,7 @@ def higher_orders_through_the_output(world):
 
 
 @program
+@pytest.mark.spec("004.5")
 def an_error_in_the_formula_keeps_its_type(world):
     def formula(ctx, grad):
         raise KeyError("formula")
@@ -264,6 +275,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.spec("003.7")
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("title", ANSWERS)
 def test_answers_of_a_formula(agree, title, kind):
@@ -372,6 +384,7 @@ def save_input(ctx, inputs, output):
 
 
 @program
+@pytest.mark.spec("003.8", "000.4")
 def names_and_edges(world):
     op = world.op(
         "(Tensor x, int n, Tensor y) -> Tensor", lambda x, n, y: x * n, lambda ctx, grad: (grad, None, None)
@@ -428,6 +441,7 @@ def hooks(world):
 
 
 @program
+@pytest.mark.spec("003.9")
 def inference_mode(world):
     op = world.op(ONE, same, lambda ctx, grad: grad)
     with world.lib.inference_mode():
@@ -435,6 +449,7 @@ def inference_mode(world):
 
 
 @program
+@pytest.mark.spec("D.16")
 def a_formula_of_a_destroyed_library(world):
     op = world.op(ONE, same, lambda ctx, grad: grad * 4)
     result = op(x := world.tensor(1, grad=True))

@@ -32,6 +32,7 @@ def add_up(xs, y):
 
 
 @program
+@pytest.mark.spec("003.10", "003.13")
 def lists_of_tensors(world):
     seen = []
 
@@ -50,6 +51,7 @@ def lists_of_tensors(world):
 
 
 @program
+@pytest.mark.spec("003.15")
 def an_empty_list(world):
     seen = []
 
@@ -76,6 +78,7 @@ LIST_ANSWERS = {
 }
 
 
+@pytest.mark.spec("003.13", "003.16")
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("title", LIST_ANSWERS)
 def test_answers_of_a_formula_with_lists(agree, title, kind):
@@ -90,6 +93,7 @@ def test_answers_of_a_formula_with_lists(agree, title, kind):
 
 
 @program
+@pytest.mark.spec("003.13")
 def lists_of_numbers_beside_lists_of_tensors(world):
     seen = []
 
@@ -113,6 +117,7 @@ def nones_for_a_list_of_numbers_beside_tensors(world):
 
 
 @program
+@pytest.mark.spec("D.8")
 def defaults_left_out_of_the_gradients(world):
     op = world.op(
         "(Tensor[] xs, int n=1) -> Tensor",
@@ -124,6 +129,7 @@ def defaults_left_out_of_the_gradients(world):
 
 
 @program
+@pytest.mark.spec("003.13", "003.14")
 def a_list_of_results(world):
     seen = []
 
@@ -142,6 +148,7 @@ def a_list_of_results(world):
 
 
 @program
+@pytest.mark.spec("003.14")
 def only_a_list_of_results(world):
     seen = []
 
@@ -159,6 +166,7 @@ def only_a_list_of_results(world):
 
 
 @program
+@pytest.mark.spec("003.14")
 def an_empty_list_of_results(world):
     seen = []
 
@@ -173,12 +181,14 @@ def an_empty_list_of_results(world):
 
 
 @program
+@pytest.mark.spec("003.15")
 def a_full_list_of_optional_tensors(world):
     op = world.op("(Tensor?[] xs) -> Tensor", lambda xs: xs[0] + xs[1], lambda ctx, grad: [grad, grad * 2])
     op([x := world.tensor(1, grad=True), x]).sum().backward()
     return x.grad
 
 
+@pytest.mark.spec("003.12")
 def test_a_name_of_ctx_is_reserved(agree):
     def run(lib):
         def setup(ctx, inputs, output):
@@ -194,6 +204,7 @@ def test_a_name_of_ctx_is_reserved(agree):
 # 003.19: what can have a formula ----------------------------------------------------------------------------
 
 
+@pytest.mark.spec("003.19")
 @pytest.mark.parametrize("kind", ["custom", "low"])
 def test_an_op_that_writes_has_none(agree, kind):
     writes = {} if kind == "low" else {"writes": ("x",)}
@@ -204,6 +215,7 @@ def test_an_op_that_writes_has_none(agree, kind):
     )
 
 
+@pytest.mark.spec("003.19")
 def test_a_tensor_by_keyword_has_none(agree):
     agree(
         lambda lib: World(lib, "low").op(
@@ -216,6 +228,7 @@ def test_an_unknown_op_has_none(agree):
     agree(lambda lib: lib.library.register_autograd(f"{World(lib).namespace}::none", lambda ctx, grad: grad))
 
 
+@pytest.mark.spec("003.19")
 def test_a_result_that_is_an_input_is_refused_under_a_formula(agree):
     agree(
         lambda lib: World(lib).op("(Tensor x) -> Tensor", lambda x: x, lambda ctx, grad: grad)(
