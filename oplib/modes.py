@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import ClassVar
 
 
 class ModeState:
@@ -47,9 +46,6 @@ class ModeState:
         "watchers",
     )
 
-    initial_watchers: ClassVar[int] = 0
-    """Of a new thread: one in a forked process that must look before its first call."""
-
     def __init__(self) -> None:
         self.anomaly = False
         self.check_nan = True
@@ -62,7 +58,7 @@ class ModeState:
         self.tracing: str | None = None
         self.tracing_scope = 0
         self.sequence_nr = 0
-        self.watchers = ModeState.initial_watchers
+        self.watchers = 0
 
     @contextmanager
     def watching(self) -> Generator[None]:

@@ -179,10 +179,13 @@ def is_checkpoint_valid() -> bool:
     return running.run is None or running.run.checkpoint_valid
 
 
-def reset() -> bool:
-    """Forgets what a parent process was running, and returns whether it had run anything."""
+def has_run() -> bool:
+    """Returns whether any run has been made in this process."""
+    return repr(_ids) != repr(itertools.count())  # to ask for the next id would use it up
+
+
+def reset() -> None:
+    """Forgets what a parent process was running."""
     global _ids  # noqa: PLW0603
-    had_run = next(_ids) > 0
     _ids = itertools.count()
     running.run = None
-    return had_run

@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor
+from oplib.tensor.forked import check_process
 
 from .currency import ARRAYS
 from .edges import GradientEdge
@@ -147,6 +148,7 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
 
 
 def _make_ones(due: Any) -> Any:
+    check_process()
     if due.size != 1:
         raise AutogradError(
             f"backward: grad can be implicitly created only for scalar outputs. Got {describe(due)}. Give a "

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oplib.errors import RegistrationError, UnknownOperatorError
+from oplib.tensor.forked import after_fork, is_orphan, refuse_call
 
 from .deferral import settle, settle_all
 from .nearest import name_nearest
@@ -177,3 +178,13 @@ def explain_unknown(name: str, *, subject: str) -> str:
         f"{name_nearest(name, [op.name() for op in list_overloads()])} Correct the name, or import the "
         "module that registers it."
     )
+
+
+def _refuse_calls_of_orphan() -> None:
+    """Makes every op raise in a process in which JAX would hang; those defined later raise when bound."""
+    if is_orphan():
+        for overload in _interned.values():
+            overload.call = overload.arrays = overload.functional = refuse_call
+
+
+after_fork(_refuse_calls_of_orphan)

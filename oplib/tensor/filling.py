@@ -13,6 +13,7 @@ import numpy as np
 from oplib.errors import ArgumentError, DtypeError, describe
 
 from .dtype_rules import COMPLEX, INTEGRAL, check_range
+from .forked import check_process
 from .ingestion import to_array
 from .placement import Placement
 
@@ -56,6 +57,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         ArgumentError: the value has dimensions.
         DtypeError: the dtype does not hold the value.
     """
+    check_process()
     if not isinstance(value, (bool, int, float)):
         value = to_array(value, None, None)
         if value.ndim:

@@ -20,6 +20,7 @@ from .dtype_rules import (
     normalize_dtype,
     scalar_dtype,
 )
+from .forked import check_process
 from .metadata import TensorMetadata
 from .placement import Placement
 from .promotion import promote_types
@@ -40,6 +41,7 @@ def to_array(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> ja
         DtypeError: the dtype would lose values, or the data has none that a tensor can have.
         DataError: sequences of unequal length, or data of another kind.
     """
+    check_process()
     if isinstance(data, TensorMetadata):
         boxed: Any = data
         data = boxed.array
