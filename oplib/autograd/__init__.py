@@ -33,14 +33,37 @@ from .grad_mode import (
 from .gradcheck import gradcheck, gradgradcheck
 from .graph import _engine_run_backward
 from .parity import (
+    DeviceType,
+    ProfilerActivity,
+    ProfilerConfig,
+    ProfilerEvent,
+    ProfilerState,
     Variable,
+    _add_metadata_json,
+    _disable_profiler,
+    _disable_profiler_legacy,
+    _enable_profiler,
+    _enable_profiler_legacy,
+    _enable_record_function,
+    _kineto_step,
+    _KinetoEvent,
+    _prepare_profiler,
+    _profiler_enabled,
+    _ProfilerResult,
+    _record_function_with_args_enter,
+    _record_function_with_args_exit,
+    _set_empty_test_observer,
+    _supported_activities,
     init,
     is_view_replay_enabled,
     kineto_available,
     variable,
 )
+from .parity import OptionalTensor as _OptionalTensor
+from .parity import ShapeOrNestedShape as _ShapeorNestedShape
 from .parity import force_original_view_tracking as _force_original_view_tracking
 from .parity import next_sequence_nr as _get_sequence_nr
+from .parity import preserve_version_counter as _unsafe_preserve_version_counter
 from .parity import register_py_tensor_class_for_device as _register_py_tensor_class_for_device
 from .reverse import backward, grad
 from .reverse import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple

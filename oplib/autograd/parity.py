@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from oplib.errors import AutogradError, RegistrationError
 from oplib.modes import modes
@@ -70,6 +70,23 @@ def force_original_view_tracking(mode: bool) -> Generator[None]:
         _view_replay.enabled = before
 
 
+@contextmanager
+def preserve_version_counter(tensors: Tensor | tuple[Tensor, ...]) -> Generator[None]:
+    """Takes the versions of tensors back at the end of a block: writes inside it go unnoticed.
+
+    Args:
+        tensors: one, or a tuple of them. Gradients of what was saved of them before are then those of the old
+            values, which nobody checks any more.
+    """
+    listed = (tensors,) if isinstance(tensors, Tensor) else tensors
+    before = [(tensor._storage, tensor._version) for tensor in listed]
+    try:
+        yield
+    finally:
+        for storage, version in before:
+            storage.version = version
+
+
 _tensor_classes: dict[Any, type[Any]] = {}
 
 
@@ -107,6 +124,9 @@ def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG
         "profiler: oplib has none of its own. The name is kept for imports. Use jax.profiler."
     )
 
+
+OptionalTensor: TypeAlias = Tensor | None
+ShapeOrNestedShape: TypeAlias = tuple[int, ...]
 
 _add_metadata_json = _disable_profiler = _disable_profiler_legacy = _refuse_profiling
 _enable_profiler = _enable_profiler_legacy = _enable_record_function = _refuse_profiling
