@@ -57,6 +57,7 @@ from .tensor import (
 from .tensor import dtypes as _dtypes
 from .tensor.dtypes import *
 from .tensor.inference import mark_inference
+from .tensor.op_methods import add_op_methods
 from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
@@ -74,7 +75,8 @@ upcalls.fill(
     },
     made_when_asked=_functions.UPCALLS,
 )
-del apply_in_map, map_examples, mark_inference, run_backward, upcalls
+add_op_methods(_functions.METHODS)
+del add_op_methods, apply_in_map, map_examples, mark_inference, run_backward, upcalls
 
 __all__ = [
     "Device",

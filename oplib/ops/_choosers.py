@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
@@ -50,6 +50,21 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
     return function
 
 
+def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
+    """Makes ``f(input, other)``, where one of the two may be a number."""
+    by_other = choose_by_other(on_tensors, on_number)
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        if input.__class__ is Tensor:
+            return by_other(input, other)
+        input = take_operand(input)  # noqa: A001
+        if isinstance(input, _NUMBERS):
+            return of_number.call(input, take_operand(other))
+        return by_other(input, other)
+
+    return function
+
+
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
 
@@ -64,6 +79,50 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
         if isinstance(other, _NUMBERS):
             return on_number.call(input, other if alpha == 1 else other * alpha)
         return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
+
+    return function
+
+
+def choose_div(overloads: Overloads) -> Function:
+    """Makes ``div(input, other, *, rounding_mode=None)``."""
+    exact = choose_by_other(overloads["div.Tensor"], overloads["div.Scalar"])
+    on_tensor, on_number = overloads["div.Tensor_mode"], overloads["div.Scalar_mode"]
+
+    def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002  torch's name
+        if rounding_mode is None:
+            return exact(input, other)
+        other = take_operand(other)
+        rounded = on_number if isinstance(other, _NUMBERS) else on_tensor
+        return rounded.call(input, other, rounding_mode=rounding_mode)
+
+    return function
+
+
+def choose_clamp(overloads: Overloads) -> Function:
+    """Makes ``clamp(input, min=None, max=None)``, where the bounds are two numbers or two tensors."""
+    by_kind = {
+        kind: tuple(overloads[f"{name}.{kind}"] for name in ("clamp", "clamp_min", "clamp_max"))
+        for kind in ("Scalar", "Tensor")
+    }
+
+    def function(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002  torch's names
+        low, high = take_operand(min), take_operand(max)
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if not bounds:
+            raise ArgumentError(
+                f"clamp: at least one of 'min' or 'max' must not be None. Got {describe(input)} and neither. "
+                f"Give a bound."
+            )
+        kinds = {"Scalar" if isinstance(bound, _NUMBERS) else "Tensor" for bound in bounds}
+        if len(kinds) > 1:
+            raise ArgumentTypeError(
+                f"clamp: the bounds are two numbers or two tensors. Got {describe(min)} and {describe(max)}. "
+                f"Make the number a tensor: oplib.tensor(number)."
+            )
+        both, at_least, at_most = by_kind[kinds.pop()]
+        if len(bounds) == 2:
+            return both.call(input, low, high)
+        return (at_most if low is None else at_least).call(input, bounds[0])
 
     return function
 
@@ -164,6 +223,34 @@ def _by_other(name: str) -> Chooser:
     return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
 
 
+def _by_both(name: str) -> Chooser:
+    return lambda overloads: choose_by_both(
+        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "Scalar_Tensor")]
+    )
+
+
+def _by_last(name: str, *parameters: str) -> Chooser:
+    """A function whose last parameter may be a number, written out so that its parameters have names."""
+
+    def choose(overloads: Overloads) -> Function:
+        names = ", ".join(parameters)
+        text = (
+            f"def {name}({names}):\n"
+            f"    {parameters[-1]} = __take({parameters[-1]})\n"
+            f"    return (__number if isinstance({parameters[-1]}, __numbers) else __tensor).call({names})"
+        )
+        namespace: dict[str, Any] = {
+            "__take": take_operand,
+            "__numbers": _NUMBERS,
+            "__number": overloads[f"{name}.Scalar"],
+            "__tensor": overloads[f"{name}.Tensor"],
+        }
+        exec(compile(text, f"<oplib.{name}>", "exec"), namespace)
+        return namespace[name]
+
+    return choose
+
+
 def _scaled(name: str) -> Chooser:
     return lambda overloads: choose_scaled(
         *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")]
@@ -179,10 +266,18 @@ CHOOSERS: dict[str, Chooser] = {
     "sub": _scaled("sub"),
     "rsub": _reversed("rsub", "sub"),
     "mul": _by_other("mul"),
-    "div": _by_other("div"),
+    "div": choose_div,
     "rdiv": _reversed("rdiv", "div"),
     "pow": choose_pow,
     **{name: _by_other(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: _by_both(name) for name in ("floor_divide", "remainder", "fmod")},
+    **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
+    **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
+    "copysign": _by_other("copysign"),
+    "clamp": choose_clamp,
+    "clamp_min": _by_last("clamp_min", "input", "min"),
+    "clamp_max": _by_last("clamp_max", "input", "max"),
+    "lerp": _by_last("lerp", "input", "end", "weight"),
     "where": choose_where,
     "max": choose_max,
     "fill": choose_fill,

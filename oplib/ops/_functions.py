@@ -9,7 +9,20 @@ from typing import Any
 import jax
 from jax import lax
 
-from . import _compare, _creation, _indexing, _linalg, _movement, _pointwise, _reduce
+from . import (
+    _activations,
+    _bounds,
+    _compare,
+    _complex,
+    _creation,
+    _elementary,
+    _indexing,
+    _linalg,
+    _logic,
+    _movement,
+    _pointwise,
+    _reduce,
+)
 from ._choosers import CHOOSERS
 from ._in_place import make_in_place
 from ._placement import to_device
@@ -18,7 +31,20 @@ from ._subscripts import Getter, make_setitem
 
 Function = Callable[..., Any]
 
-FAMILIES = (_pointwise, _compare, _reduce, _movement, _indexing, _linalg, _creation)
+FAMILIES = (
+    _pointwise,
+    _elementary,
+    _activations,
+    _bounds,
+    _compare,
+    _logic,
+    _complex,
+    _reduce,
+    _movement,
+    _indexing,
+    _linalg,
+    _creation,
+)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
 
@@ -40,6 +66,31 @@ _INTERNAL = frozenset(
     }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
 )
+
+
+# Further names of torch for the same functions.
+ALIASES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "clip": "clamp",
+    "divide": "div",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "subtract": "sub",
+    "true_divide": "div",
+}
 
 
 class Functions(Mapping[str, Function]):
@@ -90,9 +141,29 @@ def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
 
 
 _functions = Functions({name: partial(_make, name) for name in OVERLOADS.list_ops()})
-IN_PLACE = Functions({f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place})
-FUNCTIONS = Functions(
-    {name: partial(_functions.__getitem__, name) for name in _functions if name not in _INTERNAL}
+_in_place = Functions({f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place})
+
+
+def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Callable[[], Function]]:
+    makers = {name: partial(functions.__getitem__, name) for name in functions if name not in _INTERNAL}
+    for alias, name in ALIASES.items():
+        if f"{name}{suffix}" in functions:
+            makers[f"{alias}{suffix}"] = makers[f"{name}{suffix}"]
+    return makers
+
+
+def _has_self(name: str) -> bool:
+    rows = OVERLOADS.rows_of(ALIASES.get(name, name))
+    return any(f"{row.name}(Tensor self" in row.schema for row in rows)
+
+
+FUNCTIONS = Functions(_with_aliases(_functions))
+IN_PLACE = Functions(_with_aliases(_in_place, "_"))
+METHODS = Functions(
+    {
+        **{name: partial(FUNCTIONS.__getitem__, name) for name in FUNCTIONS if _has_self(name)},
+        **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
+    }
 )
 UPCALLS = Functions(
     {

@@ -6,6 +6,7 @@ under ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor import dtypes, get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtype_rules import COMPLEX, INTEGRAL
 
@@ -128,6 +129,34 @@ def comparison(op: str, function: Callable[..., Any], *, is_order: bool = False)
 def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the kernel of a function with floating results of one array."""
     return lambda self: function(to_floating(self))
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Has a function of several steps compute half precision in single and round once, as torch does."""
+
+    def computed(*arrays: Any) -> Any:
+        dtype = arrays[0].dtype
+        if dtype not in _HALF:
+            return function(*arrays)
+        wide = [lax.convert_element_type(array, dtypes.float32) for array in arrays]
+        return lax.convert_element_type(function(*wide), dtype)
+
+    return computed
+
+
+def on_real(op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a kernel refuse complex tensors, for functions that these do not have."""
+
+    @functools.wraps(kernel)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.dtype in COMPLEX:
+            raise UnsupportedDtypeError(
+                f"{op}: not implemented for complex tensors. Got {describe(self)}. "
+                f"Take the real part, or the absolute value."
+            )
+        return kernel(self, *args, **kwargs)
+
+    return checked
 
 
 def strong(value: Any, like: Any) -> Any:

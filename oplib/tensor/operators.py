@@ -66,6 +66,48 @@ class TensorOperators:
     def __neg__(self) -> Tensor:
         return upcalls.neg(self)
 
+    def __floordiv__(self, other: Any) -> Tensor:
+        return upcalls.floor_divide(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return upcalls.floor_divide(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __mod__(self, other: Any) -> Tensor:
+        return upcalls.remainder(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return upcalls.remainder(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __and__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_and(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_or(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_xor(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_left_shift(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_left_shift(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_right_shift(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_right_shift(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __invert__(self) -> Tensor:
+        return upcalls.bitwise_not(self)
+
     def __pos__(self) -> Any:
         return self
 
@@ -86,6 +128,27 @@ class TensorOperators:
 
     def __ipow__(self, other: Any) -> Tensor:
         return upcalls.pow_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return upcalls.floor_divide_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __imod__(self, other: Any) -> Tensor:
+        return upcalls.remainder_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __iand__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_and_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ior__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_or_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ixor__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_xor_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ilshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_left_shift_(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __irshift__(self, other: Any) -> Tensor:
+        return upcalls.bitwise_right_shift_(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
     def __eq__(self, other: object) -> Any:
         return upcalls.eq(self, other) if isinstance(other, OPERANDS) else NotImplemented

@@ -17,6 +17,7 @@ from .conversion import TensorConversion, TensorDtypes
 from .copying import TensorCopying
 from .history import TensorHistory
 from .methods import TensorMethods
+from .op_methods import OpMethods
 from .operators import TensorOperators
 from .printing import show
 from .storage import Storage
@@ -33,6 +34,7 @@ class Tensor(
     TensorValues,
     TensorCopying,
     TensorComparison,
+    OpMethods,
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
@@ -53,11 +55,11 @@ class Tensor(
     _storage: Storage
     _trace: object = None  # opaque trace in which a leaf was made; op results have it only when traced
     _scope: int = 0  # number of the kernel trace in which it was made (modes.tracing_scope), 0 outside
+    _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
     _read_only: str | None = None  # why writing in place raises: the name of the view op that made it
 
     __hash__ = object.__hash__
 
-    _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise DataTypeError(
             f"Tensor: the class is not called. Got {len(args) + len(kwargs)} arguments. "

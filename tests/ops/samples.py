@@ -6,84 +6,28 @@ torch's answers in ``tests/parity``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from oplib.library import OpOverload
 
-SHAPES = [(), (3,), (2, 3), (2, 0)]
+from .drawing import (
+    NOT_ZERO,
+    POSITIVE,
+    Sample,
+    X,
+    binary,
+    draw,
+    draw_mask,
+    draw_places,
+    shift,
+    unary,
+    with_number,
+)
+from .samples_pointwise import POINTWISE
 
-
-@dataclass(frozen=True)
-class Sample:
-    """The arguments of one call; numpy arrays and lists of them stand for tensors."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        given = [*map(show, self.args), *(f"{name}={show(value)}" for name, value in self.kwargs.items())]
-        return ", ".join(given)
-
-
-def show(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype.kind}{list(value.shape)}"
-    return f"[{', '.join(map(show, value))}]" if isinstance(value, list) else str(value)
-
-
-def draw(*shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
-    """Distinct values, at least a hundredth apart and away from 0, in an order that is always the same."""
-    count = int(np.prod(shape))
-    rng = np.random.default_rng(count + len(shape))
-    spread = np.linspace(low, high, count + 2)[1:-1] + 0.0137
-    return np.asarray(rng.permutation(spread).reshape(shape))
-
-
-def shift(array: np.ndarray) -> np.ndarray:
-    """Other values in the same shape; an array without axes stays one, which numpy's sum does not."""
-    return np.asarray(array + 0.0031)
-
-
-def draw_mask(*shape: int) -> np.ndarray:
-    return draw(*shape) > 0.1
-
-
-def draw_places(*shape: int, below: int) -> np.ndarray:
-    return np.random.default_rng(7).integers(0, below, shape).astype(np.int32)
-
-
-def unary(**limits: float) -> list[Sample]:
-    return [Sample((draw(*shape, **limits),)) for shape in SHAPES]
-
-
-PAIRS = [
-    ((2, 3), (2, 3)),
-    ((2, 3), (3,)),
-    ((2, 1), (1, 3)),
-    ((), (2,)),
-    ((), ()),
-    ((2, 3), (2, 1, 1)),
-    ((0, 3), (3,)),
-]
-
-
-def binary(**limits: float) -> list[Sample]:
-    """Pairs of shapes that broadcast; the second operand is moved, so that no two items are equal."""
-    return [Sample((draw(*first, **limits), shift(draw(*second, **limits)))) for first, second in PAIRS]
-
-
-def with_number(number: float = 1.7, **limits: float) -> list[Sample]:
-    return [Sample((draw(*shape, **limits), number)) for shape in SHAPES]
-
-
-POSITIVE = {"low": 0.2, "high": 3.0}
-NOT_ZERO = {"low": 0.4, "high": 2.0}
-X = draw(2, 3)
-
+TABLES = (POINTWISE,)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),
@@ -189,15 +133,10 @@ BY_SCHEMA: dict[str, Callable[[], list[Sample]]] = {
 def find_samples(op: OpOverload) -> list[Sample]:
     """Returns the samples of an op; none where a new kind of schema needs some here."""
     local = op.name().partition("::")[2]
+    for table in TABLES:
+        if local in table:
+            return table[local]
     if local in BY_NAME:
         return BY_NAME[local]
     make = BY_SCHEMA.get("(" + str(op._schema).partition("(")[2])
     return [] if make is None else make()
-
-
-def list_arrays(sample: Sample) -> Iterator[np.ndarray]:
-    """Yields the tensors of a sample, flat."""
-    for value in (*sample.args, *sample.kwargs.values()):
-        for member in value if isinstance(value, list) else [value]:
-            if isinstance(member, np.ndarray):
-                yield member

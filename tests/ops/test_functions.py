@@ -9,7 +9,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError, DtypeError, UnknownOperatorError
-from oplib.ops._functions import FUNCTIONS
+from oplib.ops._functions import ALIASES, FUNCTIONS
 
 
 def test_a_packet_takes_numbers_and_tensors_as_the_function_does():
@@ -36,8 +36,14 @@ def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_neare
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
     function = getattr(oplib, name)
-    assert function.__name__ == name
-    assert next(iter(inspect.signature(function).parameters)) in ("input", "condition", "tensors")
+    assert function.__name__ == ALIASES.get(name, name)
+    assert next(iter(inspect.signature(function).parameters)) in (
+        "input",
+        "condition",
+        "tensors",
+        "real",
+        "abs",
+    )
     assert "Gradient:" in function.__doc__
     assert "torch." in function.__doc__
 

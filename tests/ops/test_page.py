@@ -4,7 +4,7 @@ from pathlib import Path
 
 from oplib.ops._functions import ROWS
 from oplib.ops._page import COLUMNS, PAGE, render_page
-from oplib.ops._stub import STUB, render_stub
+from oplib.ops._stub import METHODS_STUB, STUB, render_methods, render_stub
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,3 +22,4 @@ def test_the_page_has_a_line_for_every_overload():
 def test_the_types_of_the_functions_are_what_the_tables_make_of_them():
     command = 'python -c "import oplib.ops._stub as s; s.write_stub()"'
     assert STUB.read_text() == render_stub(), f"make them anew: {command}"
+    assert METHODS_STUB.read_text() == render_methods(), f"make them anew: {command}"

@@ -1,0 +1,300 @@
+"""Bounds, remainders and blends: what several operands give item by item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.library import Derivative
+from oplib.tensor.dtype_rules import COMPLEX
+
+from ._promotion import broadcast, compute_dtype, elementwise, find_dtype, is_integral, strong
+from ._table import DERIVED, Row, constant
+
+_FLAT = constant("the result is rounded, and so flat where it has a derivative")
+_NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
+
+
+def _refuse_complex(op: str, *operands: Any) -> None:
+    if any(operand.dtype in COMPLEX for operand in operands):
+        raise UnsupportedDtypeError(
+            f"{op}: not implemented for complex tensors, which have no order. "
+            f"Got {', '.join(map(describe, operands))}. Use it on their absolute values."
+        )
+
+
+def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
+    """Rows for ``op(self, other)``, where one of the two may be a number."""
+    return (
+        Row(
+            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
+            kernel,
+            doc,
+            operand=("other",),
+            derivative=derivative,
+        ),
+        Row(
+            f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            operand=("self",),
+            derivative=derivative,
+        ),
+        Row(
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=derivative,
+            in_place=True,
+        ),
+    )
+
+
+# Maxima and clamping ----------------------------------------------------------------------------------------
+
+
+def _clamp_min(x: Any, low: Any) -> Any:
+    return (
+        jnp.where(x < low, low, x) if is_integral(x.dtype) else _keep_nan(x, low, jnp.where(x < low, low, x))
+    )
+
+
+def _clamp_max(x: Any, high: Any) -> Any:
+    return (
+        jnp.where(x > high, high, x)
+        if is_integral(x.dtype)
+        else _keep_nan(x, high, jnp.where(x > high, high, x))
+    )
+
+
+def _keep_nan(x: Any, bound: Any, chosen: Any) -> Any:
+    """A bound that is no number makes the result none."""
+    return jnp.where(jnp.isnan(bound) & ~jnp.isnan(x), bound, chosen)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    """Where min is above max the result is max."""
+    return _clamp_max(_clamp_min(x, low), high)
+
+
+_INSIDE = "the gradient at a bound is that inside"
+BOUNDS = (
+    Row(
+        "maximum(Tensor self, Tensor other) -> Tensor",
+        elementwise("maximum", lax.max, check=_refuse_complex),
+        "the larger of two items; equal ones share the gradient",
+    ),
+    Row(
+        "minimum(Tensor self, Tensor other) -> Tensor",
+        elementwise("minimum", lax.min, check=_refuse_complex),
+        "the smaller of two items; equal ones share the gradient",
+    ),
+    Row(
+        "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
+        elementwise("clamp", _clamp, check=_refuse_complex),
+        f"self kept in [min, max]; {_INSIDE}",
+        operand=("min", "max"),
+        in_place=True,
+    ),
+    Row(
+        "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
+        elementwise("clamp", _clamp, check=_refuse_complex),
+        f"self kept in [min, max]; {_INSIDE}",
+    ),
+    Row(
+        "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
+        elementwise("clamp_min", _clamp_min, check=_refuse_complex),
+        f"the larger of self and min; {_INSIDE}",
+        operand=("min",),
+        in_place=True,
+    ),
+    Row(
+        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+        elementwise("clamp_min", _clamp_min, check=_refuse_complex),
+        f"the larger of self and min; {_INSIDE}",
+    ),
+    Row(
+        "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
+        elementwise("clamp_max", _clamp_max, check=_refuse_complex),
+        f"the smaller of self and max; {_INSIDE}",
+        operand=("max",),
+        in_place=True,
+    ),
+    Row(
+        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        elementwise("clamp_max", _clamp_max, check=_refuse_complex),
+        f"the smaller of self and max; {_INSIDE}",
+    ),
+)
+
+# Division with a rest ---------------------------------------------------------------------------------------
+
+
+def _divide_down(x: Any, y: Any) -> Any:
+    """Rounds towards minus infinity, exactly: the quotient of what the remainder leaves."""
+    if is_integral(x.dtype):
+        return jnp.floor_divide(x, y)
+    rest = lax.rem(x, y)
+    zero = strong(0, x)
+    is_over = (rest != zero) & ((y < zero) != (rest < zero))
+    quotient = (x - rest) / y
+    quotient = jnp.where(is_over, quotient - strong(1, x), quotient)
+    floor = lax.floor(quotient)
+    floor = jnp.where(quotient - floor > strong(0.5, x), floor + strong(1, x), floor)
+    floor = jnp.where(quotient == zero, jnp.copysign(zero, x / y), floor)
+    return jnp.where(y == zero, x / y, floor)
+
+
+def _divide_towards_zero(x: Any, y: Any) -> Any:
+    quotient = lax.div(x, y)
+    return quotient if is_integral(x.dtype) else jnp.trunc(quotient)
+
+
+_ROUNDINGS = {"floor": _divide_down, "trunc": _divide_towards_zero}
+
+
+def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
+    if rounding_mode not in _ROUNDINGS:
+        raise ArgumentError(
+            f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
+            "Leave it out for the exact quotient."
+        )
+    return elementwise("div", _ROUNDINGS[rounding_mode], check=_refuse_complex)(self, other)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Has the sign of y, as Python's."""
+    rest = lax.rem(x, y)
+    zero = strong(0, x)
+    return jnp.where((rest != zero) & ((rest < zero) != (y < zero)), rest + y, rest)
+
+
+_ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
+DIVISIONS = (
+    Row(
+        "div.Scalar_mode(Tensor self, Scalar other, *, str rounding_mode) -> Tensor",
+        _div_rounded,
+        _ROUNDED,
+        derivative=_FLAT,
+        operand=("other",),
+    ),
+    Row(
+        "div.Tensor_mode(Tensor self, Tensor other, *, str rounding_mode) -> Tensor",
+        _div_rounded,
+        _ROUNDED,
+        derivative=_FLAT,
+    ),
+    *_all_ways(
+        "floor_divide",
+        elementwise("floor_divide", _divide_down, check=_refuse_complex),
+        "self / other, rounded down",
+        _NOT_DIVIDED,
+    ),
+    *_all_ways(
+        "remainder",
+        elementwise("remainder", _remainder, check=_refuse_complex),
+        "what is left of self / other, with the sign of other",
+    ),
+    *_all_ways(
+        "fmod",
+        elementwise("fmod", lax.rem, check=_refuse_complex),
+        "what is left of self / other, with the sign of self",
+    ),
+)
+
+# Blends -----------------------------------------------------------------------------------------------------
+
+
+def _lerp(self: Any, end: Any, weight: Any) -> Any:
+    """From the nearer end, so that a weight of 1 gives end exactly."""
+    if not self.dtype == end.dtype:
+        raise ArgumentError(
+            f"lerp: expected both ends to have the same dtype. Got {describe(self)} and {describe(end)}. "
+            "Convert one: tensor.to(dtype)."
+        )
+    own = compute_dtype(self.dtype, (self, end, weight))
+    x, y, w = broadcast([lax.convert_element_type(one, own) for one in (self, end, weight)], "lerp")
+    is_near = lax.abs(w) < strong(0.5, lax.abs(w))
+    blend = jnp.where(is_near, x + w * (y - x), y - (y - x) * (strong(1, w) - w))
+    return lax.convert_element_type(blend, self.dtype)
+
+
+def _add_combined(op: str, combine: Any) -> Any:
+    """The kernel of ``self + value * combine(first, second)``."""
+
+    def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+        dtype = find_dtype(self, tensor1, tensor2)
+        if op == "addcdiv" and is_integral(dtype):
+            raise ArgumentError(
+                f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
+                f"{describe(tensor2)}. Convert them to a floating dtype."
+            )
+        own = compute_dtype(dtype, (self, tensor1, tensor2, value))
+        operands = [lax.convert_element_type(one, own) for one in (self, tensor1, tensor2, value)]
+        x, first, second, factor = broadcast(operands, op)
+        return lax.convert_element_type(x + factor * combine(first, second), dtype)
+
+    return kernel
+
+
+BLENDS = (
+    Row(
+        "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+        _lerp,
+        "self + weight * (end - self)",
+        operand=("weight",),
+        in_place=True,
+    ),
+    Row(
+        "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+        _lerp,
+        "self + weight * (end - self)",
+    ),
+    Row(
+        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        _add_combined("addcmul", lax.mul),
+        "self + value * tensor1 * tensor2",
+        operand=("value",),
+        in_place=True,
+    ),
+    Row(
+        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        _add_combined("addcdiv", lax.div),
+        "self + value * tensor1 / tensor2",
+        operand=("value",),
+        in_place=True,
+    ),
+)
+
+# Numbers that are none --------------------------------------------------------------------------------------
+
+
+def _nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    if is_integral(self.dtype):
+        return self
+    if self.dtype in COMPLEX:
+        parts = [_nan_to_num(part, nan, posinf, neginf) for part in (lax.real(self), lax.imag(self))]
+        return lax.complex(*parts)
+    limits = jnp.finfo(self.dtype)
+    high = strong(limits.max if posinf is None else posinf, self)
+    low = strong(limits.min if neginf is None else neginf, self)
+    finite = jnp.where(
+        self == strong(jnp.inf, self), high, jnp.where(self == strong(-jnp.inf, self), low, self)
+    )
+    return jnp.where(jnp.isnan(self), strong(nan, self), finite)
+
+
+ROWS = (
+    *BOUNDS,
+    *DIVISIONS,
+    *BLENDS,
+    Row(
+        "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
+        _nan_to_num,
+        "nan and infinities replaced, by 0 and the largest finite numbers if not told; no gradient there",
+        in_place=True,
+    ),
+)

@@ -1,0 +1,274 @@
+"""Elementary and special functions, item by item."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy import special
+
+from oplib.library import Derivative
+from oplib.tensor import default_int_dtype, dtypes
+
+from ._promotion import (
+    broadcast,
+    elementwise,
+    in_single,
+    is_integral,
+    on_floating,
+    on_real,
+    strong,
+    to_floating,
+)
+from ._table import DERIVED, Row, constant, from_output
+
+_FLAT = constant("the function is a step, flat where it has a derivative")
+_LN2 = math.log(2.0)
+
+
+def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+    """A row for a function of floating items; integers are converted to the default dtype."""
+    return Row(
+        f"{name}(Tensor self) -> Tensor", on_floating(function), doc, derivative=derivative, in_place=True
+    )
+
+
+def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+    """A row for a function that complex numbers do not have."""
+    kernel = on_real(name, on_floating(function))
+    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, derivative=derivative, in_place=True)
+
+
+def _step(name: str, function: Any, doc: str) -> Row:
+    """A row for a rounding: integers stay as they are."""
+
+    def kernel(self: Any) -> Any:
+        return self if is_integral(self.dtype) else function(self)
+
+    return Row(f"{name}(Tensor self) -> Tensor", on_real(name, kernel), doc, derivative=_FLAT, in_place=True)
+
+
+# Exponentials and powers ------------------------------------------------------------------------------------
+
+
+def _square(self: Any) -> Any:
+    if self.dtype == dtypes.bool:
+        return lax.convert_element_type(self, default_int_dtype())
+    return lax.square(self)
+
+
+EXPONENTIALS = (
+    _unary(
+        "exp2",
+        lax.exp2,
+        "2 to the power of self",
+        from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
+    ),
+    _unary(
+        "expm1",
+        lax.expm1,
+        "exp(self) - 1, exact near 0",
+        from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
+    ),
+    _unary("log2", in_single(lambda x: lax.log(x) / strong(_LN2, x)), "logarithm to base 2"),
+    _unary("log10", in_single(lambda x: lax.log(x) / strong(math.log(10.0), x)), "logarithm to base 10"),
+    _unary("log1p", lax.log1p, "log(1 + self), exact near 0"),
+    _unary(
+        "rsqrt",
+        lax.rsqrt,
+        "1 / sqrt(self)",
+        from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
+    ),
+    _unary(
+        "reciprocal",
+        lambda x: lax.div(strong(1, x), x),
+        "1 / self",
+        from_output(lambda g, y: -g * jnp.conj(y * y)),
+    ),
+    Row("square(Tensor self) -> Tensor", _square, "self * self", in_place=True),
+)
+
+# Trigonometric and hyperbolic -------------------------------------------------------------------------------
+
+TRIGONOMETRIC = (
+    _unary(
+        "tan",
+        lax.tan,
+        "tangent",
+        from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
+    ),
+    _unary("asin", lax.asin, "inverse sine"),
+    _unary("acos", lax.acos, "inverse cosine"),
+    _unary("atan", lax.atan, "inverse tangent"),
+    _unary("sinh", lax.sinh, "hyperbolic sine"),
+    _unary("cosh", lax.cosh, "hyperbolic cosine"),
+    _unary("asinh", lax.asinh, "inverse hyperbolic sine"),
+    _unary("acosh", lax.acosh, "inverse hyperbolic cosine"),
+    _unary("atanh", lax.atanh, "inverse hyperbolic tangent"),
+)
+
+
+def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(*inputs)
+
+
+def _atan2_backward(ctx: Any, g: Any) -> Any:
+    """The gradient at the origin is 0, where the formula would be 0 / 0."""
+    y, x = broadcast(ctx.saved_tensors, "atan2")
+    squares = x * x + y * y
+    is_origin = squares == strong(0, squares)
+    scale = jnp.where(is_origin, strong(0, g), g / jnp.where(is_origin, strong(1, squares), squares))
+    return scale * x, -scale * y
+
+
+_ATAN2 = Derivative(backward=_atan2_backward, setup_context=_save_operands)
+
+# Special functions ------------------------------------------------------------------------------------------
+
+
+def _erfinv_backward(g: Any, y: Any) -> Any:
+    return g * strong(math.sqrt(math.pi) / 2, y) * lax.exp(y * y)
+
+
+def _logit(self: Any, eps: float | None = None) -> Any:
+    x = to_floating(self)
+    if eps is not None:
+        low, high = strong(eps, x), strong(1 - eps, x)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
+    return in_single(lambda x: lax.log(x / (strong(1, x) - x)))(x)
+
+
+SPECIAL = (
+    _real("erf", lax.erf, "error function"),
+    _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
+    _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
+    _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function"),
+    _real("digamma", special.digamma, "derivative of lgamma"),
+    Row(
+        "logit(Tensor self, float? eps=None) -> Tensor",
+        on_real("logit", _logit),
+        "log(self / (1 - self)), with self kept in [eps, 1 - eps] where eps is given",
+        in_place=True,
+    ),
+)
+
+# Rounding and signs -----------------------------------------------------------------------------------------
+
+
+def _round(self: Any, *, decimals: int = 0) -> Any:
+    if is_integral(self.dtype):
+        return self
+    if not decimals:
+        return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
+    scale = strong(10.0 ** abs(decimals), self)
+    moved = self * scale if decimals > 0 else self / scale
+    rounded = lax.round(moved, lax.RoundingMethod.TO_NEAREST_EVEN)
+    return rounded / scale if decimals > 0 else rounded * scale
+
+
+def _trunc(x: Any) -> Any:
+    return jnp.where(x < strong(0, x), lax.ceil(x), lax.floor(x))
+
+
+def _sign(self: Any) -> Any:
+    return self if self.dtype == dtypes.bool else lax.sign(self)
+
+
+def _frac(x: Any) -> Any:
+    return x - lax.stop_gradient(_trunc(x))
+
+
+def _sgn(self: Any) -> Any:
+    if self.dtype.kind != "c":
+        return lax.stop_gradient(_sign(self))
+    size = lax.abs(self)
+    is_zero = size == strong(0, size)
+    safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), self.dtype)
+    return jnp.where(is_zero, strong(0, self), self / safe)
+
+
+STEPS = (
+    _step("floor", lax.floor, "largest integer that is not above self"),
+    _step("ceil", lax.ceil, "smallest integer that is not below self"),
+    _step("trunc", _trunc, "self without its fraction"),
+    Row(
+        "round(Tensor self, *, int decimals=0) -> Tensor",
+        on_real("round", _round),
+        "nearest integer, the even one of two; or so many decimals",
+        derivative=_FLAT,
+        in_place=True,
+    ),
+    Row("frac(Tensor self) -> Tensor", on_real("frac", _frac), "self less its integer part", in_place=True),
+    Row(
+        "sign(Tensor self) -> Tensor",
+        on_real("sign", _sign),
+        "-1, 0 or 1",
+        derivative=_FLAT,
+        in_place=True,
+    ),
+    Row("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
+)
+
+# Two operands -----------------------------------------------------------------------------------------------
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    return lax.sqrt(x * x + y * y)
+
+
+def _copysign_backward(ctx: Any, g: Any) -> Any:
+    """By self it is 1 or -1, and 0 where self is 0; by other it is flat."""
+    x, other = broadcast(ctx.saved_tensors, "copysign")
+    flips = jnp.signbit(x) != jnp.signbit(other)
+    slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
+    return g * slope, jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
+
+
+_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=_save_operands)
+
+
+def _heaviside(x: Any, values: Any) -> Any:
+    zero, one = strong(0, x), strong(1, x)
+    return jnp.where(x == zero, values, jnp.where(x < zero, zero, one))
+
+
+PAIRS = (
+    Row(
+        "atan2(Tensor self, Tensor other) -> Tensor",
+        elementwise("atan2", lax.atan2, floating=True),
+        "angle of the point (other, self); the gradient at the origin is 0",
+        derivative=_ATAN2,
+        in_place=True,
+    ),
+    Row(
+        "hypot(Tensor self, Tensor other) -> Tensor",
+        elementwise("hypot", _hypot),
+        "length of the vector (self, other)",
+        in_place=True,
+    ),
+    Row(
+        "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("copysign", jnp.copysign, floating=True),
+        "size of self with the sign of other",
+        derivative=_COPYSIGN,
+        in_place=True,
+    ),
+    Row(
+        "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("copysign", jnp.copysign, floating=True),
+        "size of self with the sign of other",
+        derivative=_COPYSIGN,
+        operand=("other",),
+    ),
+    Row(
+        "heaviside(Tensor self, Tensor values) -> Tensor",
+        elementwise("heaviside", _heaviside),
+        "0 below 0, 1 above, and values at 0",
+        derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
+        in_place=True,
+    ),
+)
+
+ROWS = (*EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL, *STEPS, *PAIRS)
