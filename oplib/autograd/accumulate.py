@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from jax.extend.core import get_opaque_trace_state
-
 from oplib.errors import GradientTypeError, TracingError, describe
 from oplib.tensor import Tensor
+from oplib.tensor.escape import is_escaping
 
 from .currency import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
@@ -139,10 +138,7 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
 
 def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
-    if not is_tracer_class[type(array)] or tensor._trace == get_opaque_trace_state():
-        return
-    # The result of an op notes no trace; one that is traced itself goes with its trace.
-    if tensor._trace is not None or not is_tracer_class[type(tensor._storage.array)]:
+    if is_escaping(array, tensor):
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
-
-from oplib.errors import ArgumentError, AutogradError, TracingError, describe
+from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
+from oplib.tensor.escape import refuse_escape
 
 from .formula_node import NOBODY, FormulaNode
 from .node import TapeNode
@@ -69,7 +67,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     node = result._grad_fn
     own = result._storage
     fitted = _fit(tensor, result, op)
-    _refuse_escape(tensor, fitted, op)
+    refuse_escape(fitted._storage.array, tensor, op)
     storage = tensor._storage
     storage.write(fitted._storage.array)
     if isinstance(node, FormulaNode):
@@ -103,17 +101,6 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
 def _name(dtype: Any) -> str:
     """The name that torch's message has for a dtype."""
     return _TYPE_NAMES.get(dtype.name) or str(dtype)
-
-
-def _refuse_escape(tensor: Tensor, result: Tensor, op: str) -> None:
-    old, new = tensor._storage.array, result._storage.array
-    if not isinstance(new, Tracer) or isinstance(old, Tracer) or tensor._trace is None:
-        return
-    if tensor._trace != get_opaque_trace_state():
-        raise TracingError(
-            f"{op}: a traced value would be stored in a tensor made outside this trace, which outlives it. "
-            f"Got {describe(new)}. Return the value from the traced function, or make the tensor inside it."
-        )
 
 
 def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:

@@ -11,6 +11,7 @@ from oplib.autograd.formula_node import FormulaNode
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
+from oplib.tensor.escape import refuse_escape
 from oplib.tensor.inference import mark_inference, refuse_saving
 from oplib.tensor.ingestion import to_array
 
@@ -132,7 +133,7 @@ def share_storage(recorded: Tensor, written: Tensor, op: str) -> Tensor:
 
 
 def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
-    """Writes new values, which come first among the outputs, into their boxes."""
+    """Writes new values, which come first among the outputs, into their boxes; all of them or none."""
     for tensor, new in zip(written, outputs, strict=False):
         old = tensor._storage.array
         if new.shape != old.shape or new.dtype != old.dtype:
@@ -140,5 +141,6 @@ def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> No
                 f"{op}: the new value of a written argument does not fit the tensor. Got {describe(new)} for "
                 f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
             )
+        refuse_escape(new, tensor, op)
     for tensor, new in zip(written, outputs, strict=False):
         tensor._storage.write(new)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle
+
+from .escape import refuse_escape
 
 if TYPE_CHECKING:
     from oplib.protocols import GraphNode
@@ -116,6 +118,7 @@ class TensorHistory:
                 f"grad: a gradient has the shape and dtype of its tensor. Got {describe(given)} for "
                 f"{describe(mine)}. Reshape or convert it first."
             )
+        refuse_escape(given, cast("Tensor", self), "grad")
 
     @property
     def retains_grad(self) -> bool:
