@@ -19,6 +19,7 @@ from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .engine import _EngineBase, _ImperativeEngine, get_python_engine
 from .engine import current_autograd_node as _current_autograd_node
+from .engine import current_graph_task_execution_order as _current_graph_task_execution_order
 from .engine import current_graph_task_id as _current_graph_task_id
 from .engine import will_engine_execute_node as _will_engine_execute_node
 from .function import Function, NestedIOFunction

@@ -7,6 +7,7 @@ code may ask while a run is going on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from itertools import count
 from operator import index
 from typing import Any
@@ -23,6 +24,7 @@ from .journal import GradJournal
 from .node import Edge, Node, TapeNode
 from .plan import Plan
 from .run import Run, is_checkpoint_valid, running
+from .saved_hooks import HookPair, active_pairs
 
 _ABSENT: Any = object()
 
@@ -136,6 +138,47 @@ def will_engine_execute_node(node: Any) -> bool:
             "handed back and not accumulated. Ask for nodes that are not leaves."
         )
     return isinstance(node, TapeNode) and plan.executes(node)
+
+
+def current_graph_task_execution_order() -> list[TapeNode]:
+    """Returns all nodes of the run that this thread is in, in the order of their execution.
+
+    Raises:
+        AutogradError: no run is going on.
+    """
+    if running.run is None:
+        raise AutogradError(
+            "_current_graph_task_execution_order: it should only be called during the backward pass. No run "
+            "is going on in this thread. Ask from a hook."
+        )
+    return running.run.plan.find_order()
+
+
+def get_default_saved_variable_hooks() -> HookPair | None:
+    """Returns the innermost pair of hooks for saved tensors that is in force in this thread, if any."""
+    pairs = active_pairs()
+    return pairs[0] if pairs else None
+
+
+def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[Any]) -> Future[list[Any]]:
+    """Executes a run that somebody has made, for schedulers that want a future.
+
+    It is done when this returns: the engine has no threads of its own.
+
+    Args:
+        task: the run.
+        roots: where gradients are put in.
+        grads: one for each root, in the currency of the run.
+
+    Returns:
+        What was captured, or the error that ended the run.
+    """
+    future: Future[list[Any]] = Future()
+    try:
+        future.set_result(task.execute(roots, grads))
+    except BaseException as error:  # noqa: BLE001  the future hands it on, the same object
+        future.set_exception(error)
+    return future
 
 
 def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:

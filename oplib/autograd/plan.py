@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
 
 from .node import Edge, TapeNode
 
@@ -55,6 +57,32 @@ class Plan:
         if self._reached is None:
             self._reached = _count_all_arrivals(self.roots)[1]
         return node in self._reached
+
+    def find_order(self) -> list[TapeNode]:
+        """Returns the nodes in the order in which the run executes them, those that have run included."""
+        waiting = self._count_again()
+        order: list[TapeNode] = []
+        ready: list[tuple[int, int, TapeNode]] = []
+        arrivals = itertools.count()
+        edges: Sequence[Edge | None] = self.roots
+        while True:
+            for node in [edge[0] for edge in edges if edge is not None and self.executes_edge(edge)]:
+                waiting[node] = waiting.get(node, 1) - 1
+                if not waiting[node]:
+                    heappush(ready, (-node.sequence_nr, next(arrivals), node))
+            if not ready:
+                return order
+            order.append(heappop(ready)[2])
+            edges = order[-1].edges
+
+    def executes_edge(self, edge: Edge) -> bool:
+        """Tells whether a gradient that goes along an edge makes a node run."""
+        return self.members is None or edge[0] in self.needed
+
+    def _count_again(self) -> dict[TapeNode, int]:
+        if self.members is None:
+            return _count_all_arrivals(self.roots)[0]
+        return _count_arrivals(self.roots, self.needed, self.members)[0]
 
 
 def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:

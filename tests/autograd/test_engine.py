@@ -1,10 +1,30 @@
 """The engine as an object."""
 
+import os
+import sys
+import threading
+
 import pytest
 
 import oplib
-from oplib.autograd import Variable
-from oplib.autograd.engine import _EngineBase, _ImperativeEngine, get_python_engine
+from oplib.autograd import (
+    Function,
+    Variable,
+    _current_graph_task_execution_order,
+    engine,
+    parity,
+)
+from oplib.autograd.accumulate import gradient_edge
+from oplib.autograd.engine import (
+    _EngineBase,
+    _ImperativeEngine,
+    execute_with_graph_task,
+    get_default_saved_variable_hooks,
+    get_python_engine,
+)
+from oplib.autograd.graph import saved_tensors_hooks
+from oplib.autograd.plan import Plan
+from oplib.autograd.run import Run, running
 from oplib.errors import AutogradError
 
 
@@ -140,3 +160,101 @@ def test_a_root_gradient_that_does_not_fit_raises_before_anything_runs():
         run((y,), (oplib.ones(3),), False, False, accumulate_grad=True)
     y.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.spec("004.3", "D.17")
+def test_no_threads_are_started():
+    before = threading.active_count()
+    x = oplib.tensor(1.0, requires_grad=True)
+    (x * x).backward()
+    assert threading.active_count() == before
+
+
+@pytest.mark.spec("004.7")
+def test_the_innermost_hooks_for_saved_tensors_can_be_asked_for():
+    assert get_default_saved_variable_hooks() is None
+    with saved_tensors_hooks(abs, abs), saved_tensors_hooks(id, repr):
+        pair = get_default_saved_variable_hooks()
+    assert (pair.pack, pair.unpack) == (id, repr)
+
+
+@pytest.mark.spec("004.9")
+def test_a_run_can_be_executed_from_outside_for_a_future(x):
+    y = x * x
+    roots = [gradient_edge(y)]
+    task = Run(
+        Plan(roots, [gradient_edge(x)], capture=True), keep_graph=False, create_graph=False, journal=None
+    )
+    future = execute_with_graph_task(task, roots, [oplib.tensor(1.0).array])
+    assert [one.item() for one in future.result()] == [4.0]
+    again = Run(Plan(roots), keep_graph=False, create_graph=False, journal=None)
+    future = execute_with_graph_task(again, roots, [oplib.tensor(1.0).array])
+    with pytest.raises(AutogradError, match="a second time"):
+        future.result()
+    assert running.run is None
+
+
+@pytest.mark.spec("004.18")
+def test_the_module_is_initialised_when_it_is_imported():
+    assert parity.init()
+    assert engine._ImperativeEngine is type(get_python_engine())
+    assert hasattr(os, "register_at_fork") or sys.platform == "win32"
+
+
+# The order of execution
+
+
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g + h
+
+
+def run_and_record(root, **options):
+    """Returns the order that is told from inside the run, and the one in which nodes ran."""
+    told, ran = [], []
+    todo, seen = [root.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        node.register_prehook(lambda grads, node=node: ran.append(node))
+        node.register_prehook(lambda grads: told.append(_current_graph_task_execution_order()))
+        todo += [following for following, _ in node.next_functions if following is not None]
+    oplib.autograd.backward(root, **options)
+    assert all(one == told[0] for one in told)
+    return told[0], ran
+
+
+@pytest.mark.spec("E.2", "E.5")
+def test_the_order_of_execution_is_told_as_it_is(x):
+    other = oplib.tensor(1.0, requires_grad=True)
+    p, q = Pair.apply(x.exp() * other)
+    root = (p.sin() * q + other.cos()) * x
+    told, ran = run_and_record(root, retain_graph=True)
+    assert told == ran
+    assert len(told) == 10
+
+
+@pytest.mark.spec("E.2", "E.5")
+def test_the_order_of_a_restricted_run_has_only_what_runs(x):
+    other = oplib.tensor(1.0, requires_grad=True)
+    root = x.exp() * other.sin()
+    told, ran = run_and_record(root, inputs=[other])
+    assert told == ran
+    assert [node.name().split("::")[-1] for node in told] == [
+        "MulBackward0",
+        "SinBackward0",
+        "AccumulateGrad",
+    ]
+
+
+@pytest.mark.spec("E.5")
+def test_the_order_is_asked_for_during_a_run_only():
+    with pytest.raises(AutogradError, match="only be called during the backward pass"):
+        _current_graph_task_execution_order()

@@ -30,7 +30,7 @@ class Nest(Function):
 
 @pytest.mark.spec("004.4", "D.17")
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [70, 400])
+@pytest.mark.parametrize("depth", [70, 2000])
 def test_nested_backwards_run_in_one_thread_at_any_depth(depth):
     limit = sys.getrecursionlimit()
     threads = set()
