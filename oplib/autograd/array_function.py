@@ -30,16 +30,21 @@ class ArrayFunction:
         function: the plain Python function.
         name: shown in graphs and errors.
         compiled: False runs it as plain Python on every call.
+        is_formula: it gives gradients, one for each of several tensors: what one does not depend on has no
+            gradient by it at all, where by an output of an op it would have zeros.
         run: what a call runs, while ``config.compile_kernels`` is on: the function compiled, inlined where it
             is called under a trace; or the function itself.
     """
 
-    __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "name", "run")
+    __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run")
 
-    def __init__(self, function: Callable[..., Arrays], name: str, *, compiled: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Arrays], name: str, *, compiled: bool = True, is_formula: bool = False
+    ) -> None:
         self.function = function
         self.name = name
         self.compiled = compiled
+        self.is_formula = is_formula
         self.run: Callable[..., Arrays] = jax.jit(function, inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
@@ -269,6 +274,18 @@ class DerivedPlan(Plan):
         self._forwarded = (given, find_forwarded(jaxpr))
         return [place for place in range(len(wanted)) if live[place]]
 
+    def _find_reached(self, given: Mask) -> Mask:
+        """The wanted inputs on which an output with a cotangent depends; of a formula the others get None.
+
+        So it is known of each gradient by itself what it does not depend on, as a strict Hessian asks.
+        """
+        if given == self.differentiable or not self._function.is_formula:
+            return self.wanted
+        jaxpr = jax.jit(self._function.function).trace(*self._inputs).jaxpr.jaxpr
+        counted = [has for has, output in zip(given, self.outputs, strict=True) if output is not None]
+        live = find_live_inputs(jaxpr, counted)
+        return tuple(want and read for want, read in zip(self.wanted, live, strict=True))
+
     @property
     def op_name(self) -> str:  # noqa: D102  described in Plan
         return self._function.name
@@ -276,15 +293,17 @@ class DerivedPlan(Plan):
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         found = self._backwards.get(given)
         if found is None:
-            full = self._function.vjp(self.wanted, given).function
-            function = spread_gradients(_fill_dead(full, self._inputs, self.sources), self.wanted)
+            wanted = self._find_reached(given)
+            full = self._function.vjp(wanted, given).function
+            function = spread_gradients(_fill_dead(full, self._inputs, self.sources), wanted)
             kind, places = self._forwarded
             if kind == given and places is not None and not self.sources:
                 cotangents = iter([place - len(self.wanted) for place in places])
                 forwarded = [next(cotangents) if want else None for want in self.wanted]
                 found = Forwarding(function, self._function.name, forwarded)
             else:
-                found = ArrayFunction(function, self._function.name, compiled=self._function.compiled)
+                compiled = self._function.compiled
+                found = ArrayFunction(function, self._function.name, compiled=compiled, is_formula=True)
             self._backwards[given] = found
             if given == (True,):
                 self.sole = found

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
-def find_live_inputs(jaxpr: Any) -> tuple[bool, ...]:
+def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[bool, ...]:
     """Tells for each input of a jaxpr whether some output depends on its value.
 
     Calls of jitted functions are looked into; other higher-order primitives count as reading all they get.
 
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
+        wanted: which outputs count; all of them by default.
 
     Returns:
         One flag per input variable.
     """
-    return _live(jaxpr, [True] * len(jaxpr.outvars))
+    return _live(jaxpr, [True] * len(jaxpr.outvars) if wanted is None else wanted)
 
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
@@ -31,7 +33,7 @@ def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
     return tuple(places[var] for var in jaxpr.outvars)
 
 
-def _live(jaxpr: Any, wanted: list[bool]) -> tuple[bool, ...]:
+def _live(jaxpr: Any, wanted: Sequence[bool]) -> tuple[bool, ...]:
     live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
     for equation in reversed(jaxpr.eqns):
         outputs = [var in live for var in equation.outvars]

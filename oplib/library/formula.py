@@ -79,7 +79,7 @@ class FormulaPlan(Plan):
             made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
             formula = spread_gradients(self._bind_formula(given, jnp), self.wanted)
-            made = ArrayFunction(formula, record.name, compiled=not record.is_plain)
+            made = ArrayFunction(formula, record.name, compiled=not record.is_plain, is_formula=True)
         self._backwards[given] = record.version, made
         return made
 

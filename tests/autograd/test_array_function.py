@@ -80,3 +80,32 @@ def test_a_derivative_that_sums_over_a_broadcast_axis_is_computed() -> None:
     plan, _ = add.recorder((True, True))(jnp.ones((3, 2)), jnp.ones(2))
     results = plan.backward((True,))(jnp.ones((3, 2)))
     assert results[1].tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("is_formula", [False, True])
+def test_what_one_gradient_does_not_depend_on_has_none_by_it_but_zeros_by_an_output(is_formula) -> None:
+    function = ArrayFunction(product_and_sine, "f", is_formula=is_formula)
+    plan, *_ = function.recorder((True, True))(X, Y)
+    residuals = plan.pick((X, Y, None, None))
+    by_x, by_y = plan.backward((False, True))(*residuals, jnp.ones(2))
+    np.testing.assert_allclose(by_x, np.cos(X), rtol=1e-6)
+    assert by_y is None if is_formula else by_y.tolist() == [0.0, 0.0]
+    assert plan.backward((True, False))(*residuals, jnp.ones(2))[1] is not None
+
+
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True)])
+def test_a_jvp_gives_the_tangents_by_the_inputs_that_have_one(given) -> None:
+    tangents = (jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    own = [tangent for tangent, has in zip(tangents, given, strict=True) if has]
+    full = tuple(t if has else jnp.zeros(2) for t, has in zip(tangents, given, strict=True))
+    expected = jax.jvp(product_and_sine, (X, Y), full)[1]
+    np.testing.assert_allclose(
+        ArrayFunction(product_and_sine, "f").jvp(given)(X, Y, *own), expected, rtol=1e-6
+    )
+
+
+def test_a_jvp_gives_none_for_what_has_no_tangent() -> None:
+    function = ArrayFunction(lambda x: (x * 2, x > 0, None), "f")
+    tangents = function.jvp((True,))(X, jnp.ones(2))
+    assert tangents[0].tolist() == [2.0, 2.0]
+    assert tangents[1:] == (None, None)
