@@ -33,6 +33,7 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── CheckError                            a check of derivatives or of an op has failed
     │   ├── GradcheckError (RuntimeError)     derivatives that finite differences contradict
     │   ├── OpCheckError                      an op one of whose rules is wrong
+    │   ├── OpMismatchError (AssertionError)  what an op gives in two ways that have to agree
     │   └── CheckOptionError (AssertionError) options of a check that exclude each other
     ├── DataError (ValueError)                data of which no tensor can be made
     │   └── DataTypeError (TypeError)
@@ -167,6 +168,10 @@ class GradcheckError(CheckError, RuntimeError):
 
 class OpCheckError(CheckError):
     """One of the rules of an op is wrong."""
+
+
+class OpMismatchError(CheckError, AssertionError):
+    """What an op gives in two ways that have to agree differs."""
 
 
 class CheckOptionError(CheckError, AssertionError):

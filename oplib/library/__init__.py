@@ -9,6 +9,7 @@ from .kernel_handle import KernelHandle, get_kernel
 from .kernel_registration import impl_abstract, register_fake, register_kernel
 from .library import Library, _scoped_library
 from .namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
+from .opcheck import opcheck
 from .overload import OpOverload
 from .record import Derivative, Record, Tag
 from .registry import refresh
@@ -39,6 +40,7 @@ __all__ = [
     "impl_abstract",
     "infer_schema",
     "load_library",
+    "opcheck",
     "ops",
     "parse_schema",
     "refresh",

@@ -90,7 +90,7 @@ def gradcheck(
     )  # fmt: skip
     try:
         with jax.enable_x64(True):
-            _check(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
+            run_checks(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
     except GradcheckError:
         if raise_exception:
             raise
@@ -122,7 +122,12 @@ def _check_options(
         )
 
 
-def _check(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+    """Runs the checks that the options ask for.
+
+    Raises:
+        GradcheckError: one fails.
+    """
     _check_numbers(problem, options, fast_mode=fast_mode)
     if options.check_batched_forward_grad:
         check_batched_tangents(problem)

@@ -25,13 +25,13 @@ class Options:
     eps: float
     atol: float
     rtol: float
-    nondet_tol: float
-    check_undefined_grad: bool
-    check_grad_dtypes: bool
-    check_batched_grad: bool
-    check_batched_forward_grad: bool
-    check_forward_ad: bool
-    check_backward_ad: bool
+    nondet_tol: float = 0.0
+    check_undefined_grad: bool = True
+    check_grad_dtypes: bool = False
+    check_batched_grad: bool = False
+    check_batched_forward_grad: bool = False
+    check_forward_ad: bool = False
+    check_backward_ad: bool = True
 
 
 @dataclass(frozen=True, slots=True)

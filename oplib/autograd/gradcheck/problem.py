@@ -1,4 +1,4 @@
-"""A function and the point at which its derivatives are checked, in double precision."""
+"""A function and the point at which its derivatives are checked."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Problem:
 
     Attributes:
         func: the function.
-        inputs: its arguments, with floating and complex Tensors in double precision.
+        inputs: its arguments, floating and complex Tensors in double precision unless told otherwise.
         wanted: which of them are checked: the Tensors that require grad.
         outputs: what it gives at the inputs, as a tuple.
         differentiable: which outputs require grad.
     """
 
-    def __init__(self, func: Func, inputs: Sequence[Any]) -> None:
+    def __init__(self, func: Func, inputs: Sequence[Any], *, in_double: bool = True) -> None:
         self.func = func
-        self.inputs = tuple(map(to_double, inputs))
+        self.inputs = tuple(map(to_double, inputs)) if in_double else tuple(inputs)
         self.wanted = tuple(place for place, value in enumerate(self.inputs) if needs_grad(value))
         if not self.wanted:
             raise ArgumentValueError(

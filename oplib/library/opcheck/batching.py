@@ -1,0 +1,93 @@
+"""``test_vmap``: does the op, and its formula, give under vmap what a loop gives?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.errors import MissingRuleError
+
+from .comparison import Tolerance, require_equal
+from .sample import Sample, draw_like, is_inexact, only_arrays
+
+_SCALES = (1.0, 0.9375)  # of the members of a batch: near the point of the check, and of its sign
+
+
+def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
+    """Maps the op over each array alone and over all, and its gradients over all, and compares with loops.
+
+    An op that says it has no batching rule passes.
+
+    Raises:
+        OpMismatchError: they differ.
+    """
+    everything = [not number for number in sample.is_number]
+    if not any(everything):
+        return
+    name = sample.overload.name()
+    arrays = list(map(jnp.asarray, sample.arrays))
+    alone = [
+        [place == only for place in range(len(arrays))] for only, mapped in enumerate(everything) if mapped
+    ]
+    try:
+        for mapped in [everything, *(alone if len(alone) > 1 else [])]:
+            names = ", ".join(sample.name(place) for place, is_mapped in enumerate(mapped) if is_mapped)
+            _compare(
+                lambda *given: only_arrays(sample.call_arrays(given)),
+                _Batch(arrays, mapped),
+                tolerance,
+                f"{name}: the outputs are different under vmap over {names} and one by one",
+            )
+        if sample.needs_grad and sample.has_backward:
+            _compare_gradients(sample, arrays, everything, tolerance)
+    except MissingRuleError:
+        return
+
+
+class _Batch:
+    """Arrays, some of them with members stacked along a new first dimension."""
+
+    def __init__(self, arrays: Sequence[Any], mapped: Sequence[bool]) -> None:
+        self._arrays = arrays
+        self.in_axes = tuple(0 if is_mapped else None for is_mapped in mapped)
+        pairs = list(zip(arrays, mapped, strict=True))
+        self.members = [
+            [_scale(array, scale) if is_mapped else array for array, is_mapped in pairs] for scale in _SCALES
+        ]
+        self.stacked = [
+            jnp.stack([member[place] for member in self.members]) if is_mapped else array
+            for place, (array, is_mapped) in enumerate(pairs)
+        ]
+
+
+def _scale(array: Any, scale: float) -> Any:
+    return (array * scale).astype(array.dtype) if is_inexact(array) else array
+
+
+def _compare(function: Callable[..., list[Any]], batch: _Batch, tolerance: Tolerance, what: str) -> None:
+    found = jax.vmap(function, in_axes=batch.in_axes)(*batch.stacked)
+    rows = [function(*member) for member in batch.members]
+    expected = [jnp.stack(row) for row in zip(*rows, strict=True)]
+    require_equal(found, expected, tolerance, what, "Correct the function registered with register_vmap.")
+
+
+def _compare_gradients(
+    sample: Sample, arrays: Sequence[Any], mapped: Sequence[bool], tolerance: Tolerance
+) -> None:
+    """Maps the backward over the arguments and over the cotangents of the results."""
+    call, point = sample.as_function(arrays)
+    seeds = draw_like(call(*point), seed=1)
+
+    def pull_back(*values: Any) -> list[Any]:
+        function, at = sample.as_function(values[: len(arrays)])
+        return list(jax.vjp(function, *at)[1](list(values[len(arrays) :])))
+
+    _compare(
+        pull_back,
+        _Batch([*arrays, *seeds], [*mapped, *([True] * len(seeds))]),
+        tolerance,
+        f"{sample.overload.name()}: the gradients are different under vmap and one by one",
+    )

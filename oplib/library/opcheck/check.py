@@ -1,0 +1,161 @@
+"""``opcheck``: are all rules of an op right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from oplib.errors import OpCheckError, RegistrationError, RegistrationValueError
+from oplib.library.namespace import OpOverloadPacket
+from oplib.library.overload import OpOverload
+from oplib.library.resolution import HasOverload, resolve_op
+
+from .batching import check_vmap
+from .comparison import Tolerance
+from .fake import check_fake
+from .forward_mode import check_forward_mode
+from .gradients import check_gradients, check_second_gradients
+from .registration import check_registration
+from .sample import Sample
+from .schema import check_schema
+from .tracing import check_traced
+
+Test = Callable[[Sample, Tolerance], None]
+
+_TESTS: Mapping[str, Test] = {
+    "test_schema": check_schema,
+    "test_autograd_registration": check_registration,
+    "test_faketensor": check_fake,
+    "test_aot_dispatch_static": check_traced,  # for XLA all shapes are static: the two are one
+    "test_aot_dispatch_dynamic": check_traced,
+    "test_gradients": check_gradients,
+    "test_forward_mode": check_forward_mode,
+    "test_vmap": check_vmap,
+    "test_second_gradients": check_second_gradients,
+}
+
+DEFAULT_TEST_UTILS = (
+    "test_schema",
+    "test_autograd_registration",
+    "test_faketensor",
+    "test_aot_dispatch_dynamic",
+    "test_gradients",
+    "test_forward_mode",
+    "test_vmap",
+)
+
+
+def opcheck(
+    op: OpOverload | OpOverloadPacket | HasOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    test_utils: str | Sequence[str] = DEFAULT_TEST_UTILS,
+    raise_exception: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> dict[str, Literal["SUCCESS"] | Exception]:
+    """Checks the registrations of an op against each other and against its kernel, at some arguments.
+
+    The tests, by name; the first four are torch's, and the others check the mathematics:
+
+    * ``test_schema``: it writes only what its schema declares, and returns what that declares.
+    * ``test_autograd_registration``: no derivative is hidden in a kernel, where nothing would use it.
+    * ``test_faketensor``: the fake kernel tells the shapes and dtypes of the kernel.
+    * ``test_aot_dispatch_dynamic``: outputs and gradients are the same eagerly and under ``jax.jit``.
+    * ``test_gradients``: the formula gives what finite differences give.
+    * ``test_forward_mode``: tangents fit the gradients; a jvp rule gives what finite differences give.
+    * ``test_vmap``: outputs and gradients are the same under ``jax.vmap`` and in a loop.
+    * ``test_second_gradients``, if asked for: the derivative of the formula is right too.
+    * ``test_aot_dispatch_static``, if asked for: another name of ``test_aot_dispatch_dynamic``.
+
+    Gradients are looked at where a Tensor among the arguments requires grad; arrays alone stand for such
+    Tensors where the op has a derivative. An op that says why it has no derivative passes, and so does one
+    without a batching rule.
+
+    Args:
+        op: an overload, what ``custom_op`` gave, or a packet with one overload.
+        args: its arguments. They are copied for each test, and stay as they are.
+        kwargs: its keyword arguments.
+        test_utils: names of tests, one name, or ``"ALL"``.
+        raise_exception: raise at the first failure; else note it and go on.
+        atol: by how much values that have to agree may differ; by default according to their dtype.
+        rtol: likewise, relative to their size. Give both or none.
+
+    Returns:
+        For each test ``"SUCCESS"``, or the exception that it ended with.
+
+    Raises:
+        OpCheckError: a test has failed; from its exception.
+        RegistrationValueError: ``op`` is something else, an unknown test, or only one of the tolerances.
+        RegistrationError: a packet with several overloads.
+
+    Source:
+        ``torch.library.opcheck``, which checks no numbers.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from oplib.library import custom_op, opcheck
+        >>> @custom_op("opcheck_doc::cube")
+        ... def cube(x: jax.Array) -> jax.Array:
+        ...     return x**3
+        >>> def setup(ctx, inputs, output):
+        ...     ctx.save_for_backward(*inputs)
+        >>> _ = cube.register_autograd(lambda ctx, g: g * 2 * ctx.saved_tensors[0] ** 2, setup_context=setup)
+        >>> opcheck(cube, (jnp.ones(2),))
+        Traceback (most recent call last):
+        oplib.errors.OpCheckError: opcheck(opcheck_doc.cube.default, ...): test_gradients failed with ...
+    """
+    overload = _resolve(op)
+    names = _list_tests(test_utils)
+    tolerance = _make_tolerance(rtol, atol)
+    sample = Sample(overload, tuple(args), dict(kwargs or {}))
+    results: dict[str, Any] = {}
+    for name in names:
+        try:
+            _TESTS[name](sample, tolerance)
+            results[name] = "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
+            results[name] = error
+    return results
+
+
+def _resolve(op: Any) -> OpOverload:
+    if isinstance(op, OpOverloadPacket):
+        names = op.overloads()
+        if len(names) != 1:
+            raise RegistrationError(
+                f"opcheck({op}, ...): it can only test operators without overloads. Got the overloads "
+                f"{', '.join(names)}. Pass one of them, such as ops.{op}.{names[0]}."
+            )
+        return getattr(op, names[0])
+    if not isinstance(op, (OpOverload, HasOverload)):
+        raise RegistrationValueError(
+            f"opcheck({op!r}, ...): op must be an instance of OpOverload. Got {type(op).__name__}. Pass "
+            "ops.ns.f.default, or what custom_op returned."
+        )
+    return resolve_op(op, subject="opcheck")
+
+
+def _list_tests(test_utils: Any) -> Sequence[str]:
+    if test_utils == "ALL":
+        return tuple(_TESTS)
+    names = (test_utils,) if isinstance(test_utils, str) else test_utils
+    if not isinstance(names, (tuple, list)) or not set(names) <= set(_TESTS):
+        raise RegistrationValueError(
+            f"opcheck: expected test_utils to be a subset of {tuple(_TESTS)}, as a list or tuple. Got "
+            f"{test_utils!r}. Name some of these, or pass 'ALL'."
+        )
+    return names
+
+
+def _make_tolerance(rtol: float | None, atol: float | None) -> Tolerance:
+    if bool(rtol) != bool(atol):  # 0 counts as unset, as in torch
+        raise RegistrationValueError(
+            f"opcheck: if you specify one of rtol and atol, you must specify both. Got rtol={rtol}, "
+            f"atol={atol}. Give the other one too."
+        )
+    return Tolerance(rtol or None, atol or None)

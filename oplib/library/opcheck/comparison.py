@@ -1,0 +1,86 @@
+"""Whether two computations of the same agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import OpMismatchError, describe
+
+_RTOL = {"float16": 1e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "complex64": 1e-5}
+_ATOL = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "complex64": 1e-5}
+_EXACT = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """By how much values may differ; None goes by their dtype."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def for_dtype(self, dtype: Any) -> tuple[float, float]:
+        """Returns the relative and the absolute tolerance for values of a dtype."""
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            return 0.0, 0.0
+        name = np.dtype(dtype).name
+        return _RTOL.get(name, _EXACT), _ATOL.get(name, _EXACT)
+
+
+def require_equal(
+    found: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, advice: str
+) -> None:
+    """Compares arrays and other values, one after the other.
+
+    Args:
+        found: what the one computation gave.
+        expected: what the other did.
+        tolerance: of the comparison.
+        what: names the op and the two computations: "ns::op: the outputs differ between ... and ...".
+        advice: what to look at.
+
+    Raises:
+        OpMismatchError: they differ, in number, kind or value.
+    """
+    if len(found) != len(expected):
+        raise OpMismatchError(f"{what}. Got {len(found)} values and {len(expected)}. {advice}")
+    for place, (one, other) in enumerate(zip(found, expected, strict=True)):
+        difference = _find_difference(one, other, tolerance)
+        if difference:
+            raise OpMismatchError(f"{what}. At position {place}: {difference}. {advice}")
+
+
+def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
+    """Says how two values differ; nothing where they do not."""
+    if not hasattr(one, "dtype") or not hasattr(other, "dtype"):
+        return (
+            ""
+            if one == other or (one != one and other != other)
+            else f"{describe(one)} and {describe(other)}"
+        )
+    if one.shape != other.shape:
+        return f"Shapes {tuple(one.shape)} and {tuple(other.shape)} are not equal"
+    if one.dtype != other.dtype:
+        return f"Dtypes {np.dtype(one.dtype).name} and {np.dtype(other.dtype).name} are not equal"
+    rtol, atol = tolerance.for_dtype(one.dtype)
+    wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
+    first, second = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
+    with np.errstate(invalid="ignore"):
+        same = (first == second) | (np.abs(first - second) <= atol + rtol * np.abs(second))
+    same |= np.isnan(first) & np.isnan(second)
+    if same.all():
+        return ""
+    worst = np.unravel_index(
+        int(np.argmax(np.where(same, -1.0, np.nan_to_num(np.abs(first - second), nan=np.inf)))), same.shape
+    )
+    where = f"[{', '.join(str(int(index)) for index in worst)}]"
+    return (
+        f"{describe(one)} at {where} is {first[worst]:.7g} and {second[worst]:.7g}, and "
+        f"{int((~same).sum())} of {same.size} entries differ"
+    )

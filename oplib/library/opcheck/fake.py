@@ -1,0 +1,53 @@
+"""``test_faketensor``: does the fake kernel tell what the kernel gives?"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.errors import OpMismatchError
+from oplib.library.kernels import run_kernel
+from oplib.library.shape_evaluation import eval_shape
+from oplib.tensor import Tensor
+
+from .comparison import Tolerance
+from .sample import Sample, flatten
+
+
+def check_fake(sample: Sample, tolerance: Tolerance) -> None:
+    """Compares shapes and dtypes from the fake kernel, or from tracing the kernel, with those of a call.
+
+    Raises:
+        MissingRuleError: the op needs a fake kernel and has none.
+        OpMismatchError: they differ.
+    """
+    del tolerance
+    record = sample.overload.record
+    predicted = flatten(sample.apply(partial(eval_shape, sample.overload), sample.arrays))
+    structure, outputs = run_kernel(record, sample.layout, sample.arrays)
+    given = flatten(structure.arrange_returns(outputs))
+    beginning = f"{record.name}: what the fake kernel tells is not what the kernel gives"
+    advice = "Correct the function registered with register_fake."
+    if len(predicted) != len(given):
+        raise OpMismatchError(
+            f"{beginning}. It tells of {len(predicted)} values, and there are {len(given)}. {advice}"
+        )
+    for place, (fake, real) in enumerate(zip(predicted, given, strict=True)):
+        if difference := _find_difference(fake, real):
+            raise OpMismatchError(f"{beginning}. At position {place}: {difference}. {advice}")
+
+
+def _find_difference(fake: Any, real: Any) -> str:
+    told = isinstance(fake, (jax.ShapeDtypeStruct, Tensor, jax.Array))
+    if told != isinstance(real, (Tensor, jax.Array, np.ndarray)):
+        return f"{type(fake).__name__} and {type(real).__name__} are not of one kind"
+    if not told:
+        return "" if fake == real else f"{fake!r} and {real!r} are not equal"
+    if tuple(fake.shape) != tuple(real.shape):
+        return f"Shapes {tuple(fake.shape)} and {tuple(real.shape)} are not equal"
+    if np.dtype(fake.dtype) != np.dtype(real.dtype):
+        return f"Dtypes {np.dtype(fake.dtype).name} and {np.dtype(real.dtype).name} are not equal"
+    return ""

@@ -1,0 +1,113 @@
+"""``test_forward_mode``: do the tangents fit the gradients, and a rule for them finite differences?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.autograd.gradcheck.coordinates import from_coordinates, to_coordinates
+from oplib.errors import MissingRuleError, OpMismatchError
+
+from .comparison import Tolerance
+from .gradients import keeps_double, to_double_array
+from .sample import Sample, draw_like
+
+
+def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
+    """Compares ``v·(J u)`` of forward mode with ``(Jᵀ v)·u`` of the backward, for random ``u`` and ``v``.
+
+    A registered jvp rule is compared with central differences too. An op that says it has no tangents passes.
+
+    Raises:
+        OpMismatchError: they differ.
+    """
+    record = sample.overload.record
+    if not sample.needs_grad or not sample.is_functional:
+        return
+    if record.jvp is None and (not sample.has_backward or record.derivative.nonlinear):
+        return
+    with jax.enable_x64(True):
+        if keeps_double(sample):
+            arrays = list(map(to_double_array, sample.arrays))
+            _compare(sample, arrays, _Steps(1e-6, tolerance.rtol or 1e-3, tolerance.atol or 1e-5))
+            return
+    _compare(sample, sample.arrays, _Steps(1e-2, tolerance.rtol or 2e-2, tolerance.atol or 2e-2))
+
+
+class _Steps:
+    """The step of differences, and what may be wrong."""
+
+    def __init__(self, eps: float, rtol: float, atol: float) -> None:
+        self.eps, self.rtol, self.atol = eps, rtol, atol
+
+    def is_close(self, found: Any, expected: Any) -> Any:
+        """Whether numbers agree."""
+        return np.abs(found - expected) <= self.atol + self.rtol * np.abs(expected)
+
+
+def _compare(sample: Sample, arrays: Sequence[Any], steps: _Steps) -> None:
+    call, point = sample.as_function(arrays)
+    directions = draw_like(point, seed=0)
+    try:
+        outputs, tangents = jax.jvp(call, tuple(point), tuple(directions))
+    except MissingRuleError:
+        return
+    if sample.has_backward and not sample.overload.record.derivative.nonlinear:
+        _compare_with_backward(sample, call, point, (directions, outputs, tangents), steps)
+    if sample.overload.record.jvp is not None:
+        _compare_with_differences(sample, call, point, (directions, tangents), steps)
+
+
+def _compare_with_backward(
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any, Any], steps: _Steps
+) -> None:
+    directions, outputs, tangents = pushed
+    cotangents = draw_like(outputs, seed=100)
+    gradients = jax.vjp(call, *point)[1](cotangents)
+    forward = _multiply(cotangents, tangents)
+    backward = _multiply(gradients, directions)
+    if not steps.is_close(forward, backward):
+        raise OpMismatchError(
+            f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "
+            f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
+            "gradients. Correct the jvp rule or the formula; test_gradients tells which."
+        )
+
+
+def _compare_with_differences(
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], steps: _Steps
+) -> None:
+    directions, tangents = pushed
+    above, below = (
+        call(
+            *(
+                _move(array, direction, sign * steps.eps)
+                for array, direction in zip(point, directions, strict=True)
+            )
+        )
+        for sign in (1, -1)
+    )
+    for place, (high, low, tangent) in enumerate(zip(above, below, tangents, strict=True)):
+        numerical = (to_coordinates(high) - to_coordinates(low)) / (2 * steps.eps)
+        found = to_coordinates(tangent)
+        close = steps.is_close(found, numerical)
+        if not close.all():
+            worst = int(np.argmax(np.where(close, -1, np.abs(found - numerical))))
+            raise OpMismatchError(
+                f"{sample.overload.name()}: the jvp rule is wrong. The tangent of output {place} along a "
+                f"random direction is {found[worst]:.7g}, and by finite differences {numerical[worst]:.7g}. "
+                "Correct the function registered with register_jvp."
+            )
+
+
+def _multiply(first: Sequence[Any], second: Sequence[Any]) -> float:
+    """The real part of the sum of products, which JAX's convention keeps under transposition."""
+    pairs = zip(first, second, strict=True)
+    return float(sum(np.sum(np.asarray(one) * np.asarray(other)).real for one, other in pairs))
+
+
+def _move(array: Any, direction: Any, step: float) -> Any:
+    return from_coordinates(to_coordinates(array) + step * to_coordinates(direction), array)

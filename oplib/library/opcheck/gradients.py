@@ -1,0 +1,99 @@
+"""``test_gradients`` and ``test_second_gradients``: do the formulas say what finite differences say?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.gradcheck.check import run_checks
+from oplib.autograd.gradcheck.comparison import Options
+from oplib.autograd.gradcheck.coordinates import count_coordinates
+from oplib.autograd.gradcheck.problem import Problem, to_double
+from oplib.autograd.gradcheck.second import gradgradcheck
+from oplib.tensor import Tensor
+
+from .comparison import Tolerance
+from .sample import Sample, is_inexact
+
+_LARGEST = 64
+"""Up to so many numbers to differentiate by, every entry of the Jacobian is compared."""
+
+
+def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
+    """Compares the gradients of the tape with central differences, in double precision where the op has it.
+
+    A formula that is declared not linear in its gradients is not that of the kernel, and is left out.
+
+    Raises:
+        GradcheckError: they differ.
+    """
+    if not _is_due(sample):
+        return
+    with jax.enable_x64(True):
+        if keeps_double(sample):
+            leaves, call = _make_problem(sample, to_double)
+            options = Options(1e-6, tolerance.atol or 1e-5, tolerance.rtol or 1e-3, nondet_tol=1e-9)
+            run_checks(Problem(call, leaves), options, fast_mode=_is_large(leaves))
+            return
+    leaves, call = _make_problem(sample, lambda leaf: leaf)
+    if all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
+        options = Options(1e-2, tolerance.atol or 2e-2, tolerance.rtol or 2e-2, nondet_tol=1e-5)
+        run_checks(Problem(call, leaves, in_double=False), options, fast_mode=_is_large(leaves))
+
+
+def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:
+    """Compares the derivatives of the formula with central differences, along random directions.
+
+    Raises:
+        GradcheckError: they differ.
+    """
+    if not _is_due(sample):
+        return
+    with jax.enable_x64(True):
+        if keeps_double(sample):
+            leaves, call = _make_problem(sample, to_double)
+            atol, rtol = tolerance.atol or 1e-5, tolerance.rtol or 1e-3
+            gradgradcheck(call, leaves, atol=atol, rtol=rtol, nondet_tol=1e-9, fast_mode=True)
+
+
+def _is_due(sample: Sample) -> bool:
+    return sample.needs_grad and sample.has_backward and not sample.overload.record.derivative.nonlinear
+
+
+def _is_large(leaves: Sequence[Tensor]) -> bool:
+    return sum(count_coordinates(leaf.array) for leaf in leaves) > _LARGEST
+
+
+def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], Callable[..., Any]]:
+    """The leaves to differentiate by, and the op as a function of them."""
+    made = list(map(convert, sample.make_tensors()))
+
+    def call(*varied: Tensor) -> tuple[Any, ...]:
+        return tuple(sample.call(sample.put(varied, made)))
+
+    return sample.pick(made), call
+
+
+def to_double_array(array: Any) -> Any:
+    """Returns a floating or complex array in double precision, others as they are."""
+    if not is_inexact(array):
+        return array
+    return array.astype(jnp.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else jnp.float64)
+
+
+def keeps_double(sample: Sample) -> bool:
+    """Whether the op takes double precision and gives it: kernels for a device often know one dtype only.
+
+    JAX's x64 has to be on.
+    """
+    leaves = [to_double(leaf) for leaf in sample.make_tensors(requires_grad=False)]
+    try:
+        results = sample.call(leaves)
+    except Exception:  # noqa: BLE001  whatever says that it does not
+        return False
+    arrays = [result.array for result in results if isinstance(result, Tensor) and is_inexact(result.array)]
+    return all(array.dtype in (np.float64, np.complex128) for array in arrays)

@@ -1,0 +1,57 @@
+"""``test_autograd_registration``: is the derivative registered with the op, and not hidden in its kernel?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oplib.autograd.function_node import BackwardCFunction
+from oplib.autograd.grad_mode import enable_grad
+from oplib.errors import OpMismatchError
+from oplib.library.record import Derivative
+from oplib.tensor import Tensor
+
+from .comparison import Tolerance
+from .sample import Sample, flatten
+
+
+def check_registration(sample: Sample, tolerance: Tolerance) -> None:
+    """Looks for a Function in an eager kernel without formula: nothing ever runs its backward.
+
+    Raises:
+        OpMismatchError: there is one.
+    """
+    del tolerance
+    record = sample.overload.record
+    if (
+        not sample.needs_grad
+        or record.kind != "tensor"
+        or record.is_custom
+        or record.derivative != Derivative()
+    ):
+        return
+    for kernel in record.kernels.values():
+        leaves = sample.make_tensors()
+        with enable_grad():
+            results = flatten(sample.apply(kernel, leaves))
+        names = [name for result in results if isinstance(result, Tensor) for name in _find_functions(result)]
+        if names:
+            raise OpMismatchError(
+                f"{record.name}: the kernel applies the autograd.Function {names[0]}, and no derivative is "
+                "registered. A kernel runs below autograd, so the backward of the Function is never used. "
+                "Register it with register_autograd, or impl the kernel under CompositeImplicitAutograd."
+            )
+
+
+def _find_functions(result: Tensor) -> Iterator[str]:
+    """The names of the users' Functions in the graph of a result."""
+    found: set[Any] = set()
+    waiting: list[Any] = [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in found:
+            continue
+        found.add(node)
+        if isinstance(node, BackwardCFunction):
+            yield node.name()
+        waiting.extend(edge[0] for edge in node.next_functions)

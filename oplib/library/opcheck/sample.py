@@ -1,0 +1,162 @@
+"""The arguments of a check, as often as they are needed: each test gets its own, and the caller's stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.gradcheck.coordinates import count_coordinates, from_coordinates
+from oplib.autograd.gradcheck.directions import draw_directions
+from oplib.library.binding import Binder
+from oplib.library.layout import make_layout
+from oplib.library.overload import OpOverload
+from oplib.library.plain_conversions import is_array
+from oplib.library.recording import unbox
+from oplib.tensor import Tensor
+
+
+class Sample:
+    """One op with arguments.
+
+    Attributes:
+        overload: the op.
+        arrays: the arrays among the arguments, in the order of the schema.
+        differentiable: for each of them whether it is one to differentiate by.
+    """
+
+    def __init__(self, overload: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        record = overload.record
+        values = Binder(record.schema, operand=record.operand).bind(args, kwargs, op=record.name)
+        self.overload = overload
+        self.layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
+        self._flat = flat
+        self.is_number = [not is_array(value) for value in flat]
+        self.arrays = [unbox(value) if is_array(value) else jnp.asarray(value) for value in flat]
+        self.differentiable = self._find_differentiable()
+
+    def _find_differentiable(self) -> list[bool]:
+        """Tensors say it themselves; arrays alone are, where the op says how it differentiates."""
+        record = self.overload.record
+        if record.derivative.constant is not None:
+            return [False] * len(self._flat)
+        if any(isinstance(value, Tensor) for value in self._flat):
+            return [isinstance(value, Tensor) and value.requires_grad for value in self._flat]
+        derivative = record.derivative
+        is_known = derivative.backward is not None or record.is_transparent or record.jvp is not None
+        pairs = zip(self.is_number, self.arrays, strict=True)
+        return [
+            is_known and not number and bool(jnp.issubdtype(array.dtype, jnp.inexact))
+            for number, array in pairs
+        ]
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether there is something to differentiate by: Tensors that require grad, or arrays alone."""
+        return any(self.differentiable)
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the op writes nothing, and it is known how it differentiates backwards."""
+        record = self.overload.record
+        return self.is_functional and (record.derivative.backward is not None or record.is_transparent)
+
+    @property
+    def is_functional(self) -> bool:
+        """Whether the op writes nothing."""
+        return not self.overload.record.schema.is_mutable
+
+    def name(self, place: int) -> str:
+        """Returns the name of the argument to which an array belongs."""
+        return self.layout.find_argument(place)
+
+    def make_tensors(self, *, requires_grad: bool = True) -> list[Any]:
+        """Returns new leaves for the arrays; a number stays a number."""
+        return [
+            value
+            if number
+            else Tensor.from_array(jnp.array(array), requires_grad=requires_grad and differentiable)
+            for value, number, array, differentiable in zip(
+                self._flat, self.is_number, self.arrays, self.differentiable, strict=True
+            )
+        ]
+
+    def call(self, leaves: Sequence[Any]) -> list[Any]:
+        """Calls the op on Tensors and returns what it has written and what it returned, flat.
+
+        Args:
+            leaves: one for each array.
+        """
+        values = self.layout.rebuild(leaves)
+        args, kwargs = self.layout.split(values)
+        result = self.overload(*args, **kwargs)
+        schema = self.overload.record.schema
+        results = [result] if len(schema.returns) == 1 else list(result or ())
+        written = [values[place] for place in self.layout.written_places]
+        returned = zip(results, schema.returned_arguments, strict=True)
+        return flatten([*written, *(one for one, place in returned if place is None)])
+
+    def as_function(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
+        """Returns the op as a function of what it is differentiated by, and the point of the check.
+
+        Args:
+            arrays: for all arguments.
+
+        Returns:
+            The function, which gives the floating and complex results, and its arguments.
+        """
+
+        def call(*varied: Any) -> list[Any]:
+            return [
+                array
+                for array in only_arrays(self.call_arrays(self.put(varied, arrays)))
+                if is_inexact(array)
+            ]
+
+        return call, self.pick(arrays)
+
+    def pick(self, values: Sequence[Any]) -> list[Any]:
+        """Returns those of the values, one for each array, that belong to what is differentiated by."""
+        return [value for by, value in zip(self.differentiable, values, strict=True) if by]
+
+    def put(self, varied: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Returns the values with others in the places of what is differentiated by."""
+        rest = iter(varied)
+        return [next(rest) if by else value for by, value in zip(self.differentiable, values, strict=True)]
+
+    def apply(self, function: Callable[..., Any], leaves: Sequence[Any]) -> Any:
+        """Calls a function with the arguments of the op, in which these leaves stand for the arrays."""
+        args, kwargs = self.layout.split(self.layout.rebuild(leaves))
+        return function(*args, **kwargs)
+
+    def call_arrays(self, arrays: Sequence[Any]) -> list[Any]:
+        """Calls the op on arrays or tracers; returns new values of written arguments, and results, flat."""
+        result = self.apply(self.overload.functional, arrays)
+        return flatten(result if isinstance(result, tuple) else [result])
+
+
+def flatten(values: Any) -> list[Any]:
+    """Returns what stands in lists and tuples one after the other; None is left out."""
+    if isinstance(values, (list, tuple)):
+        return [leaf for value in values for leaf in flatten(value)]
+    return [] if values is None else [values]
+
+
+def only_arrays(values: Sequence[Any]) -> list[Any]:
+    """Returns the arrays among values, those of Tensors among them."""
+    return [unbox(value) for value in values if isinstance(value, (Tensor, jax.Array))]
+
+
+def is_inexact(array: Any) -> bool:
+    """Whether an array is floating or complex."""
+    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
+
+
+def draw_like(arrays: Sequence[Any], seed: int) -> list[Any]:
+    """Returns random arrays with the shapes and dtypes of others, for directions and cotangents."""
+    return [
+        from_coordinates(draw_directions(1, count_coordinates(array), seed=seed + place)[0], array)
+        for place, array in enumerate(arrays)
+    ]

@@ -1,0 +1,84 @@
+"""``test_aot_dispatch_dynamic``: does the op give eagerly what it gives when it is traced?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_function import conjugate
+from oplib.autograd.reverse import grad
+from oplib.library.kernels import run_kernel
+from oplib.tensor import Tensor
+
+from .comparison import Tolerance, require_equal
+from .sample import Sample, draw_like, only_arrays
+
+_ADVICE = (
+    "The kernel may depend on more than its arguments, or read values while it is traced; make it a function "
+    "of its arguments alone."
+)
+
+
+def check_traced(sample: Sample, tolerance: Tolerance) -> None:
+    """Compares outputs, and gradients where something requires grad, of an eager call with those under jit.
+
+    Raises:
+        OpMismatchError: they differ.
+        MissingRuleError: something requires grad, and the op has no formula; or it cannot be traced.
+    """
+    name = sample.overload.name()
+    eager = only_arrays(sample.call(sample.make_tensors(requires_grad=False)))
+    if sample.overload.record.kind == "array":
+        plain = only_arrays(run_kernel(sample.overload.record, sample.layout, sample.arrays)[1])
+        what = f"{name}: the outputs are different when the kernel runs compiled and as plain Python"
+        require_equal(eager, plain, tolerance, what, _ADVICE)
+    traced = jax.jit(lambda *arrays: only_arrays(sample.call_arrays(arrays)))(*sample.arrays)
+    what = f"{name}: the outputs are different in eager mode and when traced by jit"
+    require_equal(eager, traced, tolerance, what, _ADVICE)
+    if sample.needs_grad and sample.is_functional:
+        _check_gradients(sample, tolerance)
+
+
+def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
+    leaves = sample.make_tensors()
+    outputs = [output for output in sample.call(leaves) if isinstance(output, Tensor)]
+    recorded = [place for place, output in enumerate(outputs) if output.requires_grad]
+    if not recorded:
+        return
+    seeds = draw_like([outputs[place].array for place in recorded], seed=1)
+    wanted = sample.pick(leaves)
+    found = grad(
+        [outputs[place] for place in recorded],
+        wanted,
+        [Tensor.from_array(seed) for seed in seeds],
+        allow_unused=True,
+    )
+    eager = [
+        jnp.zeros_like(leaf.array) if gradient is None else gradient.array
+        for leaf, gradient in zip(wanted, found, strict=True)
+    ]
+    traced = jax.jit(partial(_pull_back, sample, recorded))(seeds, sample.arrays)
+    require_equal(
+        eager,
+        traced,
+        tolerance,
+        f"{sample.overload.name()}: the gradients are different in eager mode and when traced by jit",
+        "The formula may depend on more than ctx and its gradients; make it a function of these alone.",
+    )
+
+
+def _pull_back(
+    sample: Sample, recorded: Sequence[int], seeds: Sequence[Any], arrays: Sequence[Any]
+) -> list[Any]:
+    """The gradients as JAX has them, in the convention of the tape."""
+
+    def call(*varied: Any) -> list[Any]:
+        results = only_arrays(sample.call_arrays(sample.put(varied, arrays)))
+        return [results[place] for place in recorded]
+
+    _, pull = jax.vjp(call, *sample.pick(arrays))
+    return [conjugate(gradient) for gradient in pull(list(map(conjugate, seeds)))]
