@@ -19,7 +19,7 @@ from oplib.autograd.tensor_list import supports_tensorlist
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
-from .eager import run_below_autograd, run_composite
+from .eager import is_carried, run_below_autograd, run_carried, run_composite
 from .formula import missing_formula
 from .observers import read_results, run_observed
 from .overload import OpOverload
@@ -143,7 +143,10 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
 
 def _run(op: OpOverload, values: Sequence[Any]) -> Any:
     """Runs the kernel below autograd, where observers see it."""
-    return run_observed(op, values, partial(run_below_autograd, op.record, values), read_results)
+    record = op.record
+    if is_carried(record, values):
+        return run_observed(op, values, partial(run_carried, op.functional, record, values), read_results)
+    return run_observed(op, values, partial(run_below_autograd, record, values), read_results)
 
 
 class Constant:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import jax
 
 from oplib.errors import ResultError, describe
 from oplib.tensor import Tensor
@@ -11,6 +13,7 @@ from oplib.tensor import Tensor
 from .kernel_choice import choose_kernel, find_device
 from .layout import copy_lists
 from .record import Record, Tag
+from .recording import box_results
 from .results import take_returned_arguments
 from .schema import split_values
 from .structure import pack
@@ -22,7 +25,7 @@ from .tensor_kernel import (
     note_versions,
     refuse_undeclared_writes,
 )
-from .tracing import grad_off
+from .tracing import grad_off, is_traced
 
 
 def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
@@ -38,6 +41,27 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
         result = call_tensor_kernel(record, kernel, args, kwargs)
     refuse_undeclared_writes(record, values, versions)
     return _finish(record, check_tensor_results(record, result), values)
+
+
+def is_carried(record: Record, values: Sequence[Any]) -> bool:
+    """Whether a call goes by the op's primitive, where a transformation of JAX finds its rules."""
+    if record.kind != "tensor" or record.schema.is_mutable:
+        return False
+    has_rules = record.vmap is not None or record.jvp is not None or record.derivative.backward is not None
+    return has_rules and is_traced([tensor._storage.array for tensor in find_tensors(values)])
+
+
+def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
+    """Runs the kernel through the op's function of arrays."""
+    args, kwargs = _split(record, values)
+    with grad_off():
+        return _box_arrays(functional(*args, **kwargs))
+
+
+def _box_arrays(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_box_arrays, value))
+    return box_results([value])[0] if isinstance(value, jax.Array) else value
 
 
 def run_composite(record: Record, values: Sequence[Any]) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from oplib.tensor.map_level import MapAxis
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -17,20 +19,25 @@ class Level:
     Attributes:
         batched: for each input, whether it has this level's axis, in front.
         size: of the axis.
-        name: of the axis, where the user gave one.
+        name: of the axis, where the user or ``oplib.vmap`` gave one.
         spmd_name: mesh axis over which the axis is sharded.
     """
 
     batched: tuple[bool, ...]
     size: int
-    name: str | None
+    name: str | MapAxis | None
     spmd_name: Any
 
     @classmethod
     def of(cls, axis: Any, batched: tuple[bool, ...]) -> Level:
         """Reads a level from JAX's axis data."""
-        name = axis.name if isinstance(axis.name, str) else None
+        name = axis.name if isinstance(axis.name, (str, MapAxis)) else None
         return cls(batched, axis.size, name, axis.spmd_name)
+
+    @property
+    def randomness(self) -> str:
+        """How random ops are to behave, as ``oplib.vmap`` says it; ``jax.vmap`` says nothing."""
+        return self.name.randomness if isinstance(self.name, MapAxis) else "error"
 
     def map(self, function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
         """Maps a function over this level; outputs have its axis in front."""

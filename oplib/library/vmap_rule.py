@@ -48,7 +48,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     dims = layout.rebuild_tangents(level.axes)
     args, kwargs = layout.split(given)
     with running(record.name, "vmap rule", eager=boxed):
-        answer = record.vmap(VmapInfo(level.size), layout.split(dims)[0], *args, **kwargs)
+        answer = record.vmap(VmapInfo(level.size, level.randomness), layout.split(dims)[0], *args, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(
             f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got "
