@@ -54,14 +54,13 @@ class AccumulateGrad(TapeNode):
 
     def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: D102
         grad = grads[0]
-        if grad is None:
-            return ()
         leaf = self.variable
-        _adding.acquire()  # a `with` would cost three times as much
-        try:
-            self._add(leaf, grad, run)
-        finally:
-            _adding.release()
+        if grad is not None:
+            _adding.acquire()  # a `with` would cost three times as much
+            try:
+                self._add(leaf, grad, run)
+            finally:
+                _adding.release()
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
                 _refuse_result(hook(leaf), hook)

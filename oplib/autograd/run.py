@@ -147,11 +147,19 @@ class Run:
         results = node.apply(grads, self)
         if not node.results_are_checked:
             results = conform(results, node, self.currency)
+        elif self.plan.members is not None:
+            results = self._drop_unwanted(results, node.edges)
         if node._post_hooks is not None:
             results = run_post_hooks(node, results, grads, self)
         if modes.anomaly and modes.check_nan:
             refuse_nan(results, node)
         return results
+
+    def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
+        """Leaves out gradients that lead to no requested input; a compiled formula gives them all the same."""
+        members = self.plan.members or ()
+        pairs = zip(results, edges, strict=True)
+        return [None if edge is None or edge[0] not in members else grad for grad, edge in pairs]
 
     def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
         """Adds one of several gradients that a node gets, and returns them when all have come."""
