@@ -70,3 +70,20 @@ def test_backward_inside_a_batched_run_raises(a):
     y.register_hook(lambda _: (a * a).sum().backward())
     with pytest.raises(AutogradError, match="cannot be called inside vmap"):
         grad(y, a, oplib.eye(2), is_grads_batched=True)
+
+
+@pytest.mark.spec("001.7", "D.13")
+def test_backward_inside_a_map_raises_and_grad_does_not():
+    def store(row):
+        leaf = row.clone().requires_grad_()
+        (leaf * leaf).sum().backward()
+        return leaf.grad
+
+    def give_back(row):
+        leaf = row.clone().requires_grad_()
+        return oplib.autograd.grad((leaf * leaf).sum(), leaf)[0]
+
+    rows = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(AutogradError, match=r"backward: it cannot be called inside vmap.*use grad"):
+        oplib.vmap(store)(rows)
+    assert oplib.vmap(give_back)(rows).tolist() == [[2.0, 4.0], [6.0, 8.0]]

@@ -82,3 +82,16 @@ def test_what_is_tensor_like():
     assert is_tensor_like(oplib.tensor(1.0))
     assert is_tensor_like(Recorder())
     assert not is_tensor_like(3)
+
+
+@pytest.mark.spec("001.8")
+def test_a_contradiction_is_found_before_anybody_is_asked():
+    with pytest.raises(ValueError, match="exclude each other"):
+        grad(Recorder(), [Recorder()], allow_unused=False, materialize_grads=True)
+    assert Recorder.calls == []
+
+
+@pytest.mark.spec("001.8")
+def test_who_takes_over_is_not_warned_of_only_inputs():
+    assert grad(Recorder(), [Recorder()], only_inputs=False) == ("found",)
+    assert Recorder.calls[0][3]["only_inputs"] is False
