@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _new: Any = object.__new__
 _making = threading.Lock()
 # One lock for all leaves: one of its own would cost each recorded call of a leaf as much as the node itself.
-_adding = threading.RLock()
+adding = threading.RLock()
 
 
 class AccumulateGrad(TapeNode):
@@ -56,11 +56,11 @@ class AccumulateGrad(TapeNode):
         grad = grads[0]
         leaf = self.variable
         if grad is not None:
-            _adding.acquire()  # a `with` would cost three times as much
+            adding.acquire()  # a `with` would cost three times as much
             try:
                 self._add(leaf, grad, run)
             finally:
-                _adding.release()
+                adding.release()
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
                 _refuse_result(hook(leaf), hook)

@@ -7,6 +7,7 @@ runs do not mix, and nothing is left behind, whatever becomes of the run.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from oplib.errors import AutogradError, GradientValueError, MisplacedCallError, 
 from oplib.hooks import RemovableHandle
 from oplib.tensor import Tensor
 
-from .accumulate import gradient_edge
+from .accumulate import existing_accumulator
 from .engine import will_engine_execute_node
 from .node import TapeNode
 from .run import Run, running
@@ -87,6 +88,7 @@ def register_multi_grad_hook(
 
 
 Hooks = list[tuple[Tensor, Callable[[Any], None]]]
+Finder = Callable[[], "TapeNode | None"]
 
 
 class _Record:
@@ -101,16 +103,15 @@ class _Record:
 
 
 def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) -> Hooks:
-    nodes = [_find_node(tensor, position) for position, tensor in enumerate(tensors)]
-    key = object()
+    finders = [_make_finder(tensor, position) for position, tensor in enumerate(tensors)]
+    key, size = object(), len(tensors)
 
     def make_hook(position: int) -> Callable[[Any], None]:
         def inner_hook(grad: Tensor | None) -> None:
             run = _current_run()
             record: _Record | None = run.notes.get(key)
             if record is None:
-                needed = sum(map(will_engine_execute_node, nodes))
-                record = run.notes[key] = _Record(len(tensors), needed)
+                record = run.notes[key] = _Record(size, _count_executed(finders))
             record.buffer[position] = grad
             record.count += 1
             if record.count == record.needed:
@@ -120,6 +121,11 @@ def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
         return inner_hook
 
     return [(tensor, make_hook(position)) for position, tensor in enumerate(tensors)]
+
+
+def _count_executed(finders: Sequence[Finder]) -> int:
+    nodes = [find() for find in finders]
+    return sum(will_engine_execute_node(node) for node in nodes if node is not None)
 
 
 def _make_any_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) -> Hooks:
@@ -135,15 +141,24 @@ def _make_any_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
     return [(tensor, wrapped_fn) for tensor in tensors if tensor._requires_grad]
 
 
-def _find_node(tensor: Tensor, position: int) -> TapeNode:
-    edge = gradient_edge(tensor)
-    if edge is None:
+def _make_finder(tensor: Tensor, position: int) -> Finder:
+    """Returns what finds the node of a tensor without holding either: the hooks hang on them."""
+    if not tensor._requires_grad:
         raise AutogradError(
             f"register_multi_grad_hook: the tensor at position {position} doesn't require grad. Got "
             f"{describe(tensor._storage.array)}, whose gradient is never computed. Leave it out, or set "
             f"requires_grad=True on it."
         )
-    return edge[0]
+    node: Any = tensor._grad_fn
+    if node is not None:
+        return weakref.ref(node)
+    leaf = weakref.ref(tensor)
+
+    def find_accumulator() -> TapeNode | None:
+        found = leaf()
+        return None if found is None else existing_accumulator(found)
+
+    return find_accumulator
 
 
 def _current_run() -> Run:

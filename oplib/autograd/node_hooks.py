@@ -9,7 +9,7 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .accumulate import refuse_escape
+from .accumulate import adding, refuse_escape
 
 if TYPE_CHECKING:
     from .node import Gradients, TapeNode
@@ -73,10 +73,11 @@ def _retain(tensor: Tensor, grad: Any, run: Run) -> None:
     refuse_escape(run.currency.array(grad), tensor, "the tensor")
     if run.journal is not None:
         run.journal.note(tensor)
-    held = tensor._grad
-    if held is not None:
-        grad = run.currency.add(run.currency.unbox(held), grad)
-    tensor._grad = run.currency.own(grad)
+    with adding:
+        held = tensor._grad
+        if held is not None:
+            grad = run.currency.add(run.currency.unbox(held), grad)
+        tensor._grad = run.currency.own(grad)
 
 
 def _box(grads: Gradients, run: Run) -> Boxed:

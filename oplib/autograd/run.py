@@ -156,7 +156,7 @@ class Run:
         return results
 
     def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
-        """Leaves out gradients that lead to no requested input; a compiled formula gives them all the same."""
+        """Leaves out gradients that lead to no requested input; a compiled formula gives them too."""
         members = self.plan.members or ()
         pairs = zip(results, edges, strict=True)
         return [None if edge is None or edge[0] not in members else grad for grad, edge in pairs]
