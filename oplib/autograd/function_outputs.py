@@ -36,7 +36,7 @@ def attach_outputs(
             continue
         is_dirty = id(leaf) in dirty and id(leaf) not in constant
         is_kept = is_dirty or id(leaf) in attached or not _has_history(leaf, given)
-        output = leaf if is_kept else _alias(leaf, ctx)
+        output = leaf if is_kept else _alias(leaf, ctx, recording=recording)
         if is_kept:
             attached.add(id(leaf))
         if recording and id(leaf) not in constant and _is_differentiable(leaf):
@@ -83,10 +83,11 @@ def _has_history(tensor: Tensor, given: set[int]) -> bool:
     return id(tensor) in given or tensor._requires_grad
 
 
-def _alias(tensor: Tensor, ctx: BackwardCFunction) -> Tensor:
-    """Makes a tensor on the same storage; writing into it would go past the Function's backward."""
+def _alias(tensor: Tensor, ctx: BackwardCFunction, *, recording: bool) -> Tensor:
+    """Makes a tensor on the same storage; where calls are recorded, a write would go past the backward."""
     alias = tensor.detach()
-    alias._read_only = ctx._forward_cls.__name__
+    if recording:
+        alias._read_only = ctx._forward_cls.__name__
     return alias
 
 

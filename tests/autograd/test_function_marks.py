@@ -67,6 +67,19 @@ def test_a_written_input_returned_twice_stays_one_tensor(x):
     assert x.grad.tolist() == [40.0, 40.0]
 
 
+def test_a_returned_input_is_not_written_where_its_backward_would_be_passed_by(x):
+    y = make(lambda ctx, a: a, lambda ctx, g: g).apply(x * 1)
+    with pytest.raises(AutogradError, match="Made"):
+        y.add_(1.0)
+
+
+def test_a_returned_constant_is_written_through():
+    plain = oplib.ones(2)
+    y = make(lambda ctx, a: a).apply(plain)
+    y.add_(1.0)
+    assert (plain.tolist(), plain._version) == ([2.0, 2.0], 1)
+
+
 # Written ------------------------------------------------------------------------------------
 
 
