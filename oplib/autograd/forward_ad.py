@@ -12,7 +12,6 @@ Example:
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
 from typing import NamedTuple
 
 from oplib.errors import AutogradError, DataTypeError, GradientValueError, describe, describe_dtype
@@ -20,6 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 
 from .array_function import has_gradient
+from .mode_decorator import Mode
 from .tangents import DualLevel, check_tangent, find_tangent, set_tangent, tangents_off
 
 __all__ = [
@@ -93,7 +93,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     opened.close()
 
 
-class dual_level(ContextDecorator):  # noqa: N801  a function to its users
+class dual_level(Mode):  # noqa: N801  a function to its users
     """Opens a dual level for a block, or for each call of a decorated function.
 
     Everything that has to do with tangents happens inside: they are gone when the block is left.
@@ -114,7 +114,7 @@ class dual_level(ContextDecorator):  # noqa: N801  a function to its users
         (tensor([1.]), None)
     """
 
-    def __enter__(self) -> int:
+    def __enter__(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]  the others have no number
         return enter_dual_level()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -205,7 +205,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(_alias(tensor), find_tangent(tensor))
 
 
-class _set_fwd_grad_enabled(ContextDecorator):  # noqa: N801  a function to its users
+class _set_fwd_grad_enabled(Mode):  # noqa: N801  a function to its users
     """Switches forward mode on or off: at once when called, until the end of the block with ``with``.
 
     While it is off no tensor shows its tangent, and ops carry none on.
@@ -215,15 +215,20 @@ class _set_fwd_grad_enabled(ContextDecorator):  # noqa: N801  a function to its 
     """
 
     def __init__(self, mode: bool) -> None:
-        self._before = modes.forward_enabled
-        modes.forward_enabled = bool(mode)
+        super().__init__()
         self._mode = bool(mode)
+        self._before.append(modes.forward_enabled)
+        modes.forward_enabled = self._mode
+
+    def clone(self) -> _set_fwd_grad_enabled:
+        """Returns a new manager with the same setting."""
+        return _set_fwd_grad_enabled(self._mode)
 
     def __enter__(self) -> None:
         modes.forward_enabled = self._mode
 
     def __exit__(self, *exc_info: object) -> None:
-        modes.forward_enabled = self._before
+        modes.forward_enabled = self._before[0]
 
 
 def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch has it under this name

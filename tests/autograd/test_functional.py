@@ -341,6 +341,13 @@ def test_everything_works_inside_jit() -> None:
         np.testing.assert_allclose(found, its, rtol=2e-5, atol=2e-5)
 
 
+@ways
+def test_a_jacobian_can_be_mapped(options: Any) -> None:
+    rows = oplib.Tensor.from_array(jnp.stack([A, V]))
+    found = oplib.vmap(lambda a: jacobian(lambda b: b * b, a, **options))(rows)
+    assert_close(found, jnp.stack([jnp.diag(2 * A), jnp.diag(2 * V)]))
+
+
 @pytest.mark.usefixtures("forget_ops")
 def test_a_registered_op_is_differentiated_by_its_own_rules() -> None:
     def square(x: jax.Array) -> jax.Array:
