@@ -1,0 +1,390 @@
+"""``oplib.vmap``: what it does beyond torch, its errors' texts, and that nothing is left behind by one.
+
+What it shares with torch is compared with it in ``tests/parity/test_vmap_of_tensors.py``.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd import forward_ad, grad, graph
+from oplib.errors import ArgumentValueError, AutogradError, DimensionError, SavedTensorError, TracingError
+from oplib.tensor.map_level import map_levels
+
+ROWS = np.arange(6.0, dtype=np.float32).reshape(2, 3) * 0.5
+WEIGHTS = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+
+
+@pytest.fixture
+def x():
+    return oplib.tensor(ROWS, requires_grad=True)
+
+
+@pytest.fixture
+def w():
+    return oplib.tensor(WEIGHTS, requires_grad=True)
+
+
+def cube(a, w):
+    return (a * a * a * w).sum()
+
+
+jax_grad = jax.vmap(jax.grad(lambda a, w: (a**3 * w).sum()), (0, None))
+
+
+# The tape inside --------------------------------------------------------------------------------------------
+
+
+def test_grad_inside_is_per_example(x, w):
+    found = oplib.vmap(lambda a: grad(cube(a, w), a)[0])(x)
+    np.testing.assert_allclose(found.detach().numpy(), jax_grad(ROWS, WEIGHTS), rtol=1e-6)
+
+
+def test_grad_inside_by_what_is_closed_over_is_per_example_too(x, w):
+    found = oplib.vmap(lambda a: grad(cube(a, w), w)[0])(x)
+    np.testing.assert_allclose(found.detach().numpy(), ROWS**3, rtol=1e-6)
+
+
+def test_gradients_inside_can_be_differentiated_from_outside(x, w):
+    found = oplib.vmap(lambda a: grad(cube(a, w), a, create_graph=True)[0])(x)
+    by_x, by_w = grad((found * found).sum(), (x, w))
+    due = jax.grad(lambda x, w: (jax_grad(x, w) ** 2).sum(), (0, 1))(ROWS, WEIGHTS)
+    np.testing.assert_allclose(by_x.numpy(), due[0], rtol=1e-5)
+    np.testing.assert_allclose(by_w.numpy(), due[1], rtol=1e-5)
+
+
+def test_a_hessian_inside_is_per_example(x, w):
+    def hessian_times_ones(a):
+        (first,) = grad(cube(a, w), a, create_graph=True)
+        return grad(first.sum(), a)[0]
+
+    found = oplib.vmap(hessian_times_ones)(x)
+    np.testing.assert_allclose(found.detach().numpy(), 6 * ROWS * WEIGHTS, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_three_orders_follow_from_outside(x, w):
+    total = oplib.vmap(lambda a: (a * w).exp().sum())(x).sum()
+    jax_total = lambda x, w: jnp.exp(x * w).sum()  # noqa: E731
+    for _ in range(3):
+        (by_w,) = grad(total, w, create_graph=True)
+        total = by_w.sum()
+        jax_total = lambda x, w, inner=jax_total: jax.grad(inner, 1)(x, w).sum()  # noqa: E731
+    np.testing.assert_allclose(by_w.detach().numpy().sum(), jax_total(ROWS, WEIGHTS), rtol=1e-4)
+
+
+def test_backward_inside_raises_and_leaves_no_gradient(x, w):
+    with pytest.raises(
+        AutogradError, match=r"backward: it cannot be called inside vmap\..*use grad\(\) inside"
+    ):
+        oplib.vmap(lambda a: cube(a, w).backward())(x)
+    assert (x.grad, w.grad, map_levels.stack) == (None, None, ())
+
+
+# The graph outside ------------------------------------------------------------------------------------------
+
+
+def test_the_graph_of_the_function_is_found_outside(x, w):
+    y = oplib.vmap(lambda a: (a * w).exp())(x)
+    product = y.grad_fn.next_functions[0][0]
+    assert (y.grad_fn.name(), product.name()) == ("ExpBackward0", "MulBackward0")
+    assert [node.variable is one for (node, _), one in zip(product.next_functions, (x, w), strict=True)] == [
+        True
+    ] * 2
+
+
+def test_hooks_outside_see_the_gradients_of_all_examples(x, w):
+    y = oplib.vmap(lambda a: a * w)(x)
+    shapes = []
+    y.grad_fn.register_hook(lambda inputs, outputs: shapes.append([one.shape for one in (*inputs, *outputs)]))
+    y.sum().backward()
+    assert shapes == [[(2, 3), (3,), (2, 3)]]
+
+
+def test_hooks_inside_change_the_gradient_of_each_example(x):
+    def function(a):
+        a.register_hook(lambda g: g * 10)
+        b = a * 2
+        b.register_hook(lambda g: g * a)
+        b.grad_fn.register_prehook(lambda grads: (grads[0] + 1,))
+        return b.sum()
+
+    (found,) = grad(oplib.vmap(function)(x).sum(), x)
+    np.testing.assert_allclose(found.numpy(), 10 * 2 * (ROWS + 1))
+
+
+def test_hooks_inside_of_an_argument_that_is_no_leaf_run_too(x):
+    def function(a):
+        a.register_hook(lambda g: g * 10)
+        return (a * 2).sum()
+
+    assert grad(oplib.vmap(function)(x * 1).sum(), x)[0].tolist() == [[20.0] * 3] * 2
+
+
+def test_a_freed_graph_says_so(x, w):
+    def function(a):
+        y = (a * w).exp()
+        grad(y.sum(), a)
+        return y
+
+    y = oplib.vmap(function)(x)
+    with pytest.raises(SavedTensorError, match="cannot be used for a backward pass a second time"):
+        y.sum().backward()
+
+
+def test_a_pass_frees_the_graph_and_retain_graph_keeps_it(x):
+    total = oplib.vmap(lambda a: a.exp().sum())(x).sum()
+    total.backward(retain_graph=True)
+    total.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(ROWS), rtol=1e-6)
+    with pytest.raises(SavedTensorError):
+        total.backward()
+
+
+def test_an_argument_that_was_saved_may_not_be_written_before_the_backward(x):
+    a = x * 1
+    y = oplib.vmap(lambda row: row * row)(a)
+    a.add_(1)
+    with pytest.raises(
+        SavedTensorError, match=r"MulBackward0: .*modified by an inplace operation\. Got f32\[2,3\]"
+    ):
+        y.sum().backward()
+
+
+def test_one_tensor_given_twice_is_one_inside():
+    y = oplib.zeros(2, 3)
+    first, second = oplib.vmap(lambda a, b: (a.add_(1), b * 1))(y, y)
+    assert first.tolist() == second.tolist() == y.tolist() == [[1.0] * 3] * 2
+
+
+def test_writing_into_an_argument_mapped_over_another_dim_reaches_it(x):
+    y = x * 1
+    oplib.vmap(lambda a: a.mul_(3), in_dims=1)(y)
+    assert y.tolist() == (3 * ROWS).tolist()
+    assert grad(y.sum(), x)[0].tolist() == [[3.0] * 3] * 2
+
+
+def test_saved_tensor_hooks_around_a_map_are_asked(x):
+    packed = []
+    with graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t, lambda t: t):
+        y = oplib.vmap(lambda a: a * a)(x)
+    assert packed
+    assert set(packed) == {(3,)}
+    np.testing.assert_allclose(grad(y.sum(), x)[0].numpy(), 2 * ROWS)
+
+
+# Functions --------------------------------------------------------------------------------------------------
+
+
+class Scale(oplib.autograd.Function):
+    """Reads a tensor in backward that it has not saved."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.y = inputs[1]
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.y, None
+
+
+def test_what_a_function_reads_unsaved_serves_once(x, w):
+    y = oplib.vmap(lambda a: Scale.apply(a, w))(x)
+    assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [WEIGHTS.tolist()] * 2
+    with pytest.raises(
+        AutogradError, match=r"ScaleBackward: it was recorded inside vmap, .*save_for_backward"
+    ):
+        grad(y.sum(), x, create_graph=True)
+
+
+class Square(oplib.autograd.Function):
+    """Has a rule of its own, and gradients that are not those of its forward."""
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0] * 7
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return Square.apply(x), in_dims[0]
+
+
+def test_the_rule_of_a_function_serves_nested_maps_and_gradients_inside(x):
+    y = oplib.vmap(oplib.vmap(Square.apply))(x)
+    np.testing.assert_allclose(grad(y.sum(), x)[0].numpy(), 7 * ROWS)
+    inside = oplib.vmap(lambda a: grad(Square.apply(a).sum(), a, create_graph=True)[0])(x)
+    np.testing.assert_allclose(inside.detach().numpy(), 7 * ROWS)
+    np.testing.assert_allclose(grad(inside.sum(), x)[0].numpy(), [[7.0] * 3] * 2)
+
+
+def test_hooks_behind_a_function_with_a_rule_run(x):
+    def function(a):
+        y = Square.apply(a)
+        y.register_hook(lambda g: g * 2)
+        return y
+
+    np.testing.assert_allclose(grad(oplib.vmap(function)(x).sum(), x)[0].numpy(), 14 * ROWS)
+
+
+# Forward mode and other transformations ---------------------------------------------------------------------
+
+
+def test_tangents_pass_through_a_map(w):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(oplib.tensor(ROWS), oplib.ones(2, 3))
+        y = oplib.vmap(lambda a: a * a * w, in_dims=0, out_dims=1)(dual)
+        tangent = forward_ad.unpack_dual(y).tangent
+    np.testing.assert_allclose(tangent.detach().numpy(), (2 * ROWS * WEIGHTS).T)
+
+
+def test_forward_mode_goes_over_a_backward_through_a_map(x, w):
+    with forward_ad.dual_level():
+        forward_ad.make_dual(x, oplib.ones(2, 3))
+        dual = forward_ad.make_dual(x, oplib.ones(2, 3))
+        y = oplib.vmap(lambda a: cube(a, w))(dual)
+        (first,) = grad(y.sum(), w, create_graph=True)
+        tangent = forward_ad.unpack_dual(first).tangent
+    np.testing.assert_allclose(tangent.detach().numpy(), (3 * ROWS**2).sum(0), rtol=1e-6)
+
+
+def test_a_map_is_traced_by_jax(w):
+    def step(rows):
+        t = oplib.Tensor.from_array(rows, requires_grad=True)
+        return grad(oplib.vmap(lambda a: cube(a, w))(t).sum(), t)[0].array
+
+    due = jax_grad(ROWS, WEIGHTS)
+    for transformed in (step, jax.jit(step)):
+        np.testing.assert_allclose(transformed(jnp.asarray(ROWS)), due, rtol=1e-6)
+    second = jax.grad(lambda rows: step(rows).sum())(jnp.asarray(ROWS))
+    np.testing.assert_allclose(second, 6 * ROWS * WEIGHTS, rtol=1e-6)
+
+
+def test_inside_one_example_is_an_array_of_jax(x):
+    y = oplib.vmap(lambda a: oplib.Tensor.from_array(jnp.sin(a.array)))(x)
+    np.testing.assert_allclose(y.numpy(), np.sin(ROWS), rtol=1e-6)
+
+
+# Randomness -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_levels_say_each_for_itself_whether_numbers_differ():
+    def draw(outer, inner):
+        rows = oplib.zeros(2, 3)
+        drawn = oplib.vmap(oplib.vmap(lambda a: oplib.rand(()), randomness=inner), randomness=outer)(
+            rows
+        ).numpy()
+        return len(np.unique(drawn)), [len(np.unique(row)) for row in drawn]
+
+    assert draw("same", "same") == (1, [1, 1])
+    assert draw("different", "same") == (2, [1, 1])
+    assert draw("same", "different") == (3, [3, 3])
+    assert draw("different", "different") == (6, [3, 3])
+
+
+def test_a_draw_repeats_what_the_seed_gives_and_goes_on():
+    def draw(generator):
+        return oplib.vmap(lambda a: oplib.rand(2, generator=generator), randomness="different")(
+            oplib.zeros(2)
+        ).tolist()
+
+    generator = oplib.Generator().manual_seed(3)
+    first = draw(generator)
+    assert first != draw(generator)
+    assert first == draw(oplib.Generator().manual_seed(3))
+
+
+def test_a_draw_in_another_trace_inside_is_refused():
+    def function(a):
+        jax.jit(lambda: oplib.rand(2).array)()
+        return a
+
+    with pytest.raises(TracingError, match="Generator: a draw inside a trace"):
+        oplib.vmap(function, randomness="same")(oplib.zeros(2))
+
+
+# Errors -----------------------------------------------------------------------------------------------------
+
+ERRORS = {
+    r"vmap: called random operation .*each of the 2 examples.*Give vmap randomness='different' or 'same'": (
+        TracingError,
+        lambda a: oplib.rand(3),
+        {},
+    ),
+    r"got_in_dim": (ArgumentValueError, lambda a: a, {"in_dims": (0.5,)}),
+    r"input is f32\[2,3\], a Tensor of dimensionality 2 so expected in_dim to satisfy -2 <= in_dim < 2": (
+        ArgumentValueError,
+        lambda a: a,
+        {"in_dims": 7},
+    ),
+    r"vmap\(stay, \.\.\.\): `stay` must only return Tensors\. Got type int": (ArgumentValueError, "stay", {}),
+    r"can not return a mapped Tensor when out_dim is None\. Got f32\[2,3\]": (
+        ArgumentValueError,
+        lambda a: a,
+        {"out_dims": None},
+    ),
+    r"expected to be in range of \[-2, 1\], but got 4": (DimensionError, lambda a: a, {"out_dims": 4}),
+    r"a traced tensor has no values yet\. Got f32\[\]": (TracingError, lambda a: a.sum().item(), {}),
+}
+
+
+def stay(a):
+    return 3
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_an_error_tells_what_is_wrong_and_leaves_nothing(text, x):
+    kind, function, options = ERRORS[text]
+    function = stay if function == "stay" else function
+    text = r"Got in_dim=0\.5 for an input.*The input is" if text == "got_in_dim" else text
+    with pytest.raises(kind, match=text):
+        oplib.vmap(function, **options)(x)
+    assert map_levels.stack == ()
+    assert oplib.vmap(lambda a: a * 2)(x).tolist() == (2 * ROWS).tolist()
+
+
+def test_what_is_not_mapped_stays_as_it_was_where_a_mapped_value_is_refused(x, w):
+    made_outside, result_of_an_op = oplib.zeros(3), oplib.zeros(3) * 1
+    for target in (made_outside, result_of_an_op):
+        with pytest.raises(
+            TracingError, match=r"add_: inplace arithmetic in vmap: .* Got f32\[3\] for f32\[3\]"
+        ):
+            oplib.vmap(lambda a, target=target: target.add_(a))(x)
+        assert (target.tolist(), target._version) == ([0.0] * 3, 0)
+
+
+def test_a_factory_inside_makes_tensors_that_take_in_mapped_values(x):
+    y = oplib.vmap(lambda a: oplib.zeros(3).add_(a))(x)
+    assert y.tolist() == ROWS.tolist()
+    assert grad(y.sum(), x)[0].tolist() == [[1.0] * 3] * 2
+
+
+def test_an_argument_that_fails_halfway_is_not_written():
+    def function(a):
+        a.add_(1)
+        raise KeyError("halfway")
+
+    y = oplib.zeros(2, 3)
+    with pytest.raises(KeyError, match="halfway"):
+        oplib.vmap(function)(y)
+    assert (y.tolist(), y._version) == ([[0.0] * 3] * 2, 0)
+
+
+def test_the_mapped_function_has_the_name_of_the_function():
+    assert oplib.vmap(stay).__name__ == "stay"
