@@ -8,7 +8,7 @@ for one example and are mapped level by level, because a kernel inlined under vm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -139,20 +139,24 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
 
 def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
     """JAX's own derivative of the kernel, for ops that ask for it."""
-    wanted = [not isinstance(tangent, ad.Zero) for tangent in tangents]
-
-    def varied(*values: Any) -> list[Any]:
-        rest = iter(values)
-        full = [next(rest) if want else primal for want, primal in zip(wanted, primals, strict=True)]
-        return jaxpr_as_fun(jaxpr)(*full)
-
-    at = tuple(primal for primal, want in zip(primals, wanted, strict=True) if want)
-    given = tuple(tangent for tangent, want in zip(tangents, wanted, strict=True) if want)
-    _, results = jax.jvp(varied, at, given)
+    _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
     return [
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
         for aval, result in zip(avals, results, strict=True)
     ]
+
+
+def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+    """``jax.jvp`` by what has a tangent; nothing is computed for the rest."""
+    moves = [not isinstance(tangent, ad.Zero) for tangent in tangents]
+
+    def varied(*values: Any) -> Any:
+        rest = iter(values)
+        return function(*(next(rest) if move else fixed for move, fixed in zip(moves, primals, strict=True)))
+
+    at = tuple(primal for primal, move in zip(primals, moves, strict=True) if move)
+    given = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
+    return jax.jvp(varied, at, given)
 
 
 def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
@@ -201,8 +205,7 @@ def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
 
 def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any:
     """Differentiates the implementation of *op.lin*: every higher order is JAX's own."""
-    full = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
-    return jax.jvp(partial(run_linear, linear=linear), tuple(primals), full)
+    return _push_forward(partial(run_linear, linear=linear), primals, tangents)
 
 
 def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
@@ -210,8 +213,9 @@ def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
     count = linear.residual_count
     if linear.plan is None:
         return [None] * count + _transpose_rule(cotangents, args, linear=linear)
-    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    grads = linear.pull(args[:count], given)
+    given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
+    present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
+    grads = linear.pull(args[:count], present, given)
     return [None] * count + [
         grad if ad.is_undefined_primal(tangent) else None
         for grad, tangent in zip(grads, args[count:], strict=True)

@@ -20,12 +20,14 @@ from oplib.autograd.formula_node import FormulaNode, make_node_class
 from oplib.autograd.formula_node import record as record_call
 from oplib.config import config
 from oplib.modes import modes
+from oplib.pytree import tree_leaves
 from oplib.tensor import Device, Tensor
 from oplib.tensor.forked import check_process
 
 from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import find_carrier
+from .fake_kernel import compare_with_fake
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
 from .kernel_choice import find_device, require_kernel
@@ -153,7 +155,9 @@ class Dispatcher:
             result = run_on_tensors(self.overload, values, self._autograd_impl)
             if self._needs_comparison:
                 self._needs_comparison = False
-                compare_at_first_use(self.record, layout, *map(list, map(unbox_all, (flat, result))))
+                given = [unbox(value) for value in flat]
+                results = [unbox(value) for value in tree_leaves(result) if isinstance(value, Tensor)]
+                compare_with_fake(self.record, layout, given, results)
             return result
         tensors, arrays = read_arrays(flat)
         wanted = self._find_wanted(tensors)
@@ -268,7 +272,7 @@ class Dispatcher:
         structure, outputs = run_kernel(self.record, layout, arrays, device)
         if self._needs_comparison:
             self._needs_comparison = False
-            compare_at_first_use(self.record, layout, arrays, outputs)
+            compare_with_fake(self.record, layout, arrays, outputs)
         return structure, outputs
 
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.autograd.array_function import shape_of
+from oplib.errors import ResultError, describe
 from oplib.tensor import box
 
 from .layout import Layout
@@ -35,6 +37,40 @@ def run_fake_kernel(
     results = [*(values[place] for place in places), *map(_materialize, returned)]
     structure, flat = make_structure(results, len(places), lambda value: isinstance(value, jax.Array))
     return structure, tuple(flat)
+
+
+def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Sequence[Any]) -> None:
+    """Raises where a kernel gave other shapes or dtypes than the fake kernel says.
+
+    Args:
+        record: of the op.
+        layout: of the call.
+        arrays: of the call.
+        results: the flat arrays that the kernel gave.
+
+    Raises:
+        ResultError: it did.
+    """
+    try:
+        shapes = jax.eval_shape(
+            lambda *values: run_fake_kernel(record, layout, values)[1], *map(shape_of, map(_to_array, arrays))
+        )
+    except ResultError:
+        raise
+    except Exception:  # noqa: BLE001  a call that needs no fake kernel is not stopped by one that raises
+        return
+    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
+    if got != due:
+        raise ResultError(
+            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
+            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
+            "see register_fake."
+        )
+
+
+def _to_array(value: Any) -> Any:
+    """A number or numpy array as what the kernel got for it."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def _materialize(value: Any) -> Any:

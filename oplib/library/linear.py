@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -105,24 +106,50 @@ class Linear:
 
     # Backwards ----------------------------------------------------------------------------------------------
 
-    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients of the wanted inputs, by the backward formula."""
-        function = self._pull_one
+    def pull(
+        self, residuals: Sequence[Any], cotangents: Sequence[Any], given: Mask | None = None
+    ) -> tuple[Any, ...]:
+        """The gradients of the wanted inputs, by the backward formula.
+
+        Args:
+            residuals: of this derivative.
+            cotangents: of the differentiable outputs, those that are given.
+            given: for each of these outputs whether it has a cotangent; None for all.
+        """
+        function = partial(self._pull_one, given or (True,) * len(self.avals))
         for level in self.levels:
             function = _map_and_sum(function, level, self.wanted_places)
         grads = function(tuple(residuals[self.rule_residuals :]), tuple(cotangents))
         return tuple(match_varying(grads, like=[*residuals, *cotangents]))
 
-    def _pull_one(self, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         """One example; the formula is the tape's, whose complex gradients are the conjugates of JAX's."""
         plan = self.plan
         assert plan is not None
-        grads = plan.backward(plan.differentiable).function(*residuals, *map(conjugate, cotangents))
+        rest = iter(given)
+        mask = tuple([differentiable and next(rest) for differentiable in plan.differentiable])
+        grads = plan.backward(mask).function(*residuals, *map(conjugate, cotangents))
         return tuple(
-            jnp.zeros(shape.shape, shape.dtype) if grad is None else conjugate(grad)
-            for grad, shape, want in zip(grads, plan.inputs, plan.wanted, strict=True)
+            self._make_zero(place, shape) if grad is None else conjugate(grad)
+            for place, (grad, shape, want) in enumerate(zip(grads, plan.inputs, plan.wanted, strict=True))
             if want
         )
+
+    def _make_zero(self, place: int, shape: Any) -> Any:
+        """The gradient that a formula declares to be zero by None; of a number that says too little.
+
+        Raises:
+            MissingRuleError: the input is a number, for which formulas return None without a thought.
+        """
+        layout = self.call.layout
+        name = layout.find_argument(place)
+        if any(each.name == name and not each.has_tensor for each in layout.schema.arguments):
+            raise MissingRuleError(
+                f"{self.call}: a derivative by argument '{name}' was asked for, and the backward formula "
+                "gives None for it. It is a number that is an operand, so a gradient may flow into it. "
+                "Return its gradient, or an array of zeros if it has none."
+            )
+        return jnp.zeros(shape.shape, shape.dtype)
 
 
 def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
@@ -149,7 +176,7 @@ def make_linear(
     """
     record = call.record
     if record.jvp is None and record.derivative.backward is None:
-        raise missing_formula(call.overload)
+        raise _refuse_derivative(call)
     tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
     batched_inputs = _batch_fully(inputs, levels)
     plan, residuals = None, [*batched_inputs] if record.jvp is not None else []
@@ -171,6 +198,18 @@ def make_linear(
         plan=plan,
     )
     return linear, tuple(residuals)
+
+
+def _refuse_derivative(call: BoundCall) -> MissingRuleError:
+    """The error for a transformation of JAX that differentiates an op without rules."""
+    if call.record.derivative.missing is not None:
+        return missing_formula(call.overload)
+    derive = "" if call.record.kind == "host" else ', or "derive" for JAX\'s own derivative of the kernel'
+    return MissingRuleError(
+        f"{call}: jax.grad, jax.jvp or a transformation made of them asked for a derivative, but no autograd "
+        f"formula was registered, and no jvp rule. Use register_autograd for a backward formula{derive}, "
+        "from which forward mode follows; or register_jvp, from which reverse mode does."
+    )
 
 
 def _batch_fully(inputs: Sequence[Any], levels: Levels) -> Sequence[Any]:

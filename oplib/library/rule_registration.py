@@ -15,7 +15,12 @@ from .overload import OpOverload
 from .record import Function
 from .registry import registry
 from .resolution import Op, resolve_op
-from .rules import check_derivative, refuse_keyword_only_tensors, require_callable
+from .rules import (
+    check_derivative,
+    refuse_keyword_only_tensors,
+    require_callable,
+    require_signature,
+)
 from .sharding import Rule, check_sharding_rule
 from .sites import find_site
 
@@ -106,7 +111,7 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
     """
 
     def check(overload: OpOverload, rule: object) -> None:
-        require_callable(rule, f"register_jvp({overload.name()}): the rule")
+        require_rule(rule, overload, "jvp", "(primals, tangents)", None, None)
         if overload._schema.is_mutable:
             raise RegistrationError(
                 f"{overload.name()}: Cannot register a jvp rule for a non-functional operator. Got "
@@ -138,8 +143,11 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
     """
 
     def check(overload: OpOverload, rule: object) -> None:
-        require_callable(rule, f"register_vmap({overload.name()}): the rule")
-        refuse_keyword_only_tensors(overload._schema, subject="register_vmap")
+        schema = overload._schema
+        refuse_keyword_only_tensors(schema, subject="register_vmap")
+        keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
+        due = "(info, in_dims) and the arguments of the op"
+        require_rule(rule, overload, "vmap", due, None, None, *[None] * schema.num_positional, **keywords)
 
     return _register_rule("register_vmap", "vmap", op, func, lib, check)
 
@@ -192,6 +200,18 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
         check_sharding_rule(overload._schema, rule)
 
     return _register_rule("register_sharding", "sharding", op, rule, lib, check)
+
+
+def require_rule(
+    rule: Any, overload: OpOverload, kind: str, due: str, /, *args: None, **kwargs: None
+) -> None:
+    """Raises where a rule cannot be called, or not with these arguments.
+
+    Raises:
+        RegistrationTypeError: it cannot.
+    """
+    require_callable(rule, f"register_{kind}({overload.name()}): the rule")
+    require_signature(rule, f"{overload.name()}: the {kind} rule", due, *args, **kwargs)
 
 
 def _register_rule(

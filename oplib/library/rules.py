@@ -141,6 +141,8 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
     Raises:
         RegistrationError: the op writes an argument, or JAX is to derive what runs on the host.
         UnsupportedRegistrationError: a tensor can only be given by keyword.
+        RegistrationTypeError: the formula does not take what it will be given. What a setup does not take, it
+            tells at the call, as in torch.
     """
     if derivative.backward is None and not derivative.derive:
         return
@@ -157,6 +159,35 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
         )
     refuse_mutation(record.schema)
     refuse_keyword_only_tensors(record.schema, subject=subject)
+    if derivative.backward is not None:
+        grads = [None] * len(record.schema.returns)
+        due = f"(ctx, {', '.join(['grad'] * len(grads))})" if grads else "(ctx)"
+        require_signature(derivative.backward, f"{record.name}: the backward formula", due, None, *grads)
+
+
+def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:
+    """Raises where a rule cannot be called as it will be; one whose signature is not known is taken on trust.
+
+    Args:
+        fn: the rule.
+        subject: what it is, for the error.
+        due: the arguments that it will be given, in words.
+        *args: as many as it will be given by position.
+        **kwargs: those that it will be given by name.
+
+    Raises:
+        RegistrationTypeError: it does not take them.
+    """
+    signature = _read_signature(fn)
+    if signature is None:
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise RegistrationTypeError(
+            f"{subject} does not take what it will be given. Got {signature}, due are {due}: {error}. "
+            "Give it these parameters."
+        ) from error
 
 
 def refuse_mutation(schema: FunctionSchema) -> None:

@@ -52,7 +52,7 @@ class TestEveryRule:
         assert getattr(op._opoverload.record, kind) is rule
 
     def test_the_last_one_counts(self, op, kind):
-        REGISTER[kind](op, lambda: None)
+        REGISTER[kind](op, lambda *args: None)
         REGISTER[kind](op, rule)
         assert getattr(op._opoverload.record, kind) is rule
 
