@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-import jax
-
 from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
-from .accumulate import AccumulateGrad, gradient_edge, leaf_edge
+from .accumulate import gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
-from .node import Edge, TapeNode
+from .node import Edge
 from .origins import note_origin
-from .saved import NOBODY, SavedTensor, check_version, link, second_pass_error
-from .saved_hooks import HookPair, active_pairs
-from .saved_slots import SavedSlots, make_saved_properties
+from .saved import NOBODY, check_version, link, second_pass_error
+from .saved_hooks import active_pairs
+from .saved_slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from .tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
@@ -38,7 +36,7 @@ class _Edges:
         return node.edges
 
 
-class FormulaNode(TapeNode):
+class FormulaNode(SlottedNode):
     """A backward step whose formula is a pure array function, found through a plan.
 
     Attributes:
@@ -132,7 +130,7 @@ class FormulaNode(TapeNode):
         extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras, kept))
         first_extra = plan.input_count + len(plan.outputs)
         return [
-            extras[source - first_extra] if source >= first_extra else self._link(source, value, storage)
+            extras[source - first_extra] if source >= first_extra else self.link_saved(source, value, storage)
             for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
         ]
 
@@ -147,9 +145,9 @@ class FormulaNode(TapeNode):
 
     def _recompute_extras(self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]]) -> Sequence[Any]:
         read = zip(self.plan.extra_reads, kept, strict=True)
-        return call_recorded(extras, [self._link(source, *value) for source, value in read])
+        return call_recorded(extras, [self.link_saved(source, *value) for source, value in read])
 
-    def _link(self, source: int, value: Any, storage: Storage) -> Tensor:
+    def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
         """A tensor for a saved input or output, at the place on the tape where it was saved."""
         tensor = box(value)
         if storage is not NOBODY:
@@ -164,61 +162,6 @@ class FormulaNode(TapeNode):
         elif (edge := self.edges[source]) is not None:
             link(tensor, edge)
         return tensor
-
-    # One by one, for users
-
-    @property
-    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
-        """All that was saved, on each of which hooks can be registered."""
-        return self.open_slots().residuals
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor, ...]:
-        """All that was saved, with its history."""
-        return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
-
-    def find_slots(self, name: str) -> list[int]:
-        """Returns which residuals belong to an argument or result of this name.
-
-        Raises:
-            AttributeError: the op saves nothing at all.
-        """
-        if not self.plan.sources:
-            raise AttributeError(f"{self.name()}: it has saved nothing. The formula reads no '{name}'.")
-        names = self.plan.names
-        count = len(names)
-        return [
-            place
-            for place, source in enumerate(self.plan.sources)
-            if source < count and names[source] == name
-        ]
-
-    def unpack_slot(self, place: int) -> Tensor:
-        """Returns one residual with its history; a leaf is the very tensor that was saved."""
-        slot = self.open_slots().residuals[place]
-        value, source = slot.read(self.name()), self.plan.sources[place]
-        if source < self.plan.input_count and not slot.is_packed:
-            edge = self.edges[source]
-            if edge is not None and isinstance(edge[0], AccumulateGrad):
-                return edge[0].variable
-        return self._link(source, value, slot.storage)
-
-    def open_slots(self) -> SavedSlots:
-        """Returns what is saved one by one, and keeps it so from now on."""
-        saved = self.saved
-        if isinstance(saved, SavedSlots):
-            return saved
-        if saved is None:
-            return _freed_slots(len(self.plan.sources))
-        count = len(self.plan.sources)
-        versions = self.versions or (0,) * count
-        residuals = list(map(SavedTensor.of_value, saved[:count], saved[count:], versions))
-        known = dict(zip(self.plan.sources, residuals, strict=True))
-        reads = [] if self.kept is None else list(map(SavedTensor.of_value, *self.kept))
-        reads = [known.get(source, read) for source, read in zip(self.plan.extra_reads, reads, strict=False)]
-        self.saved = SavedSlots(residuals, reads)
-        self.kept = self.versions = None
-        return self.saved
 
     def release(self) -> None:
         """Frees the residuals; a node that has none can run again."""
@@ -270,41 +213,11 @@ def record(
     boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
     if state.watchers and (pairs := active_pairs()):
         if plan.sources:
-            node.saved = _pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
+            node.saved = pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
         return boxed
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
     save_residuals(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
     return boxed
-
-
-def _pack_residuals(
-    plan: Plan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
-) -> SavedSlots:
-    """Saves through hooks: each residual once for each time that it is read, as torch packs."""
-
-    def pack(source: int) -> SavedTensor:
-        tensor = tensors[source] if source < len(tensors) else None
-        value = values[source]
-        slot = SavedTensor.of_value(value, NOBODY if tensor is None else tensor._storage)
-        if tensor is not None or not _is_number(value):
-            slot.pack(pairs, box(value) if tensor is None else tensor)
-        return slot
-
-    residuals = [pack(source) for source in plan.sources]
-    known = dict(zip(plan.sources, residuals, strict=True))
-    return SavedSlots(residuals, [known.get(source) or pack(source) for source in plan.extra_reads])
-
-
-def _is_number(value: Any) -> bool:
-    """Whether an array stands for a Python number, which no hook gets to see."""
-    return value.ndim == 0 and jax.typeof(value).weak_type
-
-
-def _freed_slots(count: int) -> SavedSlots:
-    slots = [SavedTensor.of_value(None, NOBODY) for _ in range(count)]
-    for slot in slots:
-        slot.free()
-    return SavedSlots(slots, ())
 
 
 def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
