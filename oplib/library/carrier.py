@@ -121,9 +121,9 @@ class Carrier:
             operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
             bind = run_linear if call.record.takes_tensors else self.linear.bind  # eager rules are not traced
             results = bind(*operands, linear=linear)
-            found = _spread(results, [ad.Zero(aval) for aval in avals], linear)
+            found = _spread(results, [None] * len(avals), linear)
         return tuple(
-            None if aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
+            None if one is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
             for aval, one in zip(avals, found, strict=True)
         )
 

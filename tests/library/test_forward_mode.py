@@ -159,6 +159,33 @@ def test_integer_results_have_no_tangent_beside_those_that_have() -> None:
         assert unpack_dual(count).tangent is None
 
 
+def test_a_result_marked_as_not_differentiable_has_no_tangent() -> None:
+    def kernel(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return x * x, x * 2
+
+    def mark(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.mark_non_differentiable(output[1])
+
+    op = oplib.custom_op("forward::marked", kernel)
+    op.register_autograd(lambda ctx, grad, _: 2 * grad * ctx.saved_tensors[0], setup_context=mark)
+    with dual_level():
+        square, double = op(make_dual(oplib.tensor(X), oplib.tensor(T)))
+        assert unpack_dual(square).tangent.tolist() == [6.0, 16.0]
+        assert unpack_dual(double).tangent is None
+
+
+def test_rules_run_uncompiled_where_compiling_is_off() -> None:
+    op = make_op("compiled")
+    op.register_autograd(scaled_backward, setup_context=save)
+    oplib.config.compile_kernels = False
+    try:
+        assert tangent_of(op) == tangent_of(op, grad=True) == [42.0, 112.0]
+        assert tangent_of(lambda dual: (dual * dual).sum()) == 22.0
+    finally:
+        oplib.config.compile_kernels = True
+
+
 def test_lists_and_absent_tensors_have_tangents_in_their_places() -> None:
     def kernel(xs: list[jax.Array], bias: jax.Array | None = None) -> jax.Array:
         total = sum(xs, jnp.zeros(2))
