@@ -100,7 +100,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
                 "False; to decorate a function, write @set_grad_enabled(False) above it."
             )
         super().__init__()
-        self.enabled = mode
+        self.mode = self.enabled = mode
         self._outside: bool | None = modes.grad_enabled
         modes.grad_enabled = self.enabled
 

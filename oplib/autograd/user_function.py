@@ -38,6 +38,10 @@ class Function(metaclass=FunctionMeta):
     of a container is the same container with a Tensor or None for each leaf, or None for all of it. There is
     one gradient for each argument of the call; where some parameters are keyword-only, for each parameter.
 
+    The backward is the tape's. Inside ``jax.jit``, ``jax.vmap`` and the like the tape runs as ever, but a JAX
+    transformation that differentiates by itself, such as ``jax.grad``, differentiates what forward does. For
+    a rule that both find register an op: ``oplib.custom_op``.
+
     Example:
         >>> import oplib
         >>> from oplib.autograd import Function
