@@ -16,7 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+import jax
+from jax.core import Tracer
+
 from oplib.autograd import enable_grad
+from oplib.autograd.currency import ARRAYS
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.run import running
 from oplib.autograd.saved import SavedTensor
@@ -151,8 +155,9 @@ class CheckpointedCall:
         return found
 
     def _compute_again(self, key: Any) -> None:
-        args = [argument.read() for argument in self._args]
-        kwargs = {name: argument.read() for name, argument in self._kwargs.items()}
+        values = _set_apart([argument.read() for argument in (*self._args, *self._kwargs.values())])
+        args = values[: len(self._args)]
+        kwargs = dict(zip(self._kwargs, values[len(self._args) :], strict=True))
         repetition = _Repetition(self, key)
         try:
             with (
@@ -250,6 +255,27 @@ class _Argument:
 
     def read(self) -> Any:
         return self._value.unpack(_NODE) if isinstance(self._value, SavedTensor) else self._value
+
+
+def _set_apart(values: list[Any]) -> list[Any]:
+    """Returns arguments that are traced as other values, in the eyes of XLA.
+
+    It would find both computations to be the same, do one of them, and keep what the checkpoint forgets.
+    """
+    places = [
+        place
+        for place, value in enumerate(values)
+        if isinstance(value, Tensor) and isinstance(value._storage.array, Tracer)
+    ]
+    if not places:
+        return values
+    arrays = jax.lax.optimization_barrier(tuple(values[place]._storage.array for place in places))
+    for place, array in zip(places, arrays, strict=True):
+        original: Tensor = values[place]
+        values[place] = apart = ARRAYS.box(array)
+        apart._requires_grad = original._requires_grad
+        apart._grad_fn, apart._output_nr = original._grad_fn, original._output_nr
+    return values
 
 
 class _ArgumentNode:

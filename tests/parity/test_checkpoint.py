@@ -71,6 +71,7 @@ def test_nested_checkpoints_run_what_torchs_run(agree, reentrant, reentrant_insi
     agree(program)
 
 
+@pytest.mark.spec("001.10", "004.15")
 @BOTH
 @pytest.mark.parametrize("how", ["grad", "inputs", "create_graph"])
 def test_other_ways_to_ask_for_gradients_work_or_raise_alike(agree, reentrant, how):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import weakref
 
@@ -10,7 +11,7 @@ import jax
 import pytest
 
 import oplib
-from oplib.autograd import Function, grad
+from oplib.autograd import Function, grad, gradcheck, gradgradcheck
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.errors import ArgumentValueError, AutogradError, CheckpointError, SavedTensorError
 from oplib.utils.checkpoint import (
@@ -432,6 +433,7 @@ def test_debug_lists_the_ops_of_both_computations_and_where_they_were_called(x, 
     assert "test_checkpoint.py:" in again
 
 
+@pytest.mark.spec("001.10", "004.15")
 def test_a_reentrant_checkpoint_refuses_grad_and_inputs(x, w):
     text = r"incompatible with .grad\(\) or passing an `inputs` parameter"
     with pytest.raises(AutogradError, match=text):
@@ -539,11 +541,31 @@ def test_devices_have_no_random_state_of_their_own(x):
 # Under a trace --------------------------------------------------------------------------------------------
 
 
-def test_a_step_with_a_checkpoint_can_be_compiled():
-    def step(array):
-        leaf = oplib.Tensor.from_array(array, requires_grad=True)
-        checkpoint(lambda leaf: (leaf * leaf).exp(), leaf, use_reentrant=False).sum().backward()
-        return leaf.grad.array
+def step(array):
+    leaf = oplib.Tensor.from_array(array, requires_grad=True)
+    checkpoint(lambda leaf: (leaf * leaf).exp(), leaf, use_reentrant=False).sum().backward()
+    return leaf.grad.array
 
+
+def test_a_step_with_a_checkpoint_can_be_compiled_differentiated_and_mapped():
     array = jax.numpy.array([0.5, 1.0])
-    assert jax.jit(step)(array).tolist() == pytest.approx(step(array).tolist())
+    expected = [2 * entry * math.exp(entry * entry) for entry in (0.5, 1.0)]
+    assert jax.jit(step)(array).tolist() == pytest.approx(expected)
+    assert jax.vmap(step)(array[None]).tolist() == [pytest.approx(expected)]
+    second = [(2 + 4 * entry * entry) * math.exp(entry * entry) for entry in (0.5, 1.0)]
+    assert jax.grad(lambda array: step(array).sum())(array).tolist() == pytest.approx(second)
+
+
+def test_the_compiler_may_not_take_the_repetition_for_the_forward():
+    assert jax.jit(step).lower(jax.numpy.ones(2)).as_text().count("optimization_barrier") == 1
+
+
+# As a function to be checked -------------------------------------------------------------------------------
+
+
+def test_derivatives_through_a_checkpoint_are_right_to_the_second_order(x):
+    def function(x):
+        return checkpoint(lambda x: x.sin() * x, x, use_reentrant=False)
+
+    assert gradcheck(function, x, check_batched_grad=True)
+    assert gradgradcheck(function, x)
