@@ -129,7 +129,7 @@ class inference_mode(Mode):  # noqa: N801
     What is made inside is an inference tensor (``is_inference()``): it counts no versions, so outside it can
     be neither written in place nor saved for a backward pass, and it cannot be made to require grad. Views of
     other tensors stay what their base is. ``clone()`` outside gives an ordinary tensor. Here it is a promise
-    that is checked and saves no time: a call costs somewhat more than under ``no_grad``.
+    that is checked, and saves no time over ``no_grad``.
 
     Args:
         mode: with False, leaves an enclosing inference mode.

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from oplib.autograd.formula_node import NOBODY, record, save_residuals
 from oplib.autograd.origins import note_origin
 from oplib.config import config
-from oplib.modes import modes
+from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
+from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
 
 from .dispatch import Dispatcher
 from .fast_key import FastKey
@@ -54,9 +56,38 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         **source.defaults,
         **source.key.names_used,
     }
-    exec(compile(source.text(), f"<call of {dispatcher.name}>", "exec"), namespace)
-    binding.call = namespace["__call"]
+    text, place = source.text(), f"<call of {dispatcher.name}>"
+    binding.call = _define(text, place, namespace)
+    if not source.view:  # views of ordinary tensors stay ordinary ones
+        quiet = {**namespace, **_QUIET, "__slow": binding.complete}
+        binding.make_quiet = lambda: _define(text.replace(_EXACTLY, _EITHER), place, quiet)
     return binding.call
+
+
+def _define(text: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    exec(compile(text, place, "exec"), namespace)
+    return namespace["__call"]
+
+
+def _box_inference(array: Any) -> Tensor:
+    return mark_inference(box(array))
+
+
+def _make_quiet_modes() -> SimpleNamespace:
+    state = ModeState()
+    state.grad_enabled = False
+    return SimpleNamespace(state=state)
+
+
+# The same text in inference mode, where nothing is recorded: what it makes are inference tensors.
+_EXACTLY, _EITHER = ".__class__ is __Tensor", ".__class__ in __tensor_classes"
+_QUIET: dict[str, Any] = {
+    "__Storage": InferenceStorage,
+    "__Tensor": InferenceTensor,
+    "__box": _box_inference,
+    "__modes": _make_quiet_modes(),
+    "__tensor_classes": frozenset((Tensor, InferenceTensor)),
+}
 
 
 def make_view_box(name: str) -> Callable[[Any], Tensor]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.modes import modes
+
 from .schema import Argument
 
 MISSING: Any = object()
@@ -26,9 +28,12 @@ class LateBinding:
 
     Attributes:
         call: the generated function, which is made after this object.
+        make_quiet: makes the one for inference mode, if there is to be one.
     """
 
     call: Callable[..., Any]
+    make_quiet: Callable[[], Callable[..., Any]] | None = None
+    _quiet: Callable[..., Any] | None = None
 
     def __init__(self, arguments: tuple[Argument, ...], complete: Complete) -> None:
         self._names = [argument.name for argument in arguments if not argument.kwarg_only]
@@ -56,6 +61,15 @@ class LateBinding:
         return self._complete((*given, *rest), {**_given(keyword_only), **named})
 
     def slow(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+        """Goes on where the short cut is not to be taken, or not the one for ordinary tensors."""
+        state = modes.state
+        if state.inference and state.watchers == 1 and self.make_quiet is not None:
+            if self._quiet is None:
+                self._quiet = self.make_quiet()
+            return self._quiet(*values, **keyword_only)
+        return self.complete(values, keyword_only)
+
+    def complete(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
         """Goes the complete way, with the arguments as far as they were given."""
         count = next((place for place, value in enumerate(values) if value is MISSING), len(values))
         later = dict(zip(self._names[count:], values[count:], strict=True))

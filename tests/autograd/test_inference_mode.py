@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 import oplib
 from oplib.autograd import Function
 from oplib.errors import AutogradError
+from oplib.library.dispatch import Dispatcher
 from oplib.modes import modes
 
 pytestmark = pytest.mark.spec("001.2")
@@ -239,3 +241,56 @@ def test_a_gradient_of_it_is_not_accumulated_into(x, made):
         (x * 2).sum().backward()
     assert x.grad is made
     assert made.tolist() == [3.0, 4.0]
+
+
+# Its own short cut ---------------------------------------------------------------------------
+
+
+def count_complete_calls(function):
+    """Counts how often a call takes the complete path."""
+    counted = []
+
+    def watch(frame, event, _):
+        if event == "call" and frame.f_code is Dispatcher.call.__code__:
+            counted.append(frame)
+
+    sys.setprofile(watch)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return len(counted)
+
+
+def test_a_call_inside_has_a_short_cut_of_its_own(x, made):
+    with oplib.inference_mode():
+        _ = x * 2.0, x + made, made.max(0)
+        assert count_complete_calls(lambda: (x * 2.0, x + made, made * made)) == 0
+        assert count_complete_calls(lambda: (made.max(0), oplib.mul(x, other=made))) == 0
+        for result in (x * 2.0, x + made, made * made, *made.max(0)):
+            assert result.is_inference()
+            assert not result.requires_grad
+        with oplib.enable_grad():
+            assert not (x * x).requires_grad
+
+
+def test_two_levels_of_the_mode_do_the_same_the_complete_way(x):
+    with oplib.inference_mode(), oplib.inference_mode():
+        assert count_complete_calls(lambda: x * 2.0) == 1
+        assert (x * 2.0).is_inference()
+
+
+def test_what_the_short_cut_inside_does_not_take_is_refused_in_the_words_of_the_schema(x):
+    with oplib.inference_mode():
+        _ = x * 2.0
+        with pytest.raises(TypeError, match="mul"):
+            oplib.mul(x)
+        with pytest.raises(RuntimeError, match="the sizes of the operands must match"):
+            _ = x * oplib.ones(3)
+
+
+def test_after_the_mode_calls_are_recorded_by_the_ordinary_short_cut(x):
+    with oplib.inference_mode():
+        _ = x * 2.0
+    assert (x * 2.0).requires_grad
+    assert count_complete_calls(lambda: x * 2.0) == 0
