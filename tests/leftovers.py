@@ -8,6 +8,8 @@ from typing import Any
 import jax
 
 from oplib.autograd.run import running
+from oplib.autograd.saved_hooks import _stack
+from oplib.autograd.saved_mutation import is_mutation_allowed
 from oplib.config import Config, config
 from oplib.library.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
@@ -32,6 +34,8 @@ class World:
             "recursion limit": sys.getrecursionlimit(),
             "run of the engine": running.run,
             "vmap levels": running.vmap_levels,
+            "hooks for saved tensors": (_stack.pairs, _stack.disabled),
+            "writing saved tensors": is_mutation_allowed(),
             **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
             **{f"oplib.config.{name}": getattr(config, name) for name in Config.__slots__},
             **{f"jax.config.{name}": value for name, value in read_jax_settings().items()},
@@ -52,6 +56,7 @@ class World:
         registry.restore(self.ops)
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
+        _stack.pairs, _stack.disabled = self.state["hooks for saved tensors"]
         running.run, running.vmap_levels = self.state["run of the engine"], self.state["vmap levels"]
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")
