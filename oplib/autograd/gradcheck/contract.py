@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 from oplib.autograd.function import Function
 from oplib.autograd.reverse import grad
@@ -85,8 +85,8 @@ def _pull_back_undefined(problem: Problem) -> Sequence[Tensor | None]:
 
 
 def _is_nonzero(tensor: Tensor) -> bool:
-    return bool((tensor.array != 0).any())
+    return bool(np.asarray(tensor.array).any())
 
 
 def _largest(tensor: Tensor) -> float:
-    return float(jnp.abs(tensor.array).max())
+    return float(np.abs(np.asarray(tensor.array)).max())
