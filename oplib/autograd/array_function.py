@@ -17,6 +17,7 @@ import numpy as np
 
 from oplib.config import config
 
+from .array_types import match_type
 from .liveness import find_forwarded, find_live_inputs
 
 Arrays = tuple[Any, ...]
@@ -124,8 +125,9 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
             )
             return tuple(output for output, has in zip(outputs, given, strict=True) if has)
 
-        _, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
-        return tuple(map(conjugate, pull(tuple(map(conjugate, cotangents)))))
+        outputs, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
+        fitting = map(match_type, map(conjugate, cotangents), map(jax.typeof, outputs))
+        return tuple(map(conjugate, pull(tuple(fitting))))
 
     return pulled_back
 
@@ -141,7 +143,10 @@ def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[...,
             rest = iter(values)
             return function(*(next(rest) if has else value for has, value in zip(given, inputs, strict=True)))
 
-        fitting = [tangent.astype(value.dtype) for tangent, value in zip(tangents, varied, strict=True)]
+        fitting = [
+            match_type(tangent.astype(value.dtype), jax.typeof(value))
+            for tangent, value in zip(tangents, varied, strict=True)
+        ]
         outputs, pushed = jax.jvp(partial, tuple(varied), tuple(fitting))
         return tuple(
             None if output is None or not has_gradient(output.dtype) else tangent
@@ -257,10 +262,11 @@ jax.tree_util.register_pytree_node(Plan, lambda plan: ((), plan), lambda plan, _
 class DerivedPlan(Plan):
     """The plan of a function that JAX differentiates: the residuals are the inputs its vjp really reads."""
 
-    __slots__ = ("_backwards", "_forwarded", "_function", "_inputs")
+    __slots__ = ("_backwards", "_forwarded", "_function", "_inputs", "_types")
 
     def __init__(self, function: ArrayFunction, wanted: Mask, inputs: Arrays, outputs: Arrays) -> None:
         self._inputs = tuple(shape_of(value) for value in inputs)
+        self._types = tuple(map(jax.typeof, inputs))
         self._function = function
         self._backwards: dict[Mask, ArrayFunction] = {}
         differentiable = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
@@ -295,7 +301,7 @@ class DerivedPlan(Plan):
         if found is None:
             wanted = self._find_reached(given)
             full = self._function.vjp(wanted, given).function
-            function = spread_gradients(_fill_dead(full, self._inputs, self.sources), wanted)
+            function = spread_gradients(_fill_dead(full, self._types, self.sources), wanted)
             kind, places = self._forwarded
             if kind == given and places is not None and not self.sources:
                 cotangents = iter([place - len(self.wanted) for place in places])
@@ -324,12 +330,15 @@ def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[
 
 
 def _fill_dead(
-    function: Callable[..., Arrays], inputs: Arrays, live: tuple[int, ...]
+    function: Callable[..., Arrays], types: Arrays, live: tuple[int, ...]
 ) -> Callable[..., Arrays]:
-    """Calls a function with its live inputs only; the others are never read, so zeros stand for them."""
+    """Calls a function with its live inputs only; the others are never read, so zeros stand for them.
+
+    In ``shard_map`` these vary as the inputs did: over a replicated one JAX would sum the gradient.
+    """
 
     def called_with_live(*arrays: Any) -> Arrays:
-        full = [_make_zeros(shape) for shape in inputs]
+        full = [match_type(_make_zeros(kind), kind) for kind in types]
         for place, value in zip(live, arrays, strict=False):
             full[place] = value
         return function(*full, *arrays[len(live) :])

@@ -23,7 +23,8 @@ def is_escaping(array: Any, tensor: Tensor) -> bool:
     """
     if not isinstance(array, Tracer) or tensor._trace == get_opaque_trace_state():
         return False
-    return tensor._trace is not None or not isinstance(tensor._storage.array, Tracer)
+    held: object = tensor._storage.array
+    return tensor._trace is not None or not isinstance(held, Tracer)
 
 
 def refuse_escape(array: Any, tensor: Tensor, what: str) -> None:

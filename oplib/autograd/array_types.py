@@ -1,0 +1,31 @@
+"""What JAX knows of an array beside shape and dtype: its sharding on an explicit mesh, its varying axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+
+def match_type(value: Any, due: Any) -> Any:
+    """Gives a gradient or tangent the sharding and the varying axes of the value that it belongs to.
+
+    JAX asks for that inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
+    formula that knows the shape alone, such as the one that begins a backward pass.
+
+    Args:
+        value: of the shape of ``due``.
+        due: the type of what it belongs to, as ``jax.typeof`` gives it.
+    """
+    given = jax.typeof(value)
+    if due == given:
+        return value
+    if given.sharding != due.sharding and not due.sharding.mesh.empty:
+        value = jax.sharding.reshard(value, due.sharding)
+    missing = tuple(sorted(_varying_axes(due) - _varying_axes(given)))
+    return jax.lax.pcast(value, missing, to="varying") if missing else value
+
+
+def _varying_axes(aval: Any) -> frozenset[Any]:
+    kind: Any = getattr(aval, "manual_axis_type", None)
+    return frozenset() if kind is None else kind.varying
