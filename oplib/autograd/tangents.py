@@ -115,13 +115,17 @@ def push_tangents(
 ) -> None:
     """Computes the tangents of a call's outputs and hangs them on.
 
+    What is read is frozen: a tangent has nothing to do with the versions of what it was computed from, the
+    call itself may be about to write its operand, and later writes overwrite tangents too.
+
     Args:
         push: gives one tangent for each output from operands and tangents.
         operands: what ``push`` reads besides the tangents.
         tangents: of the inputs of the call, None for those without.
         outputs: what the call gave.
     """
-    results = push([*operands, *(tangent for tangent in tangents if tangent is not None)])
+    given = [tangent for tangent in tangents if tangent is not None]
+    results = push(list(map(_freeze, (*operands, *given))))
     for output, tangent in zip(outputs, results, strict=True):
         if output is not None and tangent is not None:
             set_tangent(output, tangent)
@@ -142,15 +146,15 @@ def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:
     return [None if tangent is None else level.make_slot(_freeze(tangent)) for tangent in tangents]
 
 
-def _freeze(tangent: Tensor) -> Tensor:
+def _freeze(tensor: Tensor) -> Tensor:
     """The same value at the same place on the tape; a leaf that requires grad is its own place."""
-    if tangent._requires_grad and tangent._grad_fn is None:
-        return tangent
-    frozen = box(tangent._storage.array)
-    frozen._trace = tangent._trace
-    frozen._requires_grad = tangent._requires_grad
-    frozen._grad_fn = tangent._grad_fn
-    frozen._output_nr = tangent._output_nr
+    if tensor._requires_grad and tensor._grad_fn is None:
+        return tensor
+    frozen = box(tensor._storage.array)
+    frozen._trace = tensor._trace
+    frozen._requires_grad = tensor._requires_grad
+    frozen._grad_fn = tensor._grad_fn
+    frozen._output_nr = tensor._output_nr
     return frozen
 
 
