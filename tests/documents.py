@@ -23,9 +23,44 @@ class Example:
     output: str
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two programs side by side, in the two cells of a row, and what each of them prints.
+
+    Attributes:
+        programs: the two, each after as many empty lines as put it on its own line numbers.
+        output: the ```text block after the table.
+    """
+
+    programs: tuple[str, str]
+    output: str
+
+
 def find_pages() -> list[Path]:
     """Returns every page written in Markdown."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def has_pairs(text: str) -> bool:
+    """Tells whether the programs of a page stand side by side: then each is complete by itself."""
+    return "<td>" in text
+
+
+def read_pairs(text: str) -> list[Pair]:
+    """Returns the pairs of a page in their order."""
+    blocks = [block for block in FENCE.finditer(text) if block[1] in {"python", "text"}]
+    kinds = [block[1] for block in blocks]
+    if kinds != ["python", "python", "text"] * (len(kinds) // 3):
+        raise ValueError(f"two programs and what they print, again and again; got {kinds}")
+    return [
+        Pair((_number(text, blocks[place]), _number(text, blocks[place + 1])), blocks[place + 2][2])
+        for place in range(0, len(blocks), 3)
+    ]
+
+
+def _number(text: str, block: re.Match[str]) -> str:
+    """The code of a block, after as many empty lines as put it on its own line numbers."""
+    return "\n" * (text[: block.start()].count("\n") + 1) + block[2]
 
 
 def read_examples(text: str) -> list[Example]:
@@ -36,6 +71,6 @@ def read_examples(text: str) -> list[Example]:
         if block[1] != "python":
             continue
         is_output = following and following[1] == "text" and not text[block.end() : following.start()].strip()
-        padding = "\n" * (text[: block.start()].count("\n") + 1)
-        examples.append(Example(padding + block[2], following[2] if following and is_output else ""))
+        output = following[2] if following and is_output else ""
+        examples.append(Example(_number(text, block), output))
     return examples

@@ -3,13 +3,28 @@
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT, find_pages, read_examples
+from tests.documents import ROOT, find_pages, has_pairs, read_examples, read_pairs
 
-PAGES = [page for page in find_pages() if "```python" in page.read_text()]
+
+def name_page(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+PROGRAMS = [page for page in find_pages() if "```python" in page.read_text()]
+PAGES = [page for page in PROGRAMS if not has_pairs(page.read_text())]
+PAIRS = [
+    (page, place)
+    for page in PROGRAMS
+    if has_pairs(page.read_text())
+    for place in range(len(read_pairs(page.read_text())))
+]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in (ROOT / "oplib").rglob("*.py")
@@ -17,20 +32,58 @@ MODULES = sorted(
 )
 
 
+def run(code: str, name: str, namespace: dict[str, object]) -> str:
+    """Runs a piece of code of a page and returns what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, name, "exec"), namespace)
+    return printed.getvalue()
+
+
 def run_page(text: str, name: str) -> None:
     """Runs the examples of a page in one namespace and compares what each prints."""
-    namespace = {"__name__": "__main__"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for example in read_examples(text):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(example.code, name, "exec"), namespace)
-        assert printed.getvalue() == example.output
+        assert run(example.code, name, namespace) == example.output
+
+
+def skip_without(text: str) -> None:
+    """Skips a page that needs what this machine has not."""
+    if "import torch" in text and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    if "ffi.h" in text and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("needs a C++ compiler")
 
 
 @pytest.mark.usefixtures("forget_ops")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_the_code_of_a_page_prints_what_the_page_shows(page):
+    skip_without(page.read_text())
     run_page(page.read_text(), str(page))
+
+
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.parametrize(
+    ("page", "place"), PAIRS, ids=lambda value: str(value) if isinstance(value, int) else name_page(value)
+)
+def test_two_programs_side_by_side_print_the_same(page, place):
+    pair = read_pairs(page.read_text())[place]
+    for program in pair.programs:
+        skip_without(program)
+        assert run(program, str(page), {"__name__": "__main__"}) == pair.output
+    assert pair.output
+
+
+def test_every_page_about_writing_an_op_stands_in_the_index():
+    folder = ROOT / "docs" / "write_an_op"
+    index = (folder / "index.md").read_text()
+    assert {page.name for page in folder.glob("*.md") if f"({page.name}" not in index} == {"index.md"}
+
+
+def test_a_program_that_prints_something_else_than_its_neighbour_is_found():
+    text = "<td>\n```python\nprint(1)\n```\n```python\nprint(2)\n```\n```text\n1\n```\n"
+    pair = read_pairs(text)[0]
+    assert [run(program, "page", {}) == pair.output for program in pair.programs] == [True, False]
 
 
 @pytest.mark.usefixtures("forget_ops")
