@@ -58,7 +58,8 @@ class Instruction(NamedTuple):
         name: of the op in the table of its kind.
         first: which value, counted modulo those that there are.
         second: another one.
-        hook: what the gradient of the result is multiplied by, by a hook; None for none.
+        hook: what the gradient of the result is multiplied by, by a hook; None for none. It is a hook of the
+            tensor, or of its node where ``second`` is odd.
     """
 
     kind: str
@@ -87,13 +88,13 @@ class Tape:
 
     def step(self, instruction: Instruction) -> None:
         """Runs one; what cannot be done with the values chosen is left out, on both machines alike."""
-        kind, name, first, second, hook = instruction
+        kind, name, first, second, _ = instruction
         place = first % len(self.values)
         t, u = self.values[place], self.values[second % len(self.values)]
         if kind == "unary":
-            self.add(UNARY[name][0](t), hook)
+            self.add(UNARY[name][0](t), instruction)
         elif kind == "binary":
-            self.add(BINARY[name][0](t, u if u.shape == t.shape else u.sum()), hook)
+            self.add(BINARY[name][0](t, u if u.shape == t.shape else u.sum()), instruction)
         elif kind == "in_place":
             if place >= len(self.leaves):
                 IN_PLACE[name][0](t, u if u.shape == t.shape else u.mean())
@@ -106,16 +107,25 @@ class Tape:
             with oplib.no_grad():
                 self.values.append(UNARY[name][0](t))
 
-    def add(self, value: Any, hook: float | None) -> None:
+    def add(self, value: Any, instruction: Instruction) -> None:
         """Adds a result, with a hook that scales its gradient."""
+        hook = instruction.hook
         if hook is not None and value.requires_grad:
-            value.register_hook(lambda grad: grad * hook)
+            if instruction.second % 2:
+                value.grad_fn.register_prehook(lambda grads: (grads[0] * hook,))
+            else:
+                value.register_hook(lambda grad: grad * hook)
         self.values.append(value)
 
     def roots(self, numbers: list[int]) -> list[Any]:
         """Returns the values chosen as roots: those with a history, or the first leaf times one."""
         live = [value for value in self.values[len(self.leaves) :] if value.requires_grad]
         return [live[number % len(live)] for number in numbers] if live else [self.leaves[0] * 1.0]
+
+
+def scale_gradient(array: Any, factor: float) -> Any:
+    """Returns an array whose gradient is multiplied by a number on its way."""
+    return array * factor + jax.lax.stop_gradient(array * (1 - factor))
 
 
 class View(NamedTuple):
@@ -158,12 +168,20 @@ class Functions:
         """Whether the value requires grad now: a write may have given it a history."""
         return self.live[view.storage]
 
-    def add(self, array: Any, *, live: bool, hook: float | None = None) -> None:
-        """Adds a result in a storage of its own; the hook's factor is that of an identity's gradient."""
-        if len(self.values) in self.probes:
-            array = array + self.probes[len(self.values)]
-        if hook is not None and live:
-            array = array * hook + jax.lax.stop_gradient(array * (1 - hook))
+    def add(self, array: Any, *, live: bool, instruction: Instruction | None = None) -> None:
+        """Adds a result in a storage of its own; the hook's factor is that of an identity's gradient.
+
+        A probe stands where a retained gradient is taken: after the hooks of the tensor, before the node's.
+        """
+        hook = None if instruction is None or not live else instruction.hook
+        on_node = instruction is not None and instruction.second % 2
+        probe = self.probes.get(len(self.values))
+        if hook is not None and on_node:
+            array = scale_gradient(array, hook)
+        if probe is not None:
+            array = array + probe
+        if hook is not None and not on_node:
+            array = scale_gradient(array, hook)
         if not live:
             array = jax.lax.stop_gradient(array)
         self.storages.append(array.reshape(-1))
@@ -177,15 +195,16 @@ class Functions:
 
     def step(self, instruction: Instruction) -> None:
         """Does on arrays what the tape does on Tensors."""
-        kind, name, first, second, hook = instruction
+        kind, name, first, second, _ = instruction
         place = first % len(self.values)
         t, u = self.values[place], self.values[second % len(self.values)]
         a, b = self.read(t), self.read(u)
         if kind == "unary":
-            self.add(UNARY[name][1](a), live=self.is_live(t), hook=hook)
+            self.add(UNARY[name][1](a), live=self.is_live(t), instruction=instruction)
         elif kind == "binary":
             other = b if b.shape == a.shape else b.sum()
-            self.add(BINARY[name][1](a, other), live=self.is_live(t) or self.is_live(u), hook=hook)
+            live = self.is_live(t) or self.is_live(u)
+            self.add(BINARY[name][1](a, other), live=live, instruction=instruction)
         elif kind == "in_place":
             if place >= self.count:
                 self.write(t, IN_PLACE[name][1](a, b if b.shape == a.shape else b.mean()))
