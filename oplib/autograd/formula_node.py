@@ -173,7 +173,8 @@ class FormulaNode(SlottedNode):
         self.saved = None
         self.kept = None
         self.versions = None
-        self.tangents = None
+        if self.tangents is not None:
+            self.tangents = None
 
 
 def record(
