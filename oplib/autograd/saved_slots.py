@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from oplib.tensor import Storage, Tensor, box
 
@@ -94,7 +95,7 @@ class SlottedNode(TapeNode):
             edge = self.edges[source]
             if edge is not None and isinstance(edge[0], AccumulateGrad):
                 return edge[0].variable
-        return self.link_saved(source, value, slot.storage)
+        return self.link_saved(source, jnp.asarray(value), slot.storage)  # a number may stand for an array
 
     def open_slots(self) -> SavedSlots:
         """Returns what is saved one by one, and keeps it so from now on."""
@@ -134,7 +135,7 @@ def pack_residuals(
 
 def _is_number(value: Any) -> bool:
     """Whether an array stands for a Python number, which no hook gets to see."""
-    return value.ndim == 0 and jax.typeof(value).weak_type
+    return not isinstance(value, jax.Array) or (value.ndim == 0 and jax.typeof(value).weak_type)
 
 
 def _freed_slots(count: int) -> SavedSlots:

@@ -69,6 +69,10 @@ def test_all_that_was_saved_can_be_listed(a):
     assert all(isinstance(one, SavedTensor) for one in y.grad_fn._raw_saved_tensors)
 
 
+def test_a_number_that_was_saved_is_shown_as_a_tensor(a):
+    assert [one.tolist() for one in (a * 0.0).grad_fn.saved_tensors] == [0.0]
+
+
 def test_looking_changes_nothing_for_the_backward(a):
     b = a * 1
     y = b * b
