@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from oplib.errors import MissingRuleError, RegistrationError
 
-from .contribution import KERNEL_SLOTS, Contribution, find_newest
+from .contribution import KERNEL_SLOTS, Contribution, KernelSlot, find_newest
 from .platforms import find_device_slot, list_slots
 from .qualname import Qualname
 from .registry import registry
@@ -81,7 +81,7 @@ def get_kernel(op: Op, device_type: str) -> KernelHandle:
     slot = find_device_slot(device_type, subject="get_kernel")
     qualname = resolve_existing_op(op, subject="get_kernel")._qualname
     pieces = registry.read(qualname)
-    for candidate in (*list_slots(slot), "composite"):
+    for candidate in (*cast("tuple[KernelSlot, ...]", list_slots(slot)), "composite"):
         piece = find_newest(pieces, candidate)
         if piece is not None:
             return KernelHandle(qualname, piece)
