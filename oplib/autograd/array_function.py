@@ -17,7 +17,7 @@ import numpy as np
 
 from oplib.config import config
 
-from .array_types import match_type
+from .array_types import match_type, sum_gradient
 from .liveness import find_forwarded, find_live_inputs
 
 Arrays = tuple[Any, ...]
@@ -126,8 +126,9 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
             return tuple(output for output, has in zip(outputs, given, strict=True) if has)
 
         outputs, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
-        fitting = map(match_type, map(conjugate, cotangents), map(jax.typeof, outputs))
-        return tuple(map(conjugate, pull(tuple(fitting))))
+        types = tuple(map(jax.typeof, outputs))
+        summed = map(sum_gradient, map(conjugate, cotangents), types)
+        return tuple(map(conjugate, pull(tuple(map(match_type, summed, types)))))
 
     return pulled_back
 

@@ -26,6 +26,20 @@ def match_type(value: Any, due: Any) -> Any:
     return jax.lax.pcast(value, missing, to="varying") if missing else value
 
 
+def sum_gradient(gradient: Any, due: Any) -> Any:
+    """Sums a gradient over the mesh axes on which the value that it belongs to is replicated.
+
+    Inside ``shard_map`` each device uses a replicated value, so its gradient is the sum of what all of them
+    find. JAX's own derivatives do this; the formula of a user knows one device.
+
+    Args:
+        gradient: from a formula.
+        due: the type of the value, as ``jax.typeof`` gives it.
+    """
+    extra = tuple(sorted(_varying_axes(jax.typeof(gradient)) - _varying_axes(due)))
+    return jax.lax.psum(gradient, extra) if extra else gradient
+
+
 def _varying_axes(aval: Any) -> frozenset[Any]:
     kind: Any = getattr(aval, "manual_axis_type", None)
     return frozenset() if kind is None else kind.varying

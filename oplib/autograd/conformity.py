@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, upcalls
 
-from .currency import is_array_class
+from .array_types import sum_gradient
+from .currency import is_array_class, is_tracer_class
 
 if TYPE_CHECKING:
     from .currency import Currency
@@ -64,6 +66,11 @@ def conform_to_edges(
             fitting[index] = _fit(
                 grad, array, target, currency, f"{source} returned an invalid gradient at index {index}"
             )
+        elif is_tracer_class[type(target)] and not currency.tensor_mode:  # a leaf, maybe in shard_map
+            summed = sum_gradient(array, jax.typeof(target))
+            if summed is not array:
+                fitting = list(grads) if fitting is None else fitting
+                fitting[index] = summed
     return grads if fitting is None else fitting
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, spread_gradients
+from oplib.autograd.array_types import sum_gradient
 from oplib.errors import MissingRuleError
 from oplib.tensor import box
 
@@ -34,7 +35,7 @@ class FormulaPlan(Plan):
         notes: what the setup recorded.
     """
 
-    __slots__ = ("_backwards", "inputs", "layout", "notes", "overload")
+    __slots__ = ("_backwards", "_types", "inputs", "layout", "notes", "overload")
 
     notes: Notes
 
@@ -51,6 +52,7 @@ class FormulaPlan(Plan):
         self.overload = overload
         self.layout = layout
         self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
+        self._types = tuple(map(jax.typeof, inputs))
         self._backwards: dict[Mask, tuple[int, ArrayFunction]] = {}
         super().__init__(wanted, outputs, ())
         self.structure: Structure = structure
@@ -78,10 +80,20 @@ class FormulaPlan(Plan):
             on_host = make_host_call(self._bind_formula(given, np), shapes, op=record.name)
             made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
-            formula = spread_gradients(self._bind_formula(given, jnp), self.wanted)
+            formula = spread_gradients(self._summed(self._bind_formula(given, jnp)), self.wanted)
             made = ArrayFunction(formula, record.name, compiled=not record.is_plain, is_formula=True)
         self._backwards[given] = record.version, made
         return made
+
+    def _summed(self, formula: Function) -> Function:
+        """Sums the gradients of inputs that are replicated in ``shard_map``."""
+        types = tuple(kind for kind, want in zip(self._types, self.wanted, strict=True) if want)
+
+        def summed(*arrays: Any) -> tuple[Any, ...]:
+            pairs = zip(formula(*arrays), types, strict=True)
+            return tuple(None if grad is None else sum_gradient(grad, kind) for grad, kind in pairs)
+
+        return summed
 
     def _find_rule(self) -> Function:
         rule = self.overload.record.derivative.backward
