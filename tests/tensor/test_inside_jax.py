@@ -173,6 +173,10 @@ def leak_gradient(outer):
     return lambda a: (outer * Tensor.from_array(a)).sum().backward()
 
 
+def write_into(outer):
+    return lambda a: outer.add_(Tensor.from_array(a))
+
+
 LEAKS = {
     "a gradient": (leak_gradient, r"the leaf f32\[4\], .*outlives it.*autograd\.grad\(outputs, inputs\)"),
     "an assigned gradient": (
@@ -180,11 +184,11 @@ LEAKS = {
         r"grad: a traced value would be stored in a tensor made outside.*Return the value",
     ),
     "a write": (
-        lambda outer: lambda a: outer.detach().add_(Tensor.from_array(a)),
+        lambda outer: write_into(outer.detach()),
         r"add_: a traced value would be stored in a tensor made outside.* Got f32\[4\] for f32\[4\]",
     ),
     "a write into the result of an op": (
-        lambda outer: (lambda made: lambda a: made.add_(Tensor.from_array(a)))((outer * 1).detach()),
+        lambda outer: write_into((outer * 1).detach()),
         r"add_: a traced value would be stored .*the op that is not in place",
     ),
     "an item": (
