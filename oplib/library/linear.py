@@ -94,7 +94,8 @@ class Linear:
                 f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
                 "none can be derived from it by transposition. Register one with register_jvp."
             )
-        if infer_kind(self.call.record.derivative.backward) == "host":
+        backward = self.call.record.derivative.backward
+        if backward is not None and infer_kind(backward) == "host":
             raise MissingRuleError(
                 f"{self.call}: there is no forward-mode rule. Its backward formula is annotated "
                 "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "

@@ -28,9 +28,6 @@ BACKWARD: dict[str, Any] = {
     "value_and_grad": lambda op: jax.value_and_grad(sum_of(op), argnums=(0, 1))(X, W)[1],
     "vjp": lambda op: jax.vjp(op, X, W)[1](ONES),
     "vjp inside jit": lambda op: jax.jit(lambda x, w, g: jax.vjp(op, x, w)[1](g))(X, W, ONES),
-    "a vjp object out of one jit and into another": lambda op: jax.jit(lambda pull, g: pull(g))(
-        jax.jit(lambda x, w: jax.vjp(op, x, w)[1])(X, W), ONES
-    ),
     "jacrev": lambda op: [jacobian.sum(0) for jacobian in jax.jacrev(op, argnums=(0, 1))(X, W)],
     "transposed linearize": lambda op: jax.linear_transpose(jax.linearize(op, X, W)[1], X, W)(ONES),
     "checkpoint": lambda op: by_both(jax.checkpoint(sum_of(op)))(X, W),
@@ -51,20 +48,29 @@ FORWARD: dict[str, Any] = {
     "jit of linearize": lambda op: jax.jit(lambda *at: jax.linearize(op, *at[:2])[1](*at[2:]))(X, W, ONES, W),
     "checkpoint": lambda op: jax.jvp(jax.checkpoint(op), (X, W), (ONES, W))[1],
 }
-# By x, of the sum: outer of inner, and which mode's rule is left in the end.
+# By x, of the sum: outer over inner. The rule of the innermost mode is the one that is left.
 SECOND: dict[str, Any] = {
-    "forward over reverse": ("reverse", lambda f: jax.jacfwd(jax.jacrev(f))(X, W)),
-    "reverse over reverse": ("reverse", lambda f: jax.jacrev(jax.jacrev(f))(X, W)),
-    "reverse over forward": ("forward", lambda f: jax.jacrev(jax.jacfwd(f))(X, W)),
-    "forward over forward": ("forward", lambda f: jax.jacfwd(jax.jacfwd(f))(X, W)),
-    "jit of hessian": ("reverse", lambda f: jax.jit(jax.hessian(f))(X, W)),
+    "forward over reverse": lambda op: jax.jacfwd(jax.jacrev(sum_of(op)))(X, W),
+    "reverse over reverse": lambda op: jax.jacrev(jax.jacrev(sum_of(op)))(X, W),
+    "reverse over forward": lambda op: jax.jacrev(jax.jacfwd(sum_of(op)))(X, W),
+    "forward over forward": lambda op: jax.jacfwd(jax.jacfwd(sum_of(op)))(X, W),
+    "hessian": lambda op: jax.hessian(sum_of(op))(X, W),
 }
 THIRD: dict[str, Any] = {
-    "three times reverse": ("reverse", lambda f: jax.grad(jax.grad(jax.grad(f)))(X[0], W)),
-    "forward over reverse over reverse": ("reverse", lambda f: jax.jacfwd(jax.grad(jax.grad(f)))(X[0], W)),
-    "reverse over forward over reverse": ("reverse", lambda f: jax.grad(jax.jacfwd(jax.grad(f)))(X[0], W)),
-    "reverse over reverse over forward": ("forward", lambda f: jax.grad(jax.grad(jax.jacfwd(f)))(X[0], W)),
-    "three times forward": ("forward", lambda f: jax.jacfwd(jax.jacfwd(jax.jacfwd(f)))(X[0], W)),
+    "reverse over reverse over reverse": lambda op: jax.grad(jax.grad(jax.grad(op)))(X[0], W),
+    "forward over reverse over reverse": lambda op: jax.jacfwd(jax.grad(jax.grad(op)))(X[0], W),
+    "reverse over forward over reverse": lambda op: jax.grad(jax.jacfwd(jax.grad(op)))(X[0], W),
+    "reverse over reverse over forward": lambda op: jax.grad(jax.grad(jax.jacfwd(op)))(X[0], W),
+    "forward over forward over forward": lambda op: jax.jacfwd(jax.jacfwd(jax.jacfwd(op)))(X[0], W),
+}
+# Without a jit around them, every step is dispatched by itself.
+EAGER: dict[str, Any] = {
+    "grad": lambda op: jax.grad(sum_of(op))(X, W),
+    "vjp": lambda op: jax.vjp(op, X, W)[1](ONES)[0],
+    "compiled ahead of time": lambda op: jax.jit(jax.grad(sum_of(op))).lower(X, W).compile()(X, W),
+    "a vjp object out of one jit and into another": lambda op: jax.jit(lambda pull, g: pull(g))(
+        jax.jit(lambda x, w: jax.vjp(op, x, w)[1])(X, W), ONES
+    )[0],
 }
 
 
@@ -73,29 +79,33 @@ def test_values_are_the_kernels(run: Any, marked: Marked) -> None:
     np.testing.assert_allclose(run(marked.op), W * SIN, rtol=1e-6)
 
 
-@pytest.mark.parametrize("run", BACKWARD.values(), ids=BACKWARD)
-def test_reverse_mode_runs_the_backward_formula(run: Any, marked: Marked) -> None:
-    by_x, by_w = run(marked.op)
+@pytest.mark.parametrize("name", BACKWARD)
+def test_reverse_mode_runs_the_backward_formula(name: str, marked: Marked) -> None:
+    by_x, by_w = marked.find(BACKWARD, name)
     np.testing.assert_allclose(by_x, marked.reverse * W * COS, rtol=1e-5)
     np.testing.assert_allclose(by_w, marked.reverse * SIN.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("run", FORWARD.values(), ids=FORWARD)
-def test_forward_mode_runs_the_jvp_rule_or_the_transposed_formula(run: Any, marked: Marked) -> None:
-    np.testing.assert_allclose(run(marked.op), marked.forward * W * (COS + SIN), rtol=1e-5)
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_mode_runs_the_jvp_rule_or_the_transposed_formula(name: str, marked: Marked) -> None:
+    np.testing.assert_allclose(marked.find(FORWARD, name), marked.forward * W * (COS + SIN), rtol=1e-5)
 
 
-@pytest.mark.parametrize("cell", SECOND.values(), ids=SECOND)
-def test_a_second_derivative_differentiates_the_rule_that_ran(cell: Any, marked: Marked) -> None:
-    mode, run = cell
-    due = np.diag(-getattr(marked, mode) * W * SIN)
-    np.testing.assert_allclose(run(sum_of(marked.op)), due, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("run", EAGER.values(), ids=EAGER)
+def test_it_does_so_at_once_and_from_jit_to_jit(run: Any, marked: Marked) -> None:
+    np.testing.assert_allclose(run(marked.op), marked.reverse * W * COS, rtol=1e-5)
 
 
-@pytest.mark.parametrize("cell", THIRD.values(), ids=THIRD)
-def test_a_third_derivative_does_so_too(cell: Any, marked: Marked) -> None:
-    mode, run = cell
-    np.testing.assert_allclose(run(marked.op), -getattr(marked, mode) * W * COS[0], rtol=1e-5)
+@pytest.mark.parametrize("name", SECOND)
+def test_a_second_derivative_differentiates_the_rule_that_ran(name: str, marked: Marked) -> None:
+    factor = marked.forward if name.endswith("forward") else marked.reverse
+    np.testing.assert_allclose(marked.find(SECOND, name), np.diag(-factor * W * SIN), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", THIRD)
+def test_a_third_derivative_does_so_too(name: str, marked: Marked) -> None:
+    factor = marked.forward if name.endswith("forward") else marked.reverse
+    np.testing.assert_allclose(marked.find(THIRD, name), -factor * W * COS[0], rtol=1e-5)
 
 
 def test_the_mixed_second_derivative_is_that_of_the_rule(marked: Marked) -> None:
