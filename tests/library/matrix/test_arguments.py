@@ -104,16 +104,24 @@ def make_pick(rules: str) -> CustomOpDef:
 def test_integer_inputs_and_outputs_have_no_derivative_and_the_others_theirs(rules: str) -> None:
     pick, (reverse, forward) = make_pick(rules), FACTORS[rules]
     index = jnp.array(1)
-    f = lambda x: pick(x, index)[0] + pick(x, index)[2].sum()  # noqa: E731
-    np.testing.assert_allclose(jax.jit(jax.grad(f))(X), reverse * np.array([2, 3, 2, 2]), rtol=1e-6)
-    np.testing.assert_allclose(jax.grad(lambda x: pick(x, index)[0])(X), reverse * np.eye(4)[1])
+
+    @jax.jit
+    def run(x: Any) -> Any:
+        return (
+            jax.grad(lambda x: pick(x, index)[0] + pick(x, index)[2].sum())(x),
+            jax.grad(lambda x: pick(x, index)[0])(x),
+            jax.vmap(jax.grad(lambda x, i: pick(x, i)[0]), (None, 0))(x, jnp.array([1, 3])),
+        )
+
+    by_both_outputs, by_one, mapped = run(X)
+    np.testing.assert_allclose(by_both_outputs, reverse * np.array([2, 3, 2, 2]), rtol=1e-6)
+    np.testing.assert_allclose(by_one, reverse * np.eye(4)[1])
+    np.testing.assert_allclose(mapped, reverse * np.eye(4)[[1, 3]])
     value, (picked, integer, scaled) = jax.jvp(lambda x: pick(x, index, scale=3.0), (X,), (ONES,))
     assert value[1].dtype.kind == "i"
     assert integer.dtype == jax.dtypes.float0
     np.testing.assert_allclose(picked, forward)
     np.testing.assert_allclose(scaled, forward * 3 * np.ones(4))
-    mapped = jax.vmap(jax.grad(lambda x, i: pick(x, i)[0]), (None, 0))(X, jnp.array([1, 3]))
-    np.testing.assert_allclose(mapped, reverse * np.eye(4)[[1, 3]])
 
 
 @KINDS
@@ -158,10 +166,19 @@ def make_blend(rules: str) -> CustomOpDef:
 def test_lists_and_optional_arguments(rules: str) -> None:
     blend, (reverse, forward) = make_blend(rules), FACTORS[rules]
     f = lambda x, y, bias, more: sum(v.sum() for v in blend([x, y], bias, [None, more]))  # noqa: E731
-    grads = jax.jit(jax.grad(f, argnums=(0, 1, 2, 3)))(X, X, X, X)
+
+    @jax.jit
+    def run(x: Any) -> Any:
+        return (
+            jax.grad(f, argnums=(0, 1, 2, 3))(x, x, x, x),
+            jax.grad(lambda x: f(x, x, None, x))(x),
+            jax.jvp(f, (x, x, x, x), (x, x, x, x))[1],
+            jax.vmap(jax.grad(lambda x: f(x, x, x, x)))(x),
+        )
+
+    grads, without_bias, tangent, mapped = run(X)
     np.testing.assert_allclose(grads, [np.full(4, reverse * each) for each in (1, 2, 2, 2)])
-    np.testing.assert_allclose(jax.grad(lambda x: f(x, x, None, x))(X), np.full(4, reverse * 5))
-    np.testing.assert_allclose(jax.jvp(f, (X, X, X, X), (X, X, X, X))[1], forward * 7 * X.sum(), rtol=1e-5)
-    mapped = jax.vmap(lambda x: jax.grad(lambda x: f(x, x, x, x))(x))(X)
+    np.testing.assert_allclose(without_bias, np.full(4, reverse * 5))
+    np.testing.assert_allclose(tangent, forward * 7 * X.sum(), rtol=1e-5)
     np.testing.assert_allclose(mapped, np.full(4, reverse * 7))
     assert blend([], None, []) == []
