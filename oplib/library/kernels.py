@@ -48,7 +48,11 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
 
     def branch(slot: str, kernel: Function) -> Callable[..., tuple[Any, ...]]:
         def call(*values: Any) -> tuple[Any, ...]:
-            structure, flat = run(record, kernel, layout, values)
+            try:
+                structure, flat = run(record, kernel, layout, values)
+            except Exception as error:
+                error.add_note(f"It is the one for '{slot}'; kernels are traced whatever the platform is.")
+                raise
             # What one kernel returns as a constant, another computes: both vary as the arguments do.
             results = match_varying([make_strong(value) for value in flat], like=values)
             traced[slot] = structure, results

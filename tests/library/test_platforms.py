@@ -200,6 +200,17 @@ class TestKernelsThatDiffer:
             op(X)
 
 
+def test_an_error_in_a_kernel_tells_for_which_platform_it_is():
+    def broken(x: jax.Array) -> jax.Array:
+        return x.nonsense
+
+    op = make_op()
+    op.register_kernel("tpu", broken)
+    with pytest.raises(AttributeError) as caught:
+        op(X)
+    assert any("the one for 'tpu'; kernels are traced whatever" in note for note in caught.value.__notes__)
+
+
 class TestAKernelThatComesLater:
     def test_eager_calls_and_new_traces_see_it_at_once(self):
         op = make_op()
