@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentValueError, GradcheckError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Storage, Tensor
 
 from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
 
@@ -131,6 +131,11 @@ def to_double(value: Any) -> Any:
         return value
     is_complex = jnp.issubdtype(value.array.dtype, jnp.complexfloating)
     double = np.dtype(np.complex128 if is_complex else np.float64)
-    if value.array.dtype == double and value.is_leaf:
+    if value.array.dtype == double and value.is_leaf and _has_whole_storage(value):
         return value
     return Tensor.from_array(value.array.astype(double), requires_grad=value.requires_grad)
+
+
+def _has_whole_storage(tensor: Tensor) -> bool:
+    """Whether the tensor's array stands in a storage of its own, and not in that of a base."""
+    return type(tensor._storage) is Storage and tensor._storage.array is tensor.array
