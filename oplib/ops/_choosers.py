@@ -6,7 +6,7 @@ The common cases are told by the class of one operand, since these functions sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
+
+from ._registrar import make_results
 
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
@@ -26,13 +28,6 @@ def take_operand(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
-
-
-class ValuesAndIndices(NamedTuple):
-    """What a reduction gives that picks items: the items, and where they stand."""
-
-    values: Any
-    indices: Any
 
 
 def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
@@ -180,18 +175,76 @@ def choose_where(overloads: Overloads) -> Function:
     return function
 
 
-def choose_max(overloads: Overloads) -> Function:
-    """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``."""
-    whole, along, pair = overloads["max"], overloads["max.dim"], overloads["max.other"]
+def _extremum(name: str) -> Chooser:
+    """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
 
-    def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
-        if dim is None and other is None:
-            return whole.call(input)
-        if isinstance(dim, int):
-            return ValuesAndIndices(*along.call(input, dim, keepdim))
-        return pair.call(input, take_operand(dim if other is None else other))
+    def choose(overloads: Overloads) -> Function:
+        whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
+        results = make_results(along._schema)
+        assert results is not None
+
+        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
+            if dim is None and other is None:
+                return whole.call(input)
+            if isinstance(dim, int):
+                return results(*along.call(input, dim, keepdim))
+            return pair.call(input, take_operand(dim if other is None else other))
+
+        return function
+
+    return choose
+
+
+def choose_median(overloads: Overloads) -> Function:
+    """Makes ``median(input)`` and ``median(input, dim, keepdim)``."""
+    whole, along = overloads["median"], overloads["median.dim"]
+    results = make_results(along._schema)
+    assert results is not None
+
+    def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
+        return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
 
     return function
+
+
+def choose_prod(overloads: Overloads) -> Function:
+    """Makes ``prod(input, *, dtype)`` and ``prod(input, dim, keepdim, *, dtype)``."""
+    whole, along = overloads["prod"], overloads["prod.dim_int"]
+
+    def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002  torch's name
+        if dim is None:
+            return whole.call(input, dtype=dtype)
+        return along.call(input, dim, keepdim, dtype=dtype)
+
+    return function
+
+
+def _moment(name: str) -> Chooser:
+    """Makes ``var(input, dim=None, unbiased=None, keepdim=False, *, correction=None)`` and the like.
+
+    Torch's older form has ``unbiased`` in the place of ``dim`` where all axes are meant.
+    """
+
+    def choose(overloads: Overloads) -> Function:
+        overload = overloads[name]
+
+        def function(
+            input: Any,  # noqa: A002  torch's name
+            dim: Any = None,
+            unbiased: bool | None = None,
+            keepdim: bool = False,
+            *,
+            correction: float | None = None,
+        ) -> Any:
+            if isinstance(dim, bool):
+                dim, unbiased = None, dim
+            if unbiased is not None:
+                correction = int(unbiased)
+            return overload.call(input, dim, correction=correction, keepdim=keepdim)
+
+        return function
+
+    return choose
 
 
 def choose_fill(overloads: Overloads) -> Function:
@@ -221,6 +274,47 @@ def choose_detach(overloads: Overloads) -> Function:
 
 def _by_other(name: str) -> Chooser:
     return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
+
+
+def _conv(rank: int) -> Chooser:
+    """Makes ``conv2d``, whose padding may be a name."""
+
+    def choose(overloads: Overloads) -> Function:
+        by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
+
+        def function(  # noqa: PLR0917  torch's signature
+            input: Any,  # noqa: A002  torch's name
+            weight: Any,
+            bias: Any = None,
+            stride: Any = 1,
+            padding: Any = 0,
+            dilation: Any = 1,
+            groups: int = 1,
+        ) -> Any:
+            overload = by_name if isinstance(padding, str) else by_numbers
+            return overload.call(input, weight, bias, stride, padding, dilation, groups)
+
+        return function
+
+    return choose
+
+
+def choose_matrix_norm(overloads: Overloads) -> Function:
+    """Makes ``linalg.matrix_norm``, whose order may be a name."""
+    by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
+
+    def function(
+        input: Any,  # noqa: A002  torch's name
+        ord: Any = "fro",  # noqa: A002  torch's name
+        dim: Any = (-2, -1),
+        keepdim: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> Any:
+        overload = by_name if isinstance(ord, str) else by_number
+        return overload.call(input, ord, dim, keepdim, dtype=dtype)
+
+    return function
 
 
 def _by_both(name: str) -> Chooser:
@@ -274,12 +368,18 @@ CHOOSERS: dict[str, Chooser] = {
     **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
     "copysign": _by_other("copysign"),
+    **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
+    "linalg_matrix_norm": choose_matrix_norm,
     "clamp": choose_clamp,
     "clamp_min": _by_last("clamp_min", "input", "min"),
     "clamp_max": _by_last("clamp_max", "input", "max"),
     "lerp": _by_last("lerp", "input", "end", "weight"),
     "where": choose_where,
-    "max": choose_max,
+    "max": _extremum("max"),
+    "min": _extremum("min"),
+    "median": choose_median,
+    "prod": choose_prod,
+    **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
     "fill": choose_fill,
     "detach": choose_detach,
 }

@@ -11,19 +11,30 @@ from jax import lax
 
 from . import (
     _activations,
+    _attention,
     _bounds,
     _compare,
     _complex,
+    _convolution,
     _creation,
+    _decompositions,
     _elementary,
     _indexing,
     _linalg,
     _logic,
+    _losses,
+    _moments,
     _movement,
+    _normalisation,
+    _order,
     _pointwise,
+    _pooling,
+    _products,
     _reduce,
+    _scan,
 )
 from ._choosers import CHOOSERS
+from ._composed import COMPOSED
 from ._in_place import make_in_place
 from ._placement import to_device
 from ._registrar import Overloads, describe_function, make_function
@@ -40,9 +51,19 @@ FAMILIES = (
     _logic,
     _complex,
     _reduce,
+    _moments,
+    _scan,
+    _order,
     _movement,
     _indexing,
     _linalg,
+    _products,
+    _decompositions,
+    _normalisation,
+    _attention,
+    _losses,
+    _convolution,
+    _pooling,
     _creation,
 )
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
@@ -65,6 +86,13 @@ _INTERNAL = frozenset(
         "zero",
     }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
+    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_weights"}
+    | {f"max_pool{rank}d_with_indices" for rank in (1, 2, 3)}
+    | {
+        row.op
+        for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS
+        if row.op.startswith("linalg_")
+    }
 )
 
 
@@ -78,16 +106,25 @@ ALIASES = {
     "arctan": "atan",
     "arctan2": "atan2",
     "arctanh": "atanh",
+    "cholesky": "linalg_cholesky",
     "clip": "clamp",
+    "cross": "linalg_cross",
+    "det": "linalg_det",
     "divide": "div",
     "fix": "trunc",
+    "ger": "outer",
     "greater": "gt",
     "greater_equal": "ge",
+    "inverse": "linalg_inv",
     "less": "lt",
     "less_equal": "le",
+    "matrix_exp": "linalg_matrix_exp",
+    "matrix_power": "linalg_matrix_power",
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
+    "pinverse": "linalg_pinv",
+    "slogdet": "linalg_slogdet",
     "subtract": "sub",
     "true_divide": "div",
 }
@@ -148,16 +185,22 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Callable[
     makers = {name: partial(functions.__getitem__, name) for name in functions if name not in _INTERNAL}
     for alias, name in ALIASES.items():
         if f"{name}{suffix}" in functions:
-            makers[f"{alias}{suffix}"] = makers[f"{name}{suffix}"]
+            makers[f"{alias}{suffix}"] = partial(functions.__getitem__, f"{name}{suffix}")
     return makers
 
 
+def _compose(name: str) -> Function:
+    return name_function(COMPOSED[name](_functions), name)
+
+
 def _has_self(name: str) -> bool:
+    if name in COMPOSED:
+        return name == "norm"
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
 
-FUNCTIONS = Functions(_with_aliases(_functions))
+FUNCTIONS = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
 METHODS = Functions(
     {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.deferral import defer, settle
+from oplib.library.schema import FunctionSchema
 
 from ._table import Row
 
@@ -93,10 +96,24 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
             defaults[f"__{name}"] = argument.default_value
         parameters.append(f"{name}=__{name}" if argument.has_default_value() else name)
         given.append(f"{argument.name}={name}" if argument.kwarg_only else name)
-    text = f"def {row.op}({', '.join(parameters)}):\n    return __op.call({', '.join(given)})"
-    namespace: dict[str, Any] = {"__op": overload, **defaults}
+    results = make_results(schema)
+    call = f"__op.call({', '.join(given)})"
+    text = f"def {row.op}({', '.join(parameters)}):\n    return {f'__results(*{call})' if results else call}"
+    namespace: dict[str, Any] = {"__op": overload, "__results": results, **defaults}
     exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
     return namespace[row.op]
+
+
+def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
+    """Returns the named tuple of an op with several named results; None for other ops."""
+    names = tuple(one.name for one in schema.returns if one.name)
+    return _name_results(names) if len(names) == len(schema.returns) > 1 else None
+
+
+@functools.cache
+def _name_results(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    """One class for ops whose results have the same names."""
+    return namedtuple("_".join(names), names)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  from the table
 
 
 def _to_parameter(name: str) -> str:

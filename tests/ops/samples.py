@@ -25,9 +25,11 @@ from .drawing import (
     unary,
     with_number,
 )
+from .samples_matrices import MATRICES
 from .samples_pointwise import POINTWISE
+from .samples_reduce import REDUCE
 
-TABLES = (POINTWISE,)
+TABLES = (POINTWISE, REDUCE, MATRICES)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),

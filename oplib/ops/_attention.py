@@ -1,0 +1,92 @@
+"""Attention: values weighed by how queries and keys agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import dtypes
+
+from ._normalisation import _softmax
+from ._products import check_dtypes
+from ._promotion import strong
+from ._table import Row
+
+
+def _weigh(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float) -> Any:
+    """The softmax over the keys, in single precision for half; where no key takes part all weights are 0."""
+    wide = dtypes.float32 if query.dtype in (dtypes.float16, dtypes.bfloat16) else query.dtype
+    scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide)
+    scores = lax.convert_element_type(scores, wide) * jnp.asarray(scale, wide)
+    mask = jnp.tril(jnp.ones(scores.shape[-2:], bool)) if is_causal else attn_mask
+    if mask is None:
+        return lax.convert_element_type(_softmax(scores, scores.ndim - 1), query.dtype)
+    mask = jnp.broadcast_to(mask, scores.shape)
+    if mask.dtype != dtypes.bool:
+        return lax.convert_element_type(
+            _softmax(scores + lax.convert_element_type(mask, wide), scores.ndim - 1), query.dtype
+        )
+    lowest = strong(-jnp.inf, scores)
+    is_none = ~jnp.any(mask, axis=-1, keepdims=True)
+    masked = jnp.where(mask | is_none, scores, lowest)
+    weights = jnp.where(is_none, strong(0, scores), _softmax(masked, masked.ndim - 1))
+    return lax.convert_element_type(weights, query.dtype)
+
+
+def _check(query: Any, key: Any, value: Any) -> None:
+    check_dtypes("scaled_dot_product_attention", query, key, value)
+    if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
+        raise ArgumentError(
+            "scaled_dot_product_attention: the last axes of query and key must have the same size, and all "
+            f"need two. Got {describe(query)}, {describe(key)} and {describe(value)}. Reshape them."
+        )
+    if key.shape[-2] != value.shape[-2]:
+        raise ArgumentError(
+            "scaled_dot_product_attention: there must be one value for each key. Got "
+            f"{describe(key)} and {describe(value)}. Reshape one of them."
+        )
+
+
+def _attend(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    enable_gqa: bool,
+) -> Any:
+    _check(query, key, value)
+    if enable_gqa:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)
+    return jnp.matmul(_weigh(query, key, attn_mask, is_causal, scale), value)
+
+
+def _weigh_alone(query: Any, key: Any, attn_mask: Any = None, *, is_causal: bool, scale: float) -> Any:
+    _check(query, key, key)
+    return _weigh(query, key, attn_mask, is_causal, scale)
+
+
+_SOURCE = "torch.nn.functional.scaled_dot_product_attention"
+ROWS = (
+    Row(
+        "sdpa(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, *, bool is_causal, float "
+        "scale, "
+        "bool enable_gqa) -> Tensor",
+        _attend,
+        "values weighed by the softmax of scaled products of queries and keys",
+        source=_SOURCE,
+    ),
+    Row(
+        "sdpa_weights(Tensor query, Tensor key, Tensor? attn_mask=None, *, bool is_causal, float scale) "
+        "-> Tensor",
+        _weigh_alone,
+        "the weights of attention",
+        source=_SOURCE,
+    ),
+)

@@ -1,0 +1,212 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Functions that are made of several ops, or call one with other arguments than its schema has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import rand_like
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+
+def _make_einsum(functions: Functions) -> Function:
+    op = functions["einsum"]
+
+    def einsum(equation: str, *operands: Any) -> Any:
+        """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says."""
+        return op(
+            equation,
+            list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands),
+        )
+
+    return einsum
+
+
+def _make_tensordot(functions: Functions) -> Function:
+    op = functions["tensordot"]
+
+    def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
+        """Sums products over the last ``dims`` axes of ``a`` and the first of ``b``, or over those named."""
+        if not isinstance(dims, int):
+            return op(a, b, list(dims[0]), list(dims[1]))
+        if dims < 0:
+            raise ArgumentError(
+                f"tensordot: expects dims >= 0. Got dims={dims}. Give how many axes to sum over."
+            )
+        return op(a, b, list(range(a.ndim - dims, a.ndim)), list(range(dims)))
+
+    return tensordot
+
+
+def _make_norm(functions: Functions) -> Function:
+    of_vector, of_matrix = functions["linalg_vector_norm"], functions["linalg_matrix_norm"]
+
+    def norm(
+        input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Any:
+        """Computes the norm of all items, or of vectors along ``dim``; ``p`` is a number, "fro" or "nuc"."""
+        if p == "nuc":
+            return of_matrix(input, "nuc", [-2, -1] if dim is None else list(dim), keepdim, dtype=dtype)
+        order = 2 if p in ("fro", None) else p
+        return of_vector(input, order, dim, keepdim, dtype=dtype)
+
+    return norm
+
+
+def _make_batch_norm(functions: Functions) -> Function:
+    by_batch, by_given = functions["native_batch_norm"], functions["fixed_batch_norm"]
+
+    def batch_norm(
+        input: Any,
+        running_mean: Any,
+        running_var: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Any:
+        """Brings each channel to mean 0 and variance 1: over the batch, or by running ones if not training.
+
+        While training the running moments, where given, move by ``momentum`` towards those of the batch.
+        """
+        if not training:
+            return by_given(input, running_mean, running_var, weight, bias, eps)
+        count = input.numel() // input.shape[1] if input.ndim > 1 else 0
+        if count == 1:
+            raise ArgumentValueError(
+                f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
+                "Give a larger batch, or training=False."
+            )
+        result, mean, variance = by_batch(input, weight, bias, eps)
+        for running, new in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
+            if running is not None:
+                running.detach().copy_(running.detach() * (1 - momentum) + new.detach() * momentum)
+        return result
+
+    return batch_norm
+
+
+def _make_instance_norm(functions: Functions) -> Function:
+    op = functions["native_instance_norm"]
+
+    def instance_norm(
+        input: Any,
+        running_mean: Any = None,
+        running_var: Any = None,
+        weight: Any = None,
+        bias: Any = None,
+        use_input_stats: bool = True,
+        momentum: float = 0.1,  # noqa: ARG001  torch's signature
+        eps: float = 1e-5,
+    ) -> Any:
+        """Brings each channel of each example to mean 0 and variance 1, then scales and moves it."""
+        if not use_input_stats:
+            return functions["fixed_batch_norm"](input, running_mean, running_var, weight, bias, eps)
+        return op(input, weight, bias, eps)
+
+    return instance_norm
+
+
+def _make_max_pool(rank: int) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"max_pool{rank}d_with_indices"]
+
+        def max_pool(
+            input: Any,
+            kernel_size: Any,
+            stride: Any = None,
+            padding: Any = 0,
+            dilation: Any = 1,
+            ceil_mode: bool = False,
+            return_indices: bool = False,
+        ) -> Any:
+            """Takes the largest item of each window; with ``return_indices`` also where it stands."""
+            found = op(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+            return found if return_indices else found[0]
+
+        return max_pool
+
+    return make
+
+
+def _make_dropout(functions: Functions) -> Function:
+    where = functions["where"]
+
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        """Replaces items by 0 with probability ``p`` in training; scales the others by ``1 / (1 - p)``."""
+        if not 0 <= p <= 1:
+            raise ArgumentValueError(
+                f"dropout: probability has to be between 0 and 1. Got {p}. Give a probability."
+            )
+        if not training or not p:
+            return input
+        keeps = rand_like(input.detach()) >= p
+        kept = where(keeps, input * (1 / (1 - p)) if p < 1 else input * 0, 0.0)
+        return input.copy_(kept) if inplace else kept
+
+    return dropout
+
+
+def _make_attention(functions: Functions) -> Function:
+    def scaled_dot_product_attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        """Weighs the values by the softmax of the products of queries and keys.
+
+        Args:
+            query: ``[..., L, E]``.
+            key: ``[..., S, E]``.
+            value: ``[..., S, V]``.
+            attn_mask: ``[..., L, S]``, bools (True takes part) or numbers that are added.
+            dropout_p: with what probability a weight becomes 0.
+            is_causal: whether a query sees only the keys up to its own place.
+            scale: of the products; by default ``1 / sqrt(E)``.
+            enable_gqa: whether several heads of the query share a head of key and value.
+        """
+        if is_causal and attn_mask is not None:
+            raise ArgumentError(
+                "scaled_dot_product_attention: explicit attn_mask should not be set when is_causal=True. Got "
+                f"{describe(attn_mask)}. Give just one."
+            )
+        if not dropout_p:
+            factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+            return functions["sdpa"](
+                query, key, value, attn_mask, is_causal=is_causal, scale=factor, enable_gqa=enable_gqa
+            )
+        return _attend_with_dropout(functions, query, key, value, (attn_mask, dropout_p, is_causal, scale))
+
+    return scaled_dot_product_attention
+
+
+def _attend_with_dropout(
+    functions: Functions, query: Any, key: Any, value: Any, options: tuple[Any, ...]
+) -> Any:
+    attn_mask, dropout_p, is_causal, scale = options
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    weights = functions["sdpa_weights"](query, key, attn_mask, is_causal=is_causal, scale=factor)
+    return functions["matmul"](_make_dropout(functions)(weights, dropout_p), value)
+
+
+COMPOSED: dict[str, Callable[[Functions], Function]] = {
+    "batch_norm": _make_batch_norm,
+    "dropout": _make_dropout,
+    "einsum": _make_einsum,
+    "instance_norm": _make_instance_norm,
+    **{f"max_pool{rank}d": _make_max_pool(rank) for rank in (1, 2, 3)},
+    "norm": _make_norm,
+    "scaled_dot_product_attention": _make_attention,
+    "tensordot": _make_tensordot,
+}

@@ -1,0 +1,189 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Convolution: in one to three dimensions, and its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+
+from ._products import check_dtypes
+from ._table import Row
+
+_LETTERS = "DHW"
+
+
+def _layout(rank: int) -> tuple[str, str, str]:
+    """Batch and channels first, as torch has it."""
+    letters = _LETTERS[-rank:]
+    return f"NC{letters}", f"OI{letters}", f"NC{letters}"
+
+
+def spread(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Returns one number for each axis; a single one counts for all.
+
+    Raises:
+        ArgumentError: there are neither one nor as many as axes.
+    """
+    found = tuple(value)
+    if len(found) == 1:
+        found *= rank
+    if len(found) != rank:
+        raise ArgumentError(
+            f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
+        )
+    return found
+
+
+def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, channels: int) -> None:
+    check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
+    if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
+        raise ArgumentError(
+            f"{op}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of "
+            f"{rank + 2}D. Got {describe(input)} and {describe(weight)}. Reshape them."
+        )
+    if input.shape[-rank - 1] != channels:
+        raise ArgumentError(
+            f"{op}: expected input to have {channels} channels. Got {describe(input)} for "
+            f"{describe(weight)}. "
+            f"Give a weight for {input.shape[-rank - 1]} channels, or other groups."
+        )
+
+
+def _add_bias(result: Any, bias: Any, rank: int) -> Any:
+    if bias is None:
+        return result
+    return result + jnp.broadcast_to(lax.reshape(bias, (1, bias.size, *(1,) * rank)), result.shape)
+
+
+def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
+    """What keeps the size: the odd place more stands at the end, as in torch."""
+    totals = [step * (size - 1) for size, step in zip(sizes, dilation, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]
+
+
+def _convolve(rank: int) -> Any:
+    op = f"conv{rank}d"
+
+    def kernel(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] | str = (0,),
+        dilation: Sequence[int] = (1,),
+        groups: int = 1,
+    ) -> Any:
+        _check(op, rank, input, weight, bias, weight.shape[1] * groups)
+        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        if padding == "same":
+            if steps != (1,) * rank:
+                raise ArgumentError(
+                    f"{op}: padding='same' is not supported for strided convolutions. Got "
+                    f"stride={list(stride)}. "
+                    "Give numbers for padding."
+                )
+            pads = _same_padding(weight.shape[2:], holes)
+        elif isinstance(padding, str):
+            if padding != "valid":
+                raise ArgumentError(
+                    f"{op}: expected padding 'same' or 'valid'. Got {padding!r}. Or give numbers."
+                )
+            pads = [(0, 0)] * rank
+        else:
+            pads = [(one, one) for one in spread(op, "padding", padding, rank)]
+        array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
+        found = lax.conv_general_dilated(
+            array,
+            weight,
+            steps,
+            pads,
+            rhs_dilation=holes,
+            dimension_numbers=_layout(rank),
+            feature_group_count=groups,
+        )
+        found = _add_bias(found, bias, rank)
+        return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+
+    return kernel
+
+
+def _transpose(rank: int) -> Any:
+    op = f"conv_transpose{rank}d"
+
+    def kernel(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] = (0,),
+        output_padding: Sequence[int] = (0,),
+        groups: int = 1,
+        dilation: Sequence[int] = (1,),
+    ) -> Any:
+        _check(op, rank, input, weight, bias, weight.shape[0])
+        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        pads, extra = spread(op, "padding", padding, rank), spread(op, "output_padding", output_padding, rank)
+        reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
+        around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
+        array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
+        found = lax.conv_general_dilated(
+            array,
+            _flip(weight, groups, rank),
+            (1,) * rank,
+            around,
+            lhs_dilation=steps,
+            rhs_dilation=holes,
+            dimension_numbers=_layout(rank),
+            feature_group_count=groups,
+        )
+        found = _add_bias(found, bias, rank)
+        return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+
+    return kernel
+
+
+def _flip(weight: Any, groups: int, rank: int) -> Any:
+    """The weight of the convolution that the transposed one is: mirrored, channels exchanged by groups."""
+    mirrored = lax.rev(weight, tuple(range(2, rank + 2)))
+    into, out = weight.shape[:2]
+    grouped = lax.reshape(mirrored, (groups, into // groups, out, *weight.shape[2:]))
+    return lax.reshape(jnp.swapaxes(grouped, 1, 2), (groups * out, into // groups, *weight.shape[2:]))
+
+
+def _rows(rank: int) -> tuple[Row, Row, Row]:
+    many = f"int[{rank}]"
+    head = "Tensor input, Tensor weight, Tensor? bias=None"
+    doc = f"convolution over the last {rank} axes" if rank > 1 else "convolution over the last axis"
+    source = f"torch.nn.functional.conv{rank}d"
+    return (
+        Row(
+            f"conv{rank}d.padding({head}, {many} stride=1, str padding='valid', {many} dilation=1, int "
+            "groups=1)"
+            " -> Tensor",
+            _convolve(rank),
+            f"{doc}, padded by name",
+            source=source,
+        ),
+        Row(
+            f"conv{rank}d({head}, {many} stride=1, {many} padding=0, {many} dilation=1, int groups=1) -> "
+            "Tensor",
+            _convolve(rank),
+            doc,
+            source=source,
+        ),
+        Row(
+            f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
+            f"int groups=1, {many} dilation=1) -> Tensor",
+            _transpose(rank),
+            f"transpose of the {doc}",
+            source=f"torch.nn.functional.conv_transpose{rank}d",
+        ),
+    )
+
+
+ROWS = (*_rows(1), *_rows(2), *_rows(3))

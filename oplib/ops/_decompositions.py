@@ -1,0 +1,286 @@
+# ruff: noqa: A002, N803  the parameters are torch's
+"""Decompositions of matrices, and what is computed by them; the names of ``oplib.linalg``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+
+from ._dims import find_dim
+from ._moments import compute_norm
+from ._products import check_dtypes
+from ._promotion import is_integral, strong
+from ._table import Row
+
+
+def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
+    if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
+        kind = "square matrices" if is_square else "matrices"
+        raise ArgumentError(
+            f"linalg.{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
+            f"{describe(matrix)}. Reshape it."
+        )
+    if is_integral(matrix.dtype):
+        raise ArgumentError(
+            f"linalg.{op}: expected a floating point or complex tensor. Got {describe(matrix)}. Convert it: "
+            f"tensor.float()."
+        )
+
+
+def _of_square(op: str, function: Any) -> Any:
+    def kernel(self: Any) -> Any:
+        _check(op, self)
+        return function(self)
+
+    return kernel
+
+
+def _row(schema: str, kernel: Any, doc: str) -> Row:
+    name = schema.partition("(")[0]
+    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}")
+
+
+# Systems of equations ---------------------------------------------------------------------------------------
+
+
+def _is_vector(matrix: Any, other: Any) -> bool:
+    """Whether the right side is a batch of vectors, by torch's rule."""
+    return other.ndim == 1 or (matrix.ndim - 1 == other.ndim and other.shape == matrix.shape[:-1])
+
+
+def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
+    _check("solve", self)
+    check_dtypes("linalg.solve", self, other)
+    if not left:
+        return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
+    is_vector = _is_vector(self, other)
+    right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
+    if right.shape[-2] != self.shape[-1]:
+        raise ArgumentError(
+            f"linalg.solve: the right side has another number of rows. Got {describe(self)} and "
+            f"{describe(other)}. Transpose one of them."
+        )
+    batch = jnp.broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    found = jnp.linalg.solve(
+        jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
+        jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
+    )
+    return lax.squeeze(found, (found.ndim - 1,)) if is_vector else found
+
+
+def _solve_triangular(
+    self: Any,
+    B: Any,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Any:
+    _check("solve_triangular", self)
+    check_dtypes("linalg.solve_triangular", self, B)
+    batch = jnp.broadcast_shapes(self.shape[:-2], B.shape[:-2])
+    matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
+    right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    return lax.linalg.triangular_solve(
+        matrix, right, left_side=left, lower=not upper, unit_diagonal=unitriangular
+    )
+
+
+def _lstsq(self: Any, B: Any) -> Any:
+    """By the pseudoinverse, whose gradient is known."""
+    _check("lstsq", self, is_square=False)
+    check_dtypes("linalg.lstsq", self, B)
+    return jnp.matmul(_pinv(self), B)
+
+
+def _pinv(self: Any, *, rtol: float | None = None, hermitian: bool = False) -> Any:
+    _check("pinv", self, is_square=hermitian)
+    return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
+
+
+SYSTEMS = (
+    _row("linalg_inv(Tensor self) -> Tensor", _of_square("inv", jnp.linalg.inv), "inverse matrix"),
+    _row(
+        "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
+        _solve,
+        "solution of self @ x = other, or of x @ self = other",
+    ),
+    _row(
+        "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
+        "bool unitriangular=False) -> Tensor",
+        _solve_triangular,
+        "solution of self @ x = B, where self is triangular",
+    ),
+    _row(
+        "linalg_pinv(Tensor self, *, float? rtol=None, bool hermitian=False) -> Tensor",
+        _pinv,
+        "pseudoinverse of Moore and Penrose",
+    ),
+    _row("linalg_lstsq(Tensor self, Tensor B) -> Tensor", _lstsq, "x with the least norm of self @ x - B"),
+)
+
+# Determinants and powers ------------------------------------------------------------------------------------
+
+
+def _slogdet(self: Any) -> tuple[Any, Any]:
+    _check("slogdet", self)
+    sign, size = jnp.linalg.slogdet(self)
+    return sign, size
+
+
+def _logdet(self: Any) -> Any:
+    sign, size = _slogdet(self)
+    if self.dtype.kind == "c":
+        return lax.log(sign) + lax.convert_element_type(size, self.dtype)
+    return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
+
+
+def _matrix_power(self: Any, n: int) -> Any:
+    _check("matrix_power", self)
+    return jnp.linalg.matrix_power(self, n)
+
+
+DETERMINANTS = (
+    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", jnp.linalg.det), "determinant"),
+    _row(
+        "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        _slogdet,
+        "sign of the determinant, and the logarithm of its absolute value",
+    ),
+    Row("logdet(Tensor self) -> Tensor", _logdet, "logarithm of the determinant, nan where that is negative"),
+    _row("linalg_matrix_power(Tensor self, int n) -> Tensor", _matrix_power, "self @ self @ ..., n times"),
+    _row(
+        "linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", jsl.expm), "matrix exponential"
+    ),
+)
+
+# Decompositions ---------------------------------------------------------------------------------------------
+
+
+def _cholesky(self: Any, *, upper: bool = False) -> Any:
+    _check("cholesky", self)
+    lower = jnp.linalg.cholesky(self, symmetrize_input=False)
+    return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
+
+
+def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
+    _check("qr", self, is_square=False)
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(
+            f"linalg.qr: expected mode to be 'reduced', 'complete' or 'r'. Got {mode!r}. Leave it out for "
+            "'reduced'."
+        )
+    if mode == "r":
+        return jnp.zeros((0,), self.dtype), jnp.linalg.qr(self, mode="r")
+    return tuple(jnp.linalg.qr(self, mode=mode))
+
+
+def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
+    _check("svd", self, is_square=False)
+    return tuple(jnp.linalg.svd(self, full_matrices=full_matrices))
+
+
+def _svdvals(self: Any) -> Any:
+    _check("svdvals", self, is_square=False)
+    return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
+
+
+def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
+    _check("eigh", self)
+    return tuple(jnp.linalg.eigh(self, UPLO=UPLO, symmetrize_input=False))
+
+
+def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
+    return _eigh(self, UPLO)[0]
+
+
+DECOMPOSITIONS = (
+    _row(
+        "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+        _cholesky,
+        "triangular L with L @ L.mH == self",
+    ),
+    _row(
+        "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",
+        _qr,
+        "orthonormal Q and triangular R with Q @ R == self",
+    ),
+    _row(
+        "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
+        _svd,
+        "U @ diag(S) @ Vh == self; differentiable with full_matrices=False",
+    ),
+    _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    _row(
+        "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        _eigh,
+        "eigenvalues and eigenvectors of a Hermitian matrix",
+    ),
+    _row(
+        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", _eigvalsh, "eigenvalues of a Hermitian matrix"
+    ),
+)
+
+# Norms ------------------------------------------------------------------------------------------------------
+
+
+def _matrix_norm(
+    self: Any,
+    ord: float | str,
+    dim: Sequence[int],
+    keepdim: bool,
+    *,
+    dtype: Any = None,
+) -> Any:
+    _check("matrix_norm", self, is_square=False)
+    array = self if dtype is None else lax.convert_element_type(self, dtype)
+    rows, columns = (find_dim("matrix_norm", array.ndim, one) for one in dim)
+    if rows == columns:
+        raise ArgumentError(f"linalg.matrix_norm: expected two dims. Got {dim}. Name two different ones.")
+    matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
+    found = _norm_of_matrix(matrix, ord)
+    return lax.expand_dims(found, sorted((rows, columns))) if keepdim else found
+
+
+def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
+    last = (matrix.ndim - 2, matrix.ndim - 1)
+    if order == "fro":
+        return compute_norm(matrix, 2, last, keepdim=False)
+    if order in ("nuc", 2, -2):
+        values = _svdvals(matrix)
+        return jnp.sum(values, -1) if order == "nuc" else values[..., 0 if order == 2 else -1]
+    if order in (1, -1, math.inf, -math.inf):
+        axis = last[0] if abs(order) == 1 else last[1]
+        sums = compute_norm(matrix, 1, (axis,), keepdim=False)
+        return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
+    raise ArgumentError(
+        f"linalg.matrix_norm: order {order!r} is not supported. The orders are 'fro', 'nuc', inf, -inf, "
+        "1, -1, "
+        f"2 and -2. Choose one of them."
+    )
+
+
+NORMS = (
+    _row(
+        "linalg_matrix_norm(Tensor self, Scalar ord=2, int[] dim=[-2, -1], bool keepdim=False, *, "
+        "ScalarType? dtype=None) -> Tensor",
+        _matrix_norm,
+        "norm of a matrix by a number",
+    ),
+    Row(
+        "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
+        "ScalarType? dtype=None) -> Tensor",
+        _matrix_norm,
+        "norm of a matrix by name",
+        source="torch.linalg.matrix_norm",
+    ),
+)
+
+ROWS = (*SYSTEMS, *DETERMINANTS, *DECOMPOSITIONS, *NORMS)

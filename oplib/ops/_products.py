@@ -1,0 +1,258 @@
+"""Products of vectors and matrices, and what is added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+
+from ._dims import find_dim
+from ._moments import compute_norm
+from ._promotion import broadcast, compute_dtype, find_dtype, is_integral, strong
+from ._table import Row
+
+# Products ---------------------------------------------------------------------------------------------------
+
+
+def check_dtypes(op: str, *operands: Any) -> None:
+    """Makes sure that operands have one dtype.
+
+    Raises:
+        ArgumentError: they have not.
+    """
+    if len({operand.dtype for operand in operands}) > 1:
+        raise ArgumentError(
+            f"{op}: expected all operands to have the same dtype. Got {', '.join(map(describe, operands))}. "
+            f"Convert one: tensor.to(dtype)."
+        )
+
+
+def _check_ranks(op: str, ranks: Sequence[int], *operands: Any) -> None:
+    check_dtypes(op, *operands)
+    if tuple(operand.ndim for operand in operands) != tuple(ranks):
+        raise ArgumentError(
+            f"{op}: expected operands with {', '.join(map(str, ranks))} axes. Got "
+            f"{', '.join(map(describe, operands))}. Reshape them, or use matmul."
+        )
+
+
+def _multiply(op: str, x: Any, y: Any) -> Any:
+    rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if x.shape[-1] != rows or (x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]):
+        raise ArgumentError(
+            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the last axis "
+            "of the "
+            f"first must equal the last but one of the second. Transpose one of them."
+        )
+    return jnp.matmul(x, y)
+
+
+def _product(op: str, ranks: tuple[int, int]) -> Any:
+    def kernel(self: Any, other: Any) -> Any:
+        _check_ranks(op, ranks, self, other)
+        return _multiply(op, self, other)
+
+    return kernel
+
+
+def _vdot(self: Any, other: Any) -> Any:
+    _check_ranks("vdot", (1, 1), self, other)
+    return _multiply("vdot", jnp.conj(self), other)
+
+
+def _inner(self: Any, other: Any) -> Any:
+    check_dtypes("inner", self, other)
+    if not self.ndim or not other.ndim:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise ArgumentError(
+            f"inner: the last axes must have the same size. Got {describe(self)} and {describe(other)}. "
+            "Transpose one of them."
+        )
+    return jnp.inner(self, other)
+
+
+def _outer(self: Any, vec2: Any) -> Any:
+    if self.ndim != 1 or vec2.ndim != 1:
+        raise ArgumentError(
+            f"outer: expected two vectors. Got {describe(self)} and {describe(vec2)}. Flatten them."
+        )
+    dtype = find_dtype(self, vec2)
+    x, y = (lax.convert_element_type(one, dtype) for one in (self, vec2))
+    return lax.expand_dims(x, (1,)) * lax.expand_dims(y, (0,))
+
+
+def _kron(self: Any, other: Any) -> Any:
+    dtype = find_dtype(self, other)
+    return jnp.kron(*(lax.convert_element_type(one, dtype) for one in (self, other)))
+
+
+def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
+    check_dtypes("tensordot", self, other)
+    left = [find_dim("tensordot", self.ndim, dim) for dim in dims_self]
+    right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
+    if [self.shape[dim] for dim in left] != [other.shape[dim] for dim in right]:
+        raise ArgumentError(
+            f"tensordot: contracted dimensions need to match. Got {describe(self)} along "
+            f"{list(dims_self)} and "
+            f"{describe(other)} along {list(dims_other)}. Name dims of the same sizes."
+        )
+    return jnp.tensordot(self, other, axes=(left, right))
+
+
+def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
+    check_dtypes("einsum", *tensors)
+    try:
+        return jnp.einsum(equation, *tensors)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(
+            f"einsum: the equation does not fit the operands. Got {equation!r} for "
+            f"{', '.join(map(describe, tensors))}: {error}. Write one letter for each axis."
+        ) from error
+
+
+def _cross(self: Any, other: Any, dim: int) -> Any:
+    check_dtypes("cross", self, other)
+    x, y = broadcast([self, other], "cross")
+    axis = find_dim("cross", x.ndim, dim)
+    if x.shape[axis] != 3:
+        raise ArgumentError(
+            f"cross: inputs dimension {dim} must have length 3. Got {describe(self)} and {describe(other)}. "
+            "Name the dim that holds the vectors."
+        )
+    return jnp.cross(x, y, axis=axis)
+
+
+def _trace(self: Any) -> Any:
+    if self.ndim != 2:
+        raise ArgumentError(
+            f"trace: expected a matrix. Got {describe(self)}. Use diagonal and sum for others."
+        )
+    return jnp.trace(self, dtype=None if not is_integral(self.dtype) else jnp.sum(self).dtype)
+
+
+PRODUCTS = (
+    Row(
+        "bmm(Tensor self, Tensor mat2) -> Tensor", _product("bmm", (3, 3)), "products of matrices, one by one"
+    ),
+    Row("mv(Tensor self, Tensor vec) -> Tensor", _product("mv", (2, 1)), "product of a matrix and a vector"),
+    Row("dot(Tensor self, Tensor tensor) -> Tensor", _product("dot", (1, 1)), "product of two vectors"),
+    Row("vdot(Tensor self, Tensor other) -> Tensor", _vdot, "product of two vectors, the first conjugated"),
+    Row("inner(Tensor self, Tensor other) -> Tensor", _inner, "products over the last axis of both"),
+    Row("outer(Tensor self, Tensor vec2) -> Tensor", _outer, "all products of items of two vectors"),
+    Row("kron(Tensor self, Tensor other) -> Tensor", _kron, "Kronecker product"),
+    Row(
+        "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+        _tensordot,
+        "sum of products over some dims of both",
+    ),
+    Row("einsum(str equation, Tensor[] tensors) -> Tensor", _einsum, "sum of products, as the equation says"),
+    Row(
+        "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+        lambda self, other, *, dim: _cross(self, other, dim),
+        "cross product along a dim",
+        source="torch.linalg.cross",
+    ),
+    Row("trace(Tensor self) -> Tensor", _trace, "sum of the diagonal"),
+)
+
+# Products that are added ------------------------------------------------------------------------------------
+
+
+def _add_product(op: str, multiply: Any) -> Any:
+    """The kernel of ``beta * self + alpha * product``."""
+
+    def kernel(self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        check_dtypes(op, self, first, second)
+        product = multiply(first, second)
+        own = compute_dtype(product.dtype, (product, beta, alpha))
+        x, y = broadcast([lax.convert_element_type(one, own) for one in (self, product)], op)
+        if y.shape != product.shape:
+            raise ArgumentError(
+                f"{op}: the tensor does not broadcast to the product. Got {describe(self)} for "
+                f"{describe(product)}. Reshape it."
+            )
+        scale, factor = (lax.convert_element_type(one, own) for one in (beta, alpha))
+        is_off = scale == strong(0, scale)  # then nothing of self is read, not even its nan
+        kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
+        return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
+
+    return kernel
+
+
+def _summed(op: str, x: Any, y: Any) -> Any:
+    _check_ranks(op, (3, 3), x, y)
+    return jnp.sum(_multiply(op, x, y), axis=0)
+
+
+def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
+    first, second = names.split()
+    return Row(
+        f"{op}(Tensor self, Tensor {first}, Tensor {second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        _add_product(op, multiply),
+        f"beta * self + alpha * {doc}",
+        operand=("beta", "alpha"),
+        in_place=True,
+    )
+
+
+SUMS_OF_PRODUCTS = (
+    _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2"),
+    _added("addmv", "mat vec", _product("addmv", (2, 1)), "mat @ vec"),
+    _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)"),
+    _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)"),
+    _added("addbmm", "batch1 batch2", lambda x, y: _summed("addbmm", x, y), "the sum of bmm(batch1, batch2)"),
+)
+
+# Layers -----------------------------------------------------------------------------------------------------
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002  torch's name
+    check_dtypes("linear", *(one for one in (input, weight, bias) if one is not None))
+    product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
+    return product if bias is None else product + broadcast([bias, product], "linear")[0]
+
+
+def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    check_dtypes("bilinear", *(one for one in (input1, input2, weight, bias) if one is not None))
+    if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
+        raise ArgumentError(
+            f"bilinear: the inputs do not fit the weight. Got {describe(input1)} and {describe(input2)} for "
+            f"{describe(weight)}. Give inputs whose last axes are the last two of the weight."
+        )
+    product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
+
+
+def _cdist(x1: Any, x2: Any, p: float = 2) -> Any:
+    """Distances of equal points have no gradient, where that of a root would be nan."""
+    check_dtypes("cdist", x1, x2)
+    away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
+    return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
+
+
+LAYERS = (
+    Row(
+        "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+        _linear,
+        "input @ weight.T + bias",
+        source="torch.nn.functional.linear",
+    ),
+    Row(
+        "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        _bilinear,
+        "input1 @ weight @ input2, for each row of the weight, + bias",
+        source="torch.nn.functional.bilinear",
+    ),
+    Row(
+        "cdist(Tensor x1, Tensor x2, float p=2.) -> Tensor",
+        _cdist,
+        "norms of the differences of all pairs of rows",
+    ),
+)
+
+ROWS = (*PRODUCTS, *SUMS_OF_PRODUCTS, *LAYERS)

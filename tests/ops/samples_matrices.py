@@ -1,0 +1,160 @@
+"""Samples of products, decompositions, normalisation, losses, convolution and pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .drawing import POSITIVE, Sample, X, draw, draw_places, shift
+
+CUBE = draw(2, 3, 4)
+SQUARE = draw(3, 3) + 3.0 * np.eye(3)
+SQUARES = draw(2, 2, 2) + 3.0 * np.eye(2)
+SYMMETRIC = SQUARE + SQUARE.T + np.diag([0.0, 1.5, 4.0])
+POSITIVE_DEFINITE = SQUARE @ SQUARE.T + np.eye(3)
+TALL = draw(4, 2)
+
+PRODUCTS: dict[str, list[Sample]] = {
+    "bmm": [Sample((CUBE, draw(2, 4, 5)))],
+    "mv": [Sample((X, draw(3)))],
+    "dot": [Sample((draw(3), shift(draw(3))))],
+    "vdot": [Sample((draw(3), shift(draw(3))))],
+    "inner": [Sample((X, draw(4, 3))), Sample((draw(3), shift(draw(3)))), Sample((draw(), X))],
+    "outer": [Sample((draw(2), draw(3)))],
+    "kron": [Sample((X, draw(2, 2))), Sample((draw(2), draw(3)))],
+    "tensordot": [Sample((CUBE, draw(4, 3), [2, 1], [0, 1])), Sample((X, draw(3), [1], [0]))],
+    "einsum": [
+        Sample(("ij,jk->ik", [X, draw(3, 4)])),
+        Sample(("...i,...i->...", [X, shift(X)])),
+        Sample(("ii->i", [SQUARE])),
+    ],
+    "linalg_cross": [Sample((draw(2, 3), shift(X)))],
+    "trace": [Sample((X,)), Sample((SQUARE,))],
+    "addmm": [
+        Sample((draw(2, 4), X, draw(3, 4))),
+        Sample((draw(4), X, draw(3, 4)), {"beta": 0.5, "alpha": 2.0}),
+        Sample((draw(4), X, draw(3, 4)), {"beta": 0}),
+    ],
+    "addmv": [Sample((draw(2), X, draw(3)))],
+    "addr": [Sample((X, draw(2), draw(3)), {"alpha": 0.5})],
+    "baddbmm": [Sample((draw(2, 3, 5), CUBE, draw(2, 4, 5)))],
+    "addbmm": [Sample((draw(3, 5), CUBE, draw(2, 4, 5)))],
+    "linear": [Sample((X, draw(4, 3))), Sample((CUBE, draw(5, 4), draw(5)))],
+    "bilinear": [Sample((X, draw(2, 4), draw(5, 3, 4), draw(5)))],
+    "cdist": [Sample((X, draw(4, 3))), Sample((X, draw(4, 3), 1.0))],
+}
+
+DECOMPOSITIONS: dict[str, list[Sample]] = {
+    **{f"linalg_{name}": [Sample((SQUARE,)), Sample((SQUARES,))] for name in ("inv", "det", "slogdet")},
+    "linalg_matrix_exp": [Sample((draw(2, 2),))],
+    "logdet": [Sample((POSITIVE_DEFINITE,))],
+    "linalg_solve": [
+        Sample((SQUARE, draw(3, 2))),
+        Sample((SQUARE, draw(3))),
+        Sample((SQUARE, draw(2, 3)), {"left": False}),
+    ],
+    "linalg_solve_triangular": [Sample((np.triu(SQUARE), draw(3, 2)), {"upper": True})],
+    "linalg_pinv": [Sample((TALL,))],
+    "linalg_lstsq": [Sample((TALL, draw(4, 3)))],
+    "linalg_matrix_power": [Sample((SQUARE, 3)), Sample((SQUARE, -1)), Sample((SQUARE, 0))],
+    "linalg_cholesky": [Sample((POSITIVE_DEFINITE,)), Sample((POSITIVE_DEFINITE,), {"upper": True})],
+    "linalg_qr": [Sample((TALL,))],
+    "linalg_svd": [Sample((TALL, False))],
+    "linalg_svdvals": [Sample((TALL,))],
+    "linalg_eigh": [Sample((SYMMETRIC,))],
+    "linalg_eigvalsh": [Sample((SYMMETRIC,))],
+    "linalg_matrix_norm": [Sample((X, 2)), Sample((X, 1)), Sample((CUBE, np.inf, [0, 2], True))],
+    "linalg_matrix_norm.str_ord": [Sample((X,)), Sample((X, "nuc"))],
+}
+
+BATCH = draw(2, 4, 3)
+LOGITS = draw(3, 5)
+CLASSES = draw_places(3, below=5)
+SHARES = draw(2, 3, low=0.1, high=0.9)
+
+
+def losses(*targets: np.ndarray, **options: object) -> list[Sample]:
+    """The three reductions of a loss."""
+    return [
+        Sample((X, *targets), {"reduction": reduction, **options}) for reduction in ("mean", "sum", "none")
+    ]
+
+
+NETWORKS: dict[str, list[Sample]] = {
+    **{name: [Sample((X, 0)), Sample((CUBE, -1))] for name in ("softmax", "log_softmax", "softmin")},
+    "layer_norm": [Sample((X, [3])), Sample((CUBE, [3, 4], draw(3, 4), shift(draw(3, 4))))],
+    "rms_norm": [Sample((X, [3])), Sample((X, [3], draw(3), 0.1))],
+    "group_norm": [Sample((BATCH, 2)), Sample((BATCH, 4, draw(4), shift(draw(4))))],
+    "native_instance_norm": [Sample((BATCH, draw(4), shift(draw(4))))],
+    "native_batch_norm": [Sample((BATCH,)), Sample((BATCH, draw(4), shift(draw(4))))],
+    "fixed_batch_norm": [Sample((BATCH, draw(4), draw(4, **POSITIVE), draw(4), shift(draw(4))))],
+    "normalize": [Sample((X,)), Sample((X, 1.0, 0))],
+    "sdpa": [
+        Sample((CUBE, draw(2, 5, 4), draw(2, 5, 3)), {"is_causal": False, "scale": 0.5, "enable_gqa": False}),
+        Sample(
+            (CUBE, draw(2, 3, 4), draw(2, 3, 5), np.tril(np.ones((3, 3), bool))),
+            {"is_causal": False, "scale": 0.5, "enable_gqa": False},
+        ),
+        Sample((CUBE, CUBE + 0.1, CUBE - 0.2), {"is_causal": True, "scale": 0.3, "enable_gqa": False}),
+    ],
+    "sdpa_weights": [Sample((CUBE, draw(2, 5, 4)), {"is_causal": False, "scale": 0.5})],
+    **{
+        name: losses(shift(X[::-1]))
+        for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")
+    },
+    "binary_cross_entropy": [Sample((SHARES, SHARES[::-1].copy())), Sample((SHARES, SHARES + 0.05, draw(3)))],
+    "binary_cross_entropy_with_logits": [
+        Sample((X, SHARES)),
+        Sample((X, SHARES, draw(3), draw(3, **POSITIVE)), {"reduction": "sum"}),
+    ],
+    "nll_loss": [
+        Sample((LOGITS, CLASSES)),
+        Sample((LOGITS, CLASSES, draw(5, **POSITIVE)), {"ignore_index": int(CLASSES[0])}),
+        Sample((draw(5), np.asarray(2, np.int32))),
+    ],
+    "cross_entropy": [
+        Sample((LOGITS, CLASSES)),
+        Sample((LOGITS, CLASSES, draw(5, **POSITIVE)), {"label_smoothing": 0.1}),
+        Sample((LOGITS, draw(3, 5, low=0.1, high=0.4)), {"reduction": "none"}),
+        Sample((draw(2, 3, 4), draw_places(2, 4, below=3))),
+    ],
+    "cosine_similarity": [Sample((X, shift(X[::-1]))), Sample((X, draw(3), 0))],
+}
+
+IMAGE = draw(1, 4, 5, 5)
+SIGNAL = draw(2, 4, 7)
+VOLUME = draw(1, 2, 4, 4, 4)
+
+CONVOLUTIONS: dict[str, list[Sample]] = {
+    "conv1d": [
+        Sample((SIGNAL, draw(6, 4, 3))),
+        Sample((SIGNAL, draw(6, 2, 3), draw(6), 2, 1, 2, 2)),
+        Sample((SIGNAL[0], draw(6, 4, 3))),
+    ],
+    "conv2d": [Sample((IMAGE, draw(2, 4, 3, 3), draw(2), [2, 1], [1, 0]))],
+    "conv3d": [Sample((VOLUME, draw(3, 2, 2, 2, 2)))],
+    "conv1d.padding": [Sample((SIGNAL, draw(6, 4, 4), draw(6), 1, "same"))],
+    "conv2d.padding": [Sample((IMAGE, draw(2, 4, 3, 3), None, 1, "same", 2))],
+    "conv3d.padding": [Sample((VOLUME, draw(3, 2, 2, 2, 2), None, 1, "valid"))],
+    "conv_transpose1d": [Sample((SIGNAL, draw(4, 3, 3), draw(6), 2, 1, 1, 2, 2))],
+    "conv_transpose2d": [Sample((IMAGE, draw(4, 2, 3, 3), draw(2), [2, 1], 1))],
+    "conv_transpose3d": [Sample((VOLUME, draw(2, 1, 2, 2, 2)))],
+    "max_pool1d_with_indices": [Sample((SIGNAL, 3)), Sample((SIGNAL, 3, 2, 1, 2, True))],
+    "max_pool2d_with_indices": [Sample((IMAGE, 2)), Sample((IMAGE, [3, 2], 2, 1, 1, True))],
+    "max_pool3d_with_indices": [Sample((VOLUME, 2))],
+    "avg_pool1d": [Sample((SIGNAL, 3)), Sample((SIGNAL, 3, 2, 1, True, False))],
+    "avg_pool2d": [Sample((IMAGE, 2, 2, 1, True)), Sample((IMAGE, [3, 2], 1, 0, False, True, 5))],
+    "avg_pool3d": [Sample((VOLUME, 2))],
+    **{f"adaptive_{name}_pool1d": [Sample((SIGNAL, 3))] for name in ("avg", "max")},
+    **{f"adaptive_{name}_pool2d": [Sample((IMAGE, [2, 3]))] for name in ("avg", "max")},
+    **{f"adaptive_{name}_pool3d": [Sample((VOLUME, 2))] for name in ("avg", "max")},
+    "interpolate": [
+        Sample((IMAGE, [7, 3])),
+        Sample((IMAGE, None, [2.0, 1.5], "bilinear"), {"align_corners": False}),
+        Sample((IMAGE, [8, 9], None, "bicubic", True)),
+        Sample((SIGNAL, [4], None, "linear", False)),
+        Sample((IMAGE, [2, 3], None, "area")),
+        Sample((SIGNAL, [11], None, "nearest-exact")),
+    ],
+}
+
+MATRICES = {**PRODUCTS, **DECOMPOSITIONS, **NETWORKS, **CONVOLUTIONS}

@@ -1,0 +1,83 @@
+"""Samples of the reductions, scans and sorts that their schema does not tell."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .drawing import POSITIVE, Sample, X, draw, draw_mask
+
+CUBE = draw(2, 3, 4)
+WITH_NAN = np.where(draw_mask(2, 3), X, np.nan)
+WITH_ZERO = np.where(draw_mask(2, 3), X, 0.0)
+TIED = np.array([[1.0, 3.0, 1.0, 2.0], [2.0, 2.0, 0.5, 0.5]])
+
+
+def along(*extra: object) -> list[Sample]:
+    """Calls with a dim, and with ``keepdim``."""
+    return [
+        Sample((X, *extra, 0)),
+        Sample((X, *extra, -1, True)),
+        Sample((CUBE, *extra, 1)),
+        Sample((draw(), *extra, 0)),
+    ]
+
+
+def over_some() -> list[Sample]:
+    """Calls with no dim, one, and several."""
+    return [
+        Sample((X,)),
+        Sample((X, 0)),
+        Sample((X, [-1], True)),
+        Sample((CUBE, [0, 2])),
+        Sample((draw(),)),
+    ]
+
+
+def moments() -> list[Sample]:
+    return [
+        Sample((X,)),
+        Sample((X, 0), {"correction": 0}),
+        Sample((CUBE, [0, -1]), {"keepdim": True}),
+    ]
+
+
+def running() -> list[Sample]:
+    return [Sample((X, 0)), Sample((CUBE, -2)), Sample((draw(), 0))]
+
+
+REDUCE: dict[str, list[Sample]] = {
+    "nansum": [Sample((WITH_NAN,)), Sample((WITH_NAN, 0, True)), Sample((np.array([1, 2], np.int32),))],
+    "nanmean": [Sample((WITH_NAN,)), Sample((WITH_NAN, 0))],
+    "prod": [Sample((X,)), Sample((WITH_ZERO,)), Sample((draw(),))],
+    "prod.dim_int": [Sample((X, 1)), Sample((WITH_ZERO, -1, True)), Sample((CUBE, 0))],
+    "count_nonzero": [Sample((WITH_ZERO,)), Sample((WITH_ZERO, 1))],
+    "logsumexp": [Sample((X, [0])), Sample((X, [0, 1], True)), Sample((CUBE, [-1]))],
+    **{name: [Sample((draw(*shape),)) for shape in [(), (3,), (2, 3)]] for name in ("max", "min")},
+    **{f"{name}.dim": along() for name in ("max", "min", "median")},
+    **{name: over_some() for name in ("amax", "amin")},
+    **{name: [Sample((X,)), *along()] for name in ("argmax", "argmin")},
+    "aminmax": [Sample((X,)), Sample((CUBE,), {"dim": 1, "keepdim": True})],
+    **{
+        name: [Sample((draw_mask(2, 3),)), Sample((WITH_ZERO, 0)), Sample((draw_mask(2, 3), [0, 1], True))]
+        for name in ("all", "any")
+    },
+    **{name: moments() for name in ("var", "std", "var_mean", "std_mean")},
+    "linalg_vector_norm": [
+        Sample((X,)),
+        Sample((X, 1, 0)),
+        Sample((X, 3.5, [-1], True)),
+        Sample((X, np.inf)),
+        Sample((CUBE, 0.5, [0, 2])),
+        Sample((X, 0)),
+    ],
+    "dist": [Sample((X, draw(3))), Sample((X, draw(2, 1) + 0.1, 1))],
+    **{name: running() for name in ("cumsum", "logcumsumexp", "cummax", "cummin")},
+    "cumprod": [Sample((X, 0)), Sample((WITH_ZERO, 1)), Sample((draw(), 0))],
+    "sort": [Sample((X,)), Sample((CUBE,), {"dim": 1, "descending": True})],
+    "argsort": [Sample((X,)), Sample((TIED, 0, True)), Sample((TIED,), {"stable": True})],
+    "msort": [Sample((X,)), Sample((draw(4),))],
+    "topk": [Sample((X, 2)), Sample((CUBE, 1, 0, False)), Sample((draw(5, **POSITIVE), 5))],
+    "kthvalue": [Sample((X, 2)), Sample((X, 1, 0, True))],
+    "median": [Sample((X,)), Sample((draw(5),)), Sample((draw(),))],
+    "mode": [Sample((TIED,)), Sample((TIED, 0, True))],
+}
