@@ -43,7 +43,7 @@ _SUMS = frozenset(
 _EACH = frozenset(
     {
         "psum", "psum_invariant", "pvary", "pcast", "all_gather", "ppermute", "sharding_constraint",
-        "optimization_barrier", "device_put",
+        "optimization_barrier", "device_put", "reshard",
     }
 )  # fmt: skip
 # Linear in each operand.

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from oplib.errors import CompilationWarning, RegistrationValueError
 from oplib.library import CustomOpDef, custom_op, define, register_sharding
+from oplib.tensor import Tensor
 
 COLLECTIVE = re.compile(r"= \S+ (all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter)[\w-]*\(")
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
@@ -123,6 +124,16 @@ class TestHostKernels:
         result = sine(put(X, make_mesh(), "i"))
         np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
         assert (result.sharding.spec, seen) == (P("i"), [(1, 4)] * 8)
+
+    def test_on_the_tape_value_and_gradient_stay_cut(self) -> None:
+        seen: list[Any] = []
+        sine = make_host_sine(seen)
+        x = Tensor.from_array(put(X, make_mesh(), "i"), requires_grad=True)
+        y = sine(x)
+        y.sum().backward()
+        assert y.array.sharding.spec == P("i")
+        assert set(seen) == {(1, 4)}
+        np.testing.assert_allclose(x.grad.array, np.cos(X), rtol=1e-6)
 
     def test_without_a_rule_one_warning_says_that_its_arrays_are_gathered(self) -> None:
         seen: list[Any] = []
@@ -273,6 +284,50 @@ class TestArrayKernels:
         np.testing.assert_array_equal(jax.jit(run)(jnp.arange(6.0)), np.arange(6.0) + 1)
         assert shapes[-1] == (6,)
 
+    def test_a_formula_made_of_such_an_op_can_be_transposed(self) -> None:
+        """What JAX derives looks through the rule, and so does the check that a formula is linear."""
+
+        @custom_op("shard::inner")
+        def inner(x: jax.Array) -> jax.Array:
+            return 3 * x
+
+        inner.register_autograd("derive")
+        inner.register_sharding("i j -> i j")
+
+        @custom_op("shard::outer")
+        def outer(x: jax.Array) -> jax.Array:
+            return 3 * x
+
+        outer.register_autograd(lambda ctx, grad: inner(grad))
+        mesh = make_mesh()
+        x = put(X, mesh, "i")
+        run = jax.jit(lambda x: (jax.grad(lambda x: outer(x).sum())(x), jax.jvp(outer, (x,), (x,))[1]))
+        grad, tangent = run(x)
+        np.testing.assert_allclose(grad, np.full_like(X, 3))
+        np.testing.assert_allclose(tangent, 3 * X, rtol=1e-6)
+        explicit = make_mesh(AxisType.Explicit)
+        with jax.set_mesh(explicit):
+            tangent = jax.jit(lambda x: jax.jvp(outer, (x,), (x,))[1])(put(X, explicit, "i"))
+        np.testing.assert_allclose(tangent, 3 * X, rtol=1e-6)
+
+    def test_a_foreign_function_gets_its_part_and_without_a_rule_the_whole(self) -> None:
+        """The Cholesky factors of LAPACK, which jaxlib has as foreign functions for everybody."""
+
+        def factor(x: jax.Array) -> jax.Array:
+            call = jax.ffi.ffi_call("lapack_spotrf_ffi", [x, jax.ShapeDtypeStruct(x.shape[:1], jnp.int32)])
+            return call(x, uplo=np.uint8(ord("L")))[0]
+
+        jnp.linalg.cholesky(jnp.eye(2)).block_until_ready()  # registers it
+        batch = np.stack([np.eye(3, dtype=np.float32) * (k + 1) for k in range(8)])
+        x = put(batch, make_mesh(), "i")
+        whole, parts = custom_op("shard::whole", factor), custom_op("shard::parts", factor)
+        parts.register_sharding("b i j -> b i j need_replication={i, j}")
+        with pytest.warns(CompilationWarning, match="shard::whole: its arrays will be gathered"):
+            assert "all-gather" in read_collectives(jax.jit(whole), x)
+        run = jax.jit(parts)
+        assert read_collectives(run, x) == set()
+        np.testing.assert_allclose(run(x), np.sqrt(batch), rtol=1e-6)
+
     def test_a_kernel_that_prints_is_left_to_xla(self, capfd: pytest.CaptureFixture[str]) -> None:
         @custom_op("shard::loud")
         def loud(x: jax.Array) -> jax.Array:
@@ -348,6 +403,19 @@ class TestRulesThatAreFunctions:
         wrong.register_sharding(lambda x: answer)
         with pytest.raises(RegistrationValueError, match=rf"shard::wrong: the sharding rule.*{told}"):
             wrong(X)
+
+
+class TestSymbolicShapes:
+    def test_a_rule_fits_sizes_that_are_not_known(self) -> None:
+        @custom_op("shard::symbolic")
+        def product(x: jax.Array, w: jax.Array) -> jax.Array:
+            return x @ w
+
+        product.register_sharding("i j, j k -> i k")
+        (size,) = jax.export.symbolic_shape("n")
+        shapes = jax.ShapeDtypeStruct((size, 4), "float32"), jax.ShapeDtypeStruct((4, 3), "float32")
+        exported = jax.export.export(jax.jit(product))(*shapes)
+        np.testing.assert_allclose(exported.call(X, W), X @ W, rtol=1e-5)
 
 
 class TestRefusals:
