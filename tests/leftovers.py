@@ -14,6 +14,7 @@ from oplib.config import Config, config
 from oplib.library.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype
+from oplib.tensor.map_level import map_levels
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
@@ -34,6 +35,7 @@ class World:
             "recursion limit": sys.getrecursionlimit(),
             "run of the engine": running.run,
             "vmap levels": running.vmap_levels,
+            "maps": map_levels.stack,
             "hooks for saved tensors": (_stack.pairs, _stack.disabled),
             "writing saved tensors": is_mutation_allowed(),
             **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
