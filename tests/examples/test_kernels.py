@@ -168,6 +168,19 @@ def test_the_pallas_kernel_is_lowered_for_a_tpu_here() -> None:
     assert export.export(jax.jit(grad), platforms=["tpu"])(x, x).mlir_module().count("@tpu_custom_call") == 1
 
 
+@pytest.mark.devices(4)
+def test_inside_shard_map_the_pallas_kernels_are_lowered_for_tpus() -> None:
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def loss(a, b):
+        return jax.lax.psum(swiglu_pallas.swiglu(a, b).sum(), "rows")
+
+    total = jax.shard_map(loss, mesh=mesh, in_specs=(SPLIT, SPLIT), out_specs=WHOLE)
+    x = jnp.ones((64, 128))
+    program = export.export(jax.jit(jax.grad(total, (0, 1))), platforms=["tpu"])(x, x)
+    assert program.mlir_module().count("@tpu_custom_call") == 1
+
+
 def test_the_triton_kernel_computes_a_softmax() -> None:
     """By Pallas's interpreter, so that the body is tested on every machine."""
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 10)), jnp.float32)
