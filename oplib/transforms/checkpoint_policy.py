@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -83,8 +84,12 @@ class _Kept:
 Storage = defaultdict[OpOverload, list[_Kept]]
 
 
-class _Observing(AbstractContextManager["_Observing"]):
-    """A context, to be entered again and again, in which a method of its own sees each call."""
+class _Observing(threading.local):
+    """A context, to be entered again and again, in which a method of its own sees each call.
+
+    Each thread has its own, for threads may run one graph backwards at a time: all that they share is the
+    storage.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 
 import jax
@@ -167,6 +168,22 @@ def test_a_region_may_be_run_backwards_again(x):
     once = x.grad.tolist()
     result.backward()
     assert x.grad.tolist() == pytest.approx([2 * entry for entry in once])
+
+
+def test_threads_may_run_one_region_backwards_at_a_time(x):
+    result = run(lambda x: x.sin().exp().sin().exp(), x, [SIN]).sum()
+    (expected,) = oplib.autograd.grad(result, x, retain_graph=True)
+    found = []
+
+    def work():
+        found.extend(oplib.autograd.grad(result, x, retain_graph=True)[0].tolist() for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected.tolist()] * 20
 
 
 def test_selective_checkpoints_nest(x):
