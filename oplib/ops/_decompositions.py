@@ -166,7 +166,7 @@ DETERMINANTS = (
 
 def _cholesky(self: Any, *, upper: bool = False) -> Any:
     _check("cholesky", self)
-    lower = jnp.linalg.cholesky(self, symmetrize_input=False)
+    lower = jnp.linalg.cholesky(self, symmetrize_input=True)
     return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
 
 
@@ -205,7 +205,7 @@ DECOMPOSITIONS = (
     _row(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
         _cholesky,
-        "triangular L with L @ L.mH == self",
+        "triangular L with L @ L.mH == self, which is Hermitian",
     ),
     _row(
         "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -289,4 +290,4 @@ CLASSES = (
     ),
 )
 
-ROWS = (*PAIRS, *CLASSES)
+ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in (*PAIRS, *CLASSES))

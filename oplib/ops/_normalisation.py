@@ -50,7 +50,7 @@ def _log_softmax(x: Any, axis: int) -> Any:
     return moved - lax.log(jnp.sum(lax.exp(moved), axis, keepdims=True))
 
 
-def _save_output(ctx: Any, inputs: Any, output: Any, *, dtype: Any = None) -> None:  # noqa: ARG001  the signature is fixed
+def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
     ctx.save_for_backward(output)
     ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
 

@@ -60,7 +60,10 @@ POINTWISE: dict[str, list[Sample]] = {
     "maximum": binary(),
     "minimum": binary(),
     "clamp.Scalar": [Sample((X, -0.5, 1.0)), Sample((X, -1, 1)), Sample((X, 1.0, -1.0))],
-    "clamp.Tensor": [Sample((X, draw(3) - 1.0, draw(2, 1) + 1.0)), Sample((X, draw(3), draw(3)))],
+    "clamp.Tensor": [
+        Sample((X, draw(3) - 1.0, draw(2, 1) + 1.0)),
+        Sample((X, draw(3), shift(draw(3)) - 0.5)),
+    ],
     "clamp_min.Scalar": [Sample((X, -0.5)), Sample((X, 1))],
     "clamp_max.Scalar": [Sample((X, -0.5)), Sample((X, 1))],
     "clamp_min.Tensor": [Sample((X, shift(draw(3))))],

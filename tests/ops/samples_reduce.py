@@ -47,7 +47,7 @@ def running() -> list[Sample]:
 
 REDUCE: dict[str, list[Sample]] = {
     "nansum": [Sample((WITH_NAN,)), Sample((WITH_NAN, 0, True)), Sample((np.array([1, 2], np.int32),))],
-    "nanmean": [Sample((WITH_NAN,)), Sample((WITH_NAN, 0))],
+    "nanmean": [Sample((WITH_NAN,)), Sample((WITH_NAN, 1))],
     "prod": [Sample((X,)), Sample((WITH_ZERO,)), Sample((draw(),))],
     "prod.dim_int": [Sample((X, 1)), Sample((WITH_ZERO, -1, True)), Sample((CUBE, 0))],
     "count_nonzero": [Sample((WITH_ZERO,)), Sample((WITH_ZERO, 1))],
