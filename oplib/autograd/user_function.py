@@ -12,6 +12,7 @@ from oplib.tensor.map_level import map_levels
 from .function_binding import Binding
 from .function_node import BackwardCFunction
 from .function_recording import Call, finish
+from .function_traced import call_traced, is_differentiated_by_jax
 from .function_trees import flatten_values, unflatten_values
 
 _new: Any = object.__new__
@@ -38,9 +39,10 @@ class Function(metaclass=FunctionMeta):
     of a container is the same container with a Tensor or None for each leaf, or None for all of it. There is
     one gradient for each argument of the call; where some parameters are keyword-only, for each parameter.
 
-    The backward is the tape's. Inside ``jax.jit``, ``jax.vmap`` and the like the tape runs as ever, but a JAX
-    transformation that differentiates by itself, such as ``jax.grad``, differentiates what forward does. For
-    a rule that both find register an op: ``oplib.custom_op``.
+    Inside ``jax.jit``, ``jax.vmap`` and the like the tape runs as ever. Where no Tensor requires grad and a
+    JAX transformation differentiates by itself, as ``jax.grad`` does, it finds backward too, as that of a
+    ``jax.custom_vjp``: it has no forward mode, and zeros stand for gradients that are not there. For a rule
+    that serves both modes register an op: ``oplib.custom_op``.
 
     Example:
         >>> import oplib
@@ -157,6 +159,8 @@ class Function(metaclass=FunctionMeta):
         recording = state.grad_enabled and True in needs and not state.inference
         call = Call(leaves, len(values), specs, flags, state.sequence_nr, recording)
         state.sequence_nr += recording
+        if not recording and is_differentiated_by_jax(cls, call):
+            return call_traced(cls, args, keywords, leaves, call)
         result = call.run_below(cls._call_forward, ctx, args, keywords)
         return finish(ctx, result, call)
 
