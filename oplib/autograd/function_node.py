@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -70,11 +71,16 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         boxed = [None if grad is None else run.currency.box(grad) for grad in due]
         backward = self._get_user_fn()
         try:
-            results = backward(self, *unflatten_values(boxed, self._output_count, self._output_specs))
+            with self._find_mutex():
+                results = backward(self, *unflatten_values(boxed, self._output_count, self._output_specs))
         finally:
             modes.grad_enabled = run.create_graph
         unbox = run.currency.unbox
         return [None if result is None else unbox(result) for result in self._flat_results(results)]
+
+    def _find_mutex(self) -> threading.RLock:
+        """The lock of this node: threads that run it at once would meet in what a user keeps on ctx."""
+        return vars(self).setdefault("_mutex", threading.RLock())
 
     def _materialized(self, grads: Gradients, run: Run) -> Gradients:
         """Puts zeros where no gradient arrived."""
