@@ -103,11 +103,9 @@ class Part:
 
     def run_on_mesh(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the parts on a mesh whose axes stand in the types of the arrays."""
-        explicit = {
-            name
-            for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True)
-            if kind == AxisType.Explicit
-        }
+        kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+        is_host = self.call.record.kind == "host"  # a callback runs where every axis is manual
+        names = {name for name, kind in kinds if is_host or kind == AxisType.Explicit}
         chosen = self.placement.assign([_read_spec(array) for array in arrays], dict(mesh.shape))
         operands, made = (
             tuple(self.placement.spread(axes, chosen) for axes in side)
@@ -124,7 +122,7 @@ class Part:
             mesh=mesh,
             in_specs=operands,
             out_specs=made,
-            axis_names=explicit,
+            axis_names=names,
             check_vma=False,
         )
         return run(*spread)

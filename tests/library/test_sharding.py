@@ -113,6 +113,15 @@ class TestHostKernels:
         np.testing.assert_allclose(grad, np.cos(X), rtol=1e-6)
         assert set(seen) == {(1, 4)}
 
+    def test_a_mesh_may_have_axes_of_both_kinds(self) -> None:
+        seen: list[Any] = []
+        sine = make_host_sine(seen)
+        mesh = jax.make_mesh((4, 2), ("i", "k"), axis_types=(AxisType.Explicit, AxisType.Auto))
+        with jax.set_mesh(mesh):
+            result = jax.jit(sine)(put(X, mesh, "i"))
+        np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
+        assert seen == [(2, 4)] * 8
+
     def test_on_one_device_it_runs_as_without_a_rule(self) -> None:
         seen: list[Any] = []
         np.testing.assert_allclose(jax.jit(make_host_sine(seen))(X), np.sin(X), rtol=1e-6)
