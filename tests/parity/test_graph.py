@@ -88,6 +88,7 @@ def hook(t):
 
 
 @program
+@pytest.mark.spec("000.14")
 def raw_saved(lib):
     a = leaf(lib, 2)
     y = a * a
@@ -102,6 +103,7 @@ def raw_saved(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def saved_result(lib):
     a = leaf(lib, 2)
     y = a.exp()
@@ -110,6 +112,7 @@ def saved_result(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def raw_saved_twice(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
     y.grad_fn._raw_saved_self.register_hooks(hook, hook)
@@ -117,6 +120,7 @@ def raw_saved_twice(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def raw_saved_after_default_hooks(lib):
     with graph(lib).saved_tensors_hooks(hook, hook):
         y = leaf(lib, 2) * leaf(lib, 2)
@@ -124,6 +128,7 @@ def raw_saved_after_default_hooks(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def raw_saved_freed(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
     y.backward()
@@ -131,6 +136,7 @@ def raw_saved_freed(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def saved_freed(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
     y.backward()
@@ -138,12 +144,14 @@ def saved_freed(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def raw_saved_not_callable(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
     y.grad_fn._raw_saved_self.register_hooks(1, 2)
 
 
 @program
+@pytest.mark.spec("000.14")
 def second_pass_with_hooks(lib):
     with graph(lib).saved_tensors_hooks(hook, hook):
         y = leaf(lib, 2) * leaf(lib, 2)
@@ -176,6 +184,7 @@ def test_bad_hooks_raise_as_in_torch(agree, case):
 
 
 @program
+@pytest.mark.spec("000.14")
 def mutation_after_packing(lib):
     a = leaf(lib, 2)
     b = a * 1
@@ -188,12 +197,14 @@ def mutation_after_packing(lib):
 
 
 @program
+@pytest.mark.spec("000.16")
 def disabled(lib):
     with graph(lib).disable_saved_tensors_hooks("no"), graph(lib).saved_tensors_hooks(hook, hook):
         pass
 
 
 @program
+@pytest.mark.spec("000.16")
 def disabled_while_active(lib):
     found = []
     try:
@@ -207,18 +218,21 @@ def disabled_while_active(lib):
 
 
 @program
+@pytest.mark.spec("000.16")
 def disabled_with_a_number(lib):
     with graph(lib).disable_saved_tensors_hooks(3):
         pass
 
 
 @program
+@pytest.mark.spec("001.13")
 def pop_of_nothing(lib):
     owner = lib._C._autograd if hasattr(lib, "_C") else lib.autograd
     owner._pop_saved_tensors_default_hooks()
 
 
 @program
+@pytest.mark.spec("000.15")
 def saved_on_cpu(lib):
     a = leaf(lib, 1, 2)
     with graph(lib).save_on_cpu(device_type="nonexistent"):
@@ -230,6 +244,7 @@ def saved_on_cpu(lib):
 
 
 @program
+@pytest.mark.spec("000.14")
 def function_that_reads_twice(lib):
     seen = []
 
@@ -264,6 +279,7 @@ def sizes(ctx):
 
 
 @program
+@pytest.mark.spec("000.26")
 def mutation_allowed(lib):
     x = leaf(lib, 2, 2)
     with graph(lib).allow_mutation_on_saved_tensors() as ctx:
@@ -280,6 +296,7 @@ def mutation_allowed(lib):
 
 
 @program
+@pytest.mark.spec("000.27")
 def mutation_not_allowed(lib):
     x = leaf(lib, 2)
     y = x.clone()
@@ -289,6 +306,7 @@ def mutation_not_allowed(lib):
 
 
 @program
+@pytest.mark.spec("000.27")
 def mutation_of_second_order(lib):
     b = leaf(lib, 2)
     with graph(lib).allow_mutation_on_saved_tensors():
@@ -301,6 +319,7 @@ def mutation_of_second_order(lib):
 
 
 @program
+@pytest.mark.spec("000.24")
 def mutation_outside(lib):
     a = leaf(lib, 2)
     with graph(lib).allow_mutation_on_saved_tensors():
@@ -309,6 +328,7 @@ def mutation_outside(lib):
 
 
 @program
+@pytest.mark.spec("000.27")
 def mutation_nested(lib):
     with graph(lib).allow_mutation_on_saved_tensors(), graph(lib).allow_mutation_on_saved_tensors():
         pass
@@ -346,16 +366,19 @@ def test_multi_hooks_are_those_of_torch(agree, case):
 
 
 @program
+@pytest.mark.spec("000.18")
 def multi_hook_modes(lib):
     graph(lib).register_multi_grad_hook([leaf(lib, 1)], print, mode="some")
 
 
 @program
+@pytest.mark.spec("000.18")
 def multi_hook_mode_by_position(lib):
     graph(lib).register_multi_grad_hook([leaf(lib, 1)], print, "any")
 
 
 @program
+@pytest.mark.spec("000.19")
 def multi_hook_of_a_captured_leaf(lib):
     x = leaf(lib, 1)
     graph(lib).register_multi_grad_hook([x], print)
@@ -363,6 +386,7 @@ def multi_hook_of_a_captured_leaf(lib):
 
 
 @program
+@pytest.mark.spec("000.18")
 def multi_hook_by_hand(lib):
     x = leaf(lib, 1)
     graph(lib).register_multi_grad_hook([x], print)
@@ -373,6 +397,7 @@ def multi_hook_by_hand(lib):
 
 
 @program
+@pytest.mark.spec("000.13")
 def versions(lib):
     x = lib.tensor([1.0, 2.0])
     alias = x.detach()
@@ -382,16 +407,19 @@ def versions(lib):
 
 
 @program
+@pytest.mark.spec("000.13")
 def version_of_a_number(lib):
     graph(lib).increment_version(3)
 
 
 @program
+@pytest.mark.spec("000.13")
 def version_of_numbers(lib):
     graph(lib).increment_version([3])
 
 
 @program
+@pytest.mark.spec("000.12")
 def edges(lib):
     x = leaf(lib, 3)
     y = x * x
@@ -405,6 +433,7 @@ def edges(lib):
 
 
 @program
+@pytest.mark.spec("000.12")
 def edge_of_a_stranger(lib):
     graph(lib).get_gradient_edge(lib.tensor([1.0]))
 
@@ -413,6 +442,7 @@ def edge_of_a_stranger(lib):
 
 
 @program
+@pytest.mark.spec("004.6")
 def nan_in_a_backward(lib):
     x = leaf(lib, 0)
     with lib.autograd.set_detect_anomaly(True):
@@ -420,6 +450,7 @@ def nan_in_a_backward(lib):
 
 
 @program
+@pytest.mark.spec("004.6")
 def nan_that_may_pass(lib):
     x = leaf(lib, 0)
     with lib.autograd.set_detect_anomaly(True, check_nan=False):
@@ -428,6 +459,7 @@ def nan_that_may_pass(lib):
 
 
 @program
+@pytest.mark.spec("004.6")
 def metadata_under_anomaly(lib):
     x = leaf(lib, 2)
     with lib.autograd.set_detect_anomaly(True):
@@ -436,7 +468,6 @@ def metadata_under_anomaly(lib):
     return sorted(y.grad_fn.metadata), sorted(first.grad_fn.metadata), first.grad_fn.metadata["parent_"]
 
 
-@pytest.mark.spec("000.14", "000.16", "000.27")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_as_in_torch(agree, name):
     agree(PROGRAMS[name])

@@ -152,6 +152,7 @@ def program(function):
 
 
 @program
+@pytest.mark.spec("000.7")
 def changes_flow_on(lib):
     x = leaf(lib, 1, 2)
     y = x * 3
@@ -170,6 +171,7 @@ def changes_flow_on(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def retained_gradient_comes_after_hooks_registered_later(lib):
     x = leaf(lib, 1)
     y = x * 3
@@ -181,6 +183,7 @@ def retained_gradient_comes_after_hooks_registered_later(lib):
 
 
 @program
+@pytest.mark.spec("D.9")
 def captured_before_or_after(lib):
     a = leaf(lib, 2)
     b = a * 3
@@ -196,6 +199,7 @@ def captured_before_or_after(lib):
 
 
 @program
+@pytest.mark.spec("000.7")
 def removed_in_between(lib):
     x = leaf(lib, 1)
     y = x * 3
@@ -212,6 +216,7 @@ def removed_in_between(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def removed_by_a_hook_of_the_same_tensor(lib):
     x = leaf(lib, 1)
     y = x * 3
@@ -225,6 +230,7 @@ def removed_by_a_hook_of_the_same_tensor(lib):
 
 
 @program
+@pytest.mark.spec("000.7")
 def registered_while_running(lib):
     x = leaf(lib, 1)
     y = x * 3
@@ -237,6 +243,7 @@ def registered_while_running(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def in_place_moves_the_retained_gradient_and_leaves_the_hooks(lib):
     x = leaf(lib, 2)
     y = x * 3
@@ -250,6 +257,7 @@ def in_place_moves_the_retained_gradient_and_leaves_the_hooks(lib):
 
 
 @program
+@pytest.mark.spec("E.3")
 def a_leaf_and_its_accumulator(lib):
     x = leaf(lib, 1)
     trace = Trace(lib)
@@ -262,6 +270,7 @@ def a_leaf_and_its_accumulator(lib):
 
 
 @program
+@pytest.mark.spec("000.7")
 def a_dropped_gradient(lib):
     x, w = leaf(lib, 1), leaf(lib, 2)
     y = x * w
@@ -273,6 +282,7 @@ def a_dropped_gradient(lib):
 
 
 @program
+@pytest.mark.spec("E.8")
 def nested_runs(lib):
     x = leaf(lib, 1)
     trace = Trace(lib)
@@ -291,6 +301,7 @@ def nested_runs(lib):
 
 
 @program
+@pytest.mark.spec("004.5")
 def a_hook_that_fails(lib):
     x = leaf(lib, 1)
     y = x * 3
@@ -312,7 +323,6 @@ def a_hook_that_fails(lib):
     return trace.lines, x.grad
 
 
-@pytest.mark.spec("E.3", "000.7", "000.8", "E.8")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_trace_is_that_of_torch(agree, name):
     agree(PROGRAMS[name])
