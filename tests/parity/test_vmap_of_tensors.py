@@ -321,6 +321,7 @@ def test_a_function_that_reads_values_is_mapped_by_its_rule(agree):
     agree(program)
 
 
+@pytest.mark.spec("001.9")
 def test_batched_gradients_can_be_differentiated(agree):
     def program(lib):
         x, w = weights(lib, grad=True), weights(lib, grad=True)

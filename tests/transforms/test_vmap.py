@@ -75,6 +75,7 @@ def test_three_orders_follow_from_outside(x, w):
     np.testing.assert_allclose(by_w.detach().numpy().sum(), jax_total(ROWS, WEIGHTS), rtol=1e-4)
 
 
+@pytest.mark.spec("004.10", "D.13")
 def test_backward_inside_raises_and_leaves_no_gradient(x, w):
     with pytest.raises(
         AutogradError, match=r"backward: it cannot be called inside vmap\..*use grad\(\) inside"
