@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as _typing
 
-from . import autograd, errors, library, ops, pytree, transforms, utils, visual
+from . import autograd, errors, library, linalg, nn, ops, pytree, transforms, utils, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.tensor_backward import run_backward
@@ -108,9 +108,11 @@ __all__ = [
     "is_inference_mode_enabled",
     "is_tensor",
     "library",
+    "linalg",
     "linspace",
     "load",
     "manual_seed",
+    "nn",
     "no_grad",
     "ones",
     "ones_like",

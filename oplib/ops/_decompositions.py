@@ -179,7 +179,8 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
         )
     if mode == "r":
         return jnp.zeros((0,), self.dtype), jnp.linalg.qr(self, mode="r")
-    return tuple(jnp.linalg.qr(self, mode=mode))
+    q, r = jnp.linalg.qr(self, mode=mode)
+    return q, r
 
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:

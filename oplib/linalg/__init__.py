@@ -1,0 +1,29 @@
+"""Linear algebra under torch's names: ``oplib.linalg.inv(x)`` is the op ``linalg_inv``.
+
+Example:
+    >>> import oplib
+    >>> oplib.linalg.det(oplib.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(6.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oplib.ops._functions import UPCALLS
+
+_PREFIX = "linalg_"
+__all__ = sorted(name.removeprefix(_PREFIX) for name in UPCALLS if name.startswith(_PREFIX))  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Finds the function of an op when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = UPCALLS[f"{_PREFIX}{name}"]
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

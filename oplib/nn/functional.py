@@ -1,0 +1,35 @@
+"""The functions of networks under torch's names; each is the op of its name.
+
+Example:
+    >>> import oplib
+    >>> import oplib.nn.functional as F
+    >>> F.relu(oplib.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oplib.ops._composed import COMPOSED
+from oplib.ops._functions import FUNCTIONS, ROWS
+
+_ALSO_AT_THE_ROOT = (
+    *("relu", "sigmoid", "tanh", "softmax", "log_softmax"),
+    *(name for name in COMPOSED if name not in ("einsum", "norm", "tensordot")),
+)
+_OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
+__all__ = sorted({name for name in (*_ALSO_AT_THE_ROOT, *_OF_NETWORKS) if name in FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Finds the function of an op when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = FUNCTIONS[name]
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
