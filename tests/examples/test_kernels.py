@@ -6,6 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -65,6 +66,17 @@ def weigh(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays: (function(*arrays) ** 2 * jnp.arange(1.0, 9)).sum()
 
 
+def derive(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
+    """The result, its gradients, its tangent and theirs."""
+    grad = jax.grad(weigh(function), case.places)
+    return jax.jit(lambda *x: (function(*x), grad(*x), jax.jvp(function, x, x)[1], jax.jvp(grad, x, x)[1]))
+
+
+@cache
+def find_expected(case: Case) -> Any:
+    return derive(case.plain, case)(*draw(case))
+
+
 def assert_close(got: Any, expected: Any) -> None:
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
@@ -72,21 +84,15 @@ def assert_close(got: Any, expected: Any) -> None:
 
 @every_case
 def test_it_computes_what_the_plain_function_computes(case: Case) -> None:
-    arrays = draw(case)
-    assert_close(case.op(*arrays), case.plain(*arrays))
+    arrays, expected = draw(case), find_expected(case)[0]
+    assert_close(case.op(*arrays), expected)
     tensors = [oplib.Tensor.from_array(array) for array in arrays]
-    assert_close(case.op(*tensors).array, case.plain(*arrays))
+    assert_close(case.op(*tensors).array, expected)
 
 
 @every_case
 def test_its_derivatives_are_those_of_the_plain_function(case: Case) -> None:
-    arrays = draw(case)
-
-    def derive(function):
-        grad = jax.grad(weigh(function), case.places)
-        return jax.jit(lambda *x: (grad(*x), jax.jvp(function, x, x), jax.jvp(grad, x, x)))
-
-    assert_close(derive(case.op)(*arrays), derive(case.plain)(*arrays))
+    assert_close(derive(case.op, case)(*draw(case)), find_expected(case))
 
 
 @every_case
@@ -94,8 +100,7 @@ def test_on_the_tape_its_gradients_are_those_of_the_plain_function(case: Case) -
     arrays = draw(case)
     tensors = [oplib.Tensor.from_array(array, requires_grad=True) for array in arrays]
     (case.op(*tensors) ** 2 * oplib.arange(1.0, 9.0)).sum().backward()
-    expected = jax.grad(weigh(case.plain), case.places)(*arrays)
-    assert_close([tensor.grad.array for tensor in tensors], expected)
+    assert_close([tensor.grad.array for tensor in tensors], find_expected(case)[1])
 
 
 @every_case
@@ -131,8 +136,7 @@ def test_in_shard_map_its_gradients_are_those_of_the_plain_function(case: Case, 
 
     specs = tuple(SPLIT if has else WHOLE for has in case.rows)
     total = jax.shard_map(spread, mesh=mesh, in_specs=specs, out_specs=WHOLE, check_vma=check_vma)
-    expected = jax.grad(weigh(case.plain), case.places)(*arrays)
-    assert_close(jax.jit(jax.grad(total, case.places))(*arrays), expected)
+    assert_close(jax.jit(jax.grad(total, case.places))(*arrays), find_expected(case)[1])
 
 
 @pytest.mark.devices(4)
@@ -141,19 +145,16 @@ def test_on_rows_spread_over_devices_nothing_is_gathered(case: Case) -> None:
     mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
     places = [NamedSharding(mesh, SPLIT if has else WHOLE) for has in case.rows]
     arrays = [jax.device_put(array, place) for array, place in zip(draw(case), places, strict=True)]
-    for function, plain in ((case.op, case.plain), *[_pair_gradients(case)]):
+    grad = jax.grad(weigh(case.op), case.places)
+    for function, expected in zip((case.op, grad), find_expected(case), strict=False):
         compiled = jax.jit(function).lower(*arrays).compile()
         text = compiled.as_text()
         assert "all-gather" not in text
         assert "all-to-all" not in text
         results = compiled(*arrays)
-        assert_close(results, plain(*draw(case)))
+        assert_close(results, expected)
         first = results[0] if isinstance(results, tuple) else results
         assert first.sharding.is_equivalent_to(places[0], 2)
-
-
-def _pair_gradients(case: Case) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return jax.grad(weigh(case.op), case.places), jax.grad(weigh(case.plain), case.places)
 
 
 # What is lowered for other machines ---------------------------------------------------------------------

@@ -122,6 +122,12 @@ class TestGetKernel:
         assert get_kernel(op, "cpu")(1) == 3
         assert get_kernel(ops.ker.f.default, "gpu")(1) == 2
 
+    def test_it_finds_the_most_specific_one(self, op):
+        op.register_kernel("gpu", add_two)
+        assert [get_kernel(op, device)(1) for device in ("cuda", "rocm", "gpu", "tpu")] == [3, 3, 3, 2]
+        op.register_kernel("cuda", lambda x: x + 3)
+        assert [get_kernel(op, device)(1) for device in ("cuda", "rocm", "gpu", "tpu")] == [4, 3, 3, 2]
+
     def test_a_kernel_may_call_the_one_whose_place_it_takes(self, op):
         below = get_kernel(op, "cpu")
         library = Library("ker", "IMPL")
