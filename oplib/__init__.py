@@ -12,6 +12,7 @@ from . import autograd, errors, library, linalg, nn, ops, pytree, transforms, ut
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .autograd.tensor_backward import run_backward
+from .autograd.view import view_alike
 from .config import config
 from .library import Tag, custom_op
 from .ops import _functions
@@ -72,11 +73,12 @@ upcalls.fill(
         "mark_inference": mark_inference,
         "refresh": library.refresh,
         "run_backward": run_backward,
+        "view_alike": view_alike,
     },
     made_when_asked=_functions.UPCALLS,
 )
 add_op_methods(_functions.METHODS)
-del add_op_methods, apply_in_map, map_examples, mark_inference, run_backward, upcalls
+del add_op_methods, apply_in_map, map_examples, mark_inference, run_backward, upcalls, view_alike
 
 __all__ = [
     "Device",

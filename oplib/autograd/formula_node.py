@@ -103,15 +103,15 @@ class FormulaNode(SlottedNode):
             return tuple([slot.storage for slot in self.saved.residuals])
         return () if self.saved is None else self.saved[len(self.plan.sources) :]
 
-    def set_storages(self, storages: Sequence[Storage]) -> None:
-        """Says anew to which storages the residuals belong, whose versions they have now."""
+    def set_storages(self, storages: Sequence[Storage], versions: tuple[int, ...]) -> None:
+        """Says anew to which storages the residuals belong, and at which versions."""
         assert self.saved is not None
         if isinstance(self.saved, SavedSlots):
-            for slot, storage in zip(self.saved.residuals, storages, strict=True):
-                slot.move(storage)
+            for slot, storage, version in zip(self.saved.residuals, storages, versions, strict=True):
+                slot.move(storage, version)
             return
         self.saved = (*self.saved[: len(self.plan.sources)], *storages)
-        self.versions = tuple([storage.version for storage in storages])
+        self.versions = versions
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
         return call_recorded(self.plan.backward(given), [*self.linked_residuals(), *grads])

@@ -10,8 +10,12 @@ import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
+from oplib.tensor.views import Creation, Reshape
 
 from .function_node import BackwardCFunction
+from .grad_mode import no_grad
+from .rebase import rebase_history
+from .view import make_view
 
 
 def attach_outputs(
@@ -36,12 +40,13 @@ def attach_outputs(
             continue
         is_dirty = id(leaf) in dirty and id(leaf) not in constant
         is_kept = is_dirty or id(leaf) in attached or not _has_history(leaf, given)
-        output = leaf if is_kept else _alias(leaf, ctx, recording=recording)
+        output = leaf if is_kept else _alias(leaf, is_recorded=recording and id(leaf) not in constant)
         if is_kept:
             attached.add(id(leaf))
         if recording and id(leaf) not in constant and _is_differentiable(leaf):
             _set_history(output, ctx, slot, rebased=is_dirty)
         outputs.append(output)
+    _restrict(outputs, dirty)
     return outputs
 
 
@@ -83,22 +88,27 @@ def _has_history(tensor: Tensor, given: set[int]) -> bool:
     return id(tensor) in given or tensor._requires_grad
 
 
-def _alias(tensor: Tensor, ctx: BackwardCFunction, *, recording: bool) -> Tensor:
-    """Makes a tensor on the same storage; where calls are recorded, a write would go past the backward."""
-    alias = tensor.detach()
-    if recording:
-        alias._read_only = ctx._forward_cls.__name__
-    return alias
+def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
+    """Makes a view of the whole tensor, with a place on the tape of its own; or one that has no history."""
+    if not is_recorded:
+        return tensor.detach()
+    shape = tuple(tensor._storage.spec.shape)
+    with no_grad():
+        return make_view(tensor, Reshape.between(shape, shape))
+
+
+def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
+    """Notes of views that their history is that of a Function, past which a write may not go."""
+    tensors = [output for output in outputs if isinstance(output, Tensor)]
+    for tensor in tensors:
+        if tensor._root is not None and id(tensor) not in dirty:
+            tensor._creation = Creation.SEVERAL if len(tensors) > 1 else Creation.FUNCTION
 
 
 def _set_history(tensor: Tensor, ctx: BackwardCFunction, slot: int, *, rebased: bool) -> None:
-    before: Any = tensor._grad_fn
+    if rebased:
+        rebase_history(tensor, (ctx, slot))
+        return
     tensor._requires_grad = True
     tensor._grad_fn = ctx
-    if rebased:
-        tensor._backward_hooks = None  # the old ones stay with the old value's node
-        if tensor._retains_grad:
-            before._retained.pop(tensor._output_nr, None)
-            tensor._output_nr = slot
-            ctx.retain_grad(tensor)
     tensor._output_nr = slot

@@ -7,6 +7,7 @@ is kept only because it is part of torch's contract.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, AutogradError, describe
@@ -14,9 +15,11 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
 from oplib.tensor.escape import refuse_escape
 
+from .accumulate import gradient_edge
 from .formula_node import NOBODY, FormulaNode
-from .node import TapeNode
+from .rebase import note_write, rebase_history
 from .tangents import carries_tangents, find_tangent, write_tangent
+from .view import refuse_rebase
 
 _TYPE_NAMES = {
     "float64": "Double",
@@ -34,26 +37,78 @@ _TYPE_NAMES = {
 }
 
 
-def refuse_leaf(tensor: Tensor, op: str) -> None:
-    """Raises where a leaf that requires grad would be written while grad mode is on.
+def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:
+    """Raises where a tensor may not be written in place, before anything is computed.
+
+    Args:
+        tensor: what is to be written.
+        op: the in-place op.
+        operands: what else it was given: a write is recorded if any of them requires grad.
 
     Raises:
-        AutogradError: it would.
+        AutogradError: several items of the tensor are the same one, or writing it would not reach its base;
+            or, with grad mode on, it is a leaf that requires grad, a view of one, or a view whose history
+            may not be rebased.
     """
-    if tensor._requires_grad and tensor._grad_fn is None and modes.grad_enabled:
+    storage: Any = tensor._storage
+    if tensor._root is not None and not storage.chain.is_injective and storage.size:
+        raise AutogradError(
+            f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
+            f"memory location. Got {describe(storage)}, an expanded view. Write into tensor.clone()."
+        )
+    if tensor._read_only is not None:
+        raise AutogradError(
+            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it "
+            "would not "
+            f"reach its base: the op does more than move items. Got {describe(storage.spec)}. Write "
+            "into the base, "
+            "or into tensor.clone()."
+        )
+    if not modes.grad_enabled:
+        return
+    if tensor._requires_grad or any(map(_requires_grad, operands)):
+        refuse_leaf(tensor, op)
+    if modes.state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
+        refuse_leaf(tangent, op)  # it is written too
+
+
+def _requires_grad(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        members: Sequence[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return any(map(_requires_grad, members))
+    return isinstance(value, Tensor) and value._requires_grad
+
+
+def refuse_leaf(tensor: Tensor, op: str) -> None:
+    """Raises where the history of a write could not be kept, while grad mode is on.
+
+    Raises:
+        AutogradError: the tensor is a leaf that requires grad, a view of one, or a view whose history may
+            not be rebased.
+    """
+    if not modes.grad_enabled:
+        return
+    root = tensor._root
+    if root is not None:
+        if tensor._creation:
+            raise refuse_rebase(tensor, tensor.__dict__.get("_grad_fn"), is_indirect=False)
+        if tensor._requires_grad and root._grad_fn is None:
+            raise AutogradError(
+                f"{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
+                f"Got {describe(tensor._storage.spec)}. Write under oplib.no_grad(), or into tensor.detach()."
+            )
+    if tensor._requires_grad and tensor._grad_fn is None:
         raise AutogradError(
             f"{op}: a leaf Variable that requires grad is being used in an in-place operation. "
-            f"Got {describe(tensor._storage.array)}. Write under oplib.no_grad(), or into tensor.detach()."
+            f"Got {describe(tensor._storage.spec)}. Write under oplib.no_grad(), or into tensor.detach()."
         )
-    if modes.state.watchers and (tangent := find_tangent(tensor)) is not None:
-        refuse_leaf(tangent, op)  # it is written too
 
 
 def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     """Makes a tensor hold what was computed out of place from it.
 
     Args:
-        tensor: the tensor that is written; :func:`refuse_leaf` has let it pass.
+        tensor: the tensor that is written; :func:`check_may_write` has let it pass.
         result: the new value, fresh and held by nobody else, with its history.
         op: the in-place op, for errors.
 
@@ -72,16 +127,23 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     storage.write(fitted._storage.array)
     if isinstance(node, FormulaNode):
         _exempt(node, storage, own if fitted is result else None)
-    if fitted._requires_grad:
-        _take_over(tensor, fitted)
+    note_history(tensor, fitted)
     if modes.state.watchers and carries_tangents():
         write_tangent(tensor, fitted, lambda held, new: write_in_place(held, new, op))
     return tensor
 
 
+def note_history(tensor: Tensor, value: Tensor | None) -> None:
+    """Gives a tensor that was written the history of the value that it holds now; None for a constant."""
+    if modes.grad_enabled and (tensor._requires_grad or (value is not None and value._requires_grad)):
+        rebase_history(tensor, None if value is None else gradient_edge(value))
+    else:
+        note_write(tensor)
+
+
 def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     """Returns the result in the dtype of the tensor, if it can be stored there."""
-    old, new = tensor._storage.array, result._storage.array
+    old, new = tensor._storage.spec, result._storage.spec
     if new.shape != old.shape:
         raise ArgumentError(
             f"{op}: output with shape {list(old.shape)} doesn't match the broadcast shape {list(new.shape)}. "
@@ -108,30 +170,21 @@ def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
 
     Its old value is no longer the tensor's; its new value, a saved output, is.
     """
-    node.set_storages(_move(node.storages, storage, own))
+    node.set_storages(*_move(node.storages, storage, own))
     if node.kept is not None:
         values, storages, _ = node.kept
-        moved = _move(storages, storage, own)
-        node.kept = (values, moved, tuple([one.version for one in moved]))
+        node.kept = (values, *_move(storages, storage, own))
 
 
-def _move(storages: tuple[Storage, ...], written: Storage, own: Storage | None) -> tuple[Storage, ...]:
-    """Gives what was saved of the written storage to nobody, and what was saved of the result to it."""
-    return tuple([NOBODY if one is written else written if one is own else one for one in storages])
+def _move(
+    storages: Sequence[Storage], written: Storage, own: Storage | None
+) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
+    """Gives what was saved of the written storage to nobody, and what was saved of the result to it.
 
-
-def _take_over(tensor: Tensor, result: Tensor) -> None:
-    """Gives a tensor the place on the tape of the value it holds now.
-
-    Hooks that were registered stay with the gradient that they were registered for, that of the old value; a
-    retained gradient is that of the tensor, and so of the new one.
+    Returns:
+        The storages and their versions. What was saved of another view of the same memory had the version
+        from before the write, and so counts as overwritten.
     """
-    before: Any = tensor._grad_fn
-    if before is not None and tensor._retains_grad:
-        before._retained.pop(tensor._output_nr, None)
-    tensor._requires_grad = True
-    tensor._grad_fn = result._grad_fn
-    tensor._output_nr = result._output_nr
-    tensor._backward_hooks = None
-    if tensor._retains_grad and isinstance(result._grad_fn, TapeNode):
-        result._grad_fn.retain_grad(tensor)
+    moved = tuple([NOBODY if one is written else written if one is own else one for one in storages])
+    pairs = zip(storages, moved, strict=True)
+    return moved, tuple([now.version - (now is one and now.owner is written.owner) for one, now in pairs])

@@ -150,10 +150,10 @@ class SavedTensor:
         """What the value was read from; of something that hooks have packed, nothing."""
         return NOBODY if self._pairs else self._storage
 
-    def move(self, storage: Storage) -> None:
-        """Says anew to which storage the value belongs, whose version it has now."""
+    def move(self, storage: Storage, version: int) -> None:
+        """Says anew to which storage the value belongs, and at which version."""
         self._storage = storage
-        self._version = storage.version
+        self._version = version
 
     def read(self, node_name: str) -> Any:
         """Returns the array.

@@ -33,7 +33,7 @@ def is_mutation_allowed() -> bool:
 def get_sid(tensor: Tensor) -> Sid:
     """Returns what all tensors that show one value of one storage have in common."""
     storage = tensor._storage
-    return id(getattr(storage, "base", storage)), storage.version
+    return id(storage.owner), storage.version
 
 
 def get_tid(tensor: Tensor) -> Tid:

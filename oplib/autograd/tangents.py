@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Tensor, box, upcalls
 
 from .array_function import Mask, has_gradient
 
@@ -72,10 +72,18 @@ def tangents_off() -> Generator[None]:
 
 def find_tangent(tensor: Tensor) -> Tensor | None:
     """Returns the tangent of a tensor; None without one, or where forward mode is off."""
-    slot = tensor._tangent_slot
-    if slot is None or slot.tangent is None or not modes.state.forward_enabled:
+    if not modes.state.forward_enabled:
         return None
-    return slot.tangent
+    slot = tensor._tangent_slot
+    if slot is not None and slot.tangent is not None:
+        return slot.tangent
+    root = tensor._root
+    whole = None if root is None else find_tangent(root)
+    if whole is None:
+        return None
+    tangent = upcalls.view_alike(whole, tensor)  # so that a write into either is seen in both
+    set_tangent(tensor, tangent)
+    return tangent
 
 
 def unbox_tangent(tensor: Tensor) -> Any:
@@ -177,6 +185,10 @@ def write_tangent(
         write: writes a tensor in place, with its history where there can be one.
     """
     held, new = find_tangent(tensor), find_tangent(result)
+    root = tensor._root
+    if held is None and new is not None and root is not None:  # the whole gets one, and the view a part of it
+        set_tangent(root, box(jnp.zeros_like(root._storage.array)))
+        held = find_tangent(tensor)
     if held is None:
         if new is not None and has_gradient(tensor._storage.array.dtype):
             set_tangent(tensor, new)

@@ -27,6 +27,7 @@ from oplib.tensor.forked import check_process
 from .autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from .binding import Binder
 from .carrier import find_carrier
+from .derived_view import ViewDeriver, gives_views
 from .fake_kernel import compare_with_fake
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
@@ -87,6 +88,7 @@ class Dispatcher:
         self.node_class: type[FormulaNode] = make_node_class(
             record.node_name, has_one_slot=has_one_slot, saved_names=_find_saved_names(record.schema)
         )
+        self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
@@ -182,12 +184,19 @@ class Dispatcher:
             boxed = record_call(self.node_class, recorded, tensors, arrays)
             refuse_inference(self.name, tensors, boxed)
             histories, boxed = list(zip(written, boxed[:count], strict=True)), boxed[count:]
-        if Tag.view in self.record.tags:
-            for tensor in boxed:
-                tensor._read_only = self.name
+        if self._views is not None and boxed:
+            self._views.link(layout, tensors, boxed, partial(self._run_viewing, layout, tensors, arrays))
         if self.returns_written:
             return self._return_written(values, histories, structure.without_written().rebuild(boxed))
         return structure.without_written().arrange(boxed)
+
+    def _run_viewing(
+        self, layout: Layout, tensors: Sequence[Tensor | None], arrays: Sequence[Any], wholes: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Runs the op on something else in the place of the Tensor that its results are views of."""
+        given = list(arrays)
+        given[next(place for place, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
+        return self._run_on_arrays(layout, given)[1]
 
     def _return_written(
         self, values: list[Any], histories: Sequence[tuple[Tensor, Tensor]], results: list[Any]

@@ -21,10 +21,11 @@ from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
 
+from .derived_view import gives_views
 from .dispatch import Dispatcher
 from .fast_key import FastKey
 from .late_binding import MISSING, LateBinding
-from .record import Record, Tag
+from .record import Record
 from .scalars import to_operand
 from .schema import Argument
 
@@ -40,7 +41,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
         "__Storage": Storage,
         "__Tensor": Tensor,
         "__array_types": dispatcher.array_types,
-        "__box": make_view_box(source.view) if source.view else box,
+        "__box": box,
         "__by_name": binding.by_name,
         "__config": config,
         "__find": dispatcher.fast_keys.get,
@@ -58,7 +59,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     }
     text, place = source.text(), f"<call of {dispatcher.name}>"
     binding.call = _define(text, place, namespace)
-    if not source.view:  # views of ordinary tensors stay ordinary ones
+    if not source.is_view:  # views of ordinary tensors stay ordinary ones
         quiet = {**namespace, **_QUIET, "__slow": binding.complete}
         binding.make_quiet = lambda: _define(text.replace(_EXACTLY, _EITHER), place, quiet)
     return binding.call
@@ -90,17 +91,6 @@ _QUIET: dict[str, Any] = {
 }
 
 
-def make_view_box(name: str) -> Callable[[Any], Tensor]:
-    """Returns the function that boxes the results of a view op, which are not to be written."""
-
-    def box_view(array: Any) -> Tensor:
-        tensor = box(array)
-        tensor._read_only = name
-        return tensor
-
-    return box_view
-
-
 class FastSource:
     """The text of the generated function.
 
@@ -116,7 +106,7 @@ class FastSource:
         self.key = FastKey(record)
         self.is_single = len(record.schema.returns) == 1
         self.records = record.derivative.constant is None
-        self.view = record.name if Tag.view in record.tags else ""
+        self.is_view = gives_views(record)
         self.pairs: list[tuple[str, Argument]] = list(zip(self.key.names, arguments, strict=True))
         self.defaults: dict[str, Any] = {
             f"__d{place}": argument.default_value
@@ -193,6 +183,13 @@ class FastBlock:
 
     def lines(self) -> list[str]:
         """Returns the lines of the block; it falls through where the complete path is needed."""
+        if self.source.is_view:  # of Tensors the complete path makes views
+            arrays = self._all("{}.__class__ in __array_types")
+            return [
+                *self._find_lines(),
+                f"if __s is not None and __config.compile_kernels and {arrays}:",
+                f"    return {self._run_arrays()}",
+            ]
         return [
             *self._find_lines(),
             "if __s is not None and __config.compile_kernels:",
@@ -218,10 +215,9 @@ class FastBlock:
     def _run_line(self) -> str:
         read = ", ".join(expression for expression, _ in self.flat)
         if self.source.is_single:
-            mark = f" __t._read_only = {self.source.view!r};" if self.source.view else ""
             return (
                 f"__o = __new(__Storage); __o.array = __s.run_one({read}); __o.version = 0; "
-                f"__t = __new(__Tensor); __t._storage = __o;{mark} return __t"
+                f"__t = __new(__Tensor); __t._storage = __o; return __t"
             )
         return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
 
@@ -267,7 +263,6 @@ class FastBlock:
             "__p = __r[0]",
             "__o = __new(__Storage); __o.array = __r[1]; __o.version = 0",
             "__t = __new(__Tensor); __t._storage = __o",
-            *([f"__t._read_only = {self.source.view!r}"] if self.source.view else []),
             "if not __p.differentiable[0]: return __t",
             "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
             *[f"__e_{name} = {_edge(name)}" for name in self.tensors],

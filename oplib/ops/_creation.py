@@ -49,6 +49,10 @@ def _copy(op: str) -> Any:
     return lambda self, src: store(op, src, self.shape, self.dtype)
 
 
+def _stored(self: Any, shape: Sequence[int], dtype: Any) -> Any:
+    return store("setitem", self, shape, dtype)
+
+
 ROWS = (
     Row(
         "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor",
@@ -77,6 +81,12 @@ ROWS = (
         in_place=True,
     ),
     Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value in place of the items"),
+    Row(
+        "stored(Tensor self, int[] shape, ScalarType dtype) -> Tensor",
+        _stored,
+        "the items in the shape and dtype in which they are to be stored",
+        source="torch.Tensor.__setitem__",
+    ),
     Row(
         "copy(Tensor self, Tensor src) -> Tensor",
         _copy("copy"),

@@ -33,12 +33,15 @@ from . import (
     _reduce,
     _scan,
 )
+from . import _view_rules as rules
 from ._choosers import CHOOSERS
 from ._composed import COMPOSED
+from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
 from ._in_place import make_in_place
 from ._placement import to_device
 from ._registrar import Overloads, describe_function, make_function
 from ._subscripts import Getter, make_setitem
+from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
 
@@ -72,15 +75,16 @@ OVERLOADS = Overloads(ROWS)
 # Called by Tensor methods and by floors below, and no public function under this name.
 _INTERNAL = frozenset(
     {
+        "_index_put",
         "_to_copy",
         "alias",
         "copy",
         "expand",
         "index",
         "rdiv",
-        "select",
         "setitem",
         "slice",
+        "stored",
         "sum_to_size",
         "view",
         "zero",
@@ -120,12 +124,15 @@ ALIASES = {
     "less_equal": "le",
     "matrix_exp": "linalg_matrix_exp",
     "matrix_power": "linalg_matrix_power",
+    "moveaxis": "movedim",
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
     "pinverse": "linalg_pinv",
     "slogdet": "linalg_slogdet",
     "subtract": "sub",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
     "true_divide": "div",
 }
 
@@ -161,9 +168,12 @@ def name_function(function: Function, name: str) -> Function:
     return function
 
 
+_CHOOSERS = {**CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
+
+
 def _make(name: str) -> Function:
     rows = OVERLOADS.rows_of(name)
-    chooser = CHOOSERS.get(name)
+    chooser = _CHOOSERS.get(name)
     function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
     function.__doc__ = describe_function(rows)
     return name_function(function, name)
@@ -177,8 +187,27 @@ def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
     return _functions["pow"](other, input)
 
 
-_functions = Functions({name: partial(_make, name) for name in OVERLOADS.list_ops()})
-_in_place = Functions({f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place})
+_TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
+
+
+def _make_turner(name: str) -> Function:
+    return name_function(make_turner(_TURNED[name], name), f"{name}_")
+
+
+_functions = Functions(
+    {name: partial(_make, name) for name in OVERLOADS.list_ops()}
+    | {"index_put": lambda: name_function(make_index_put(OVERLOADS), "index_put")}
+)
+_in_place = Functions(
+    {f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place}
+    | {f"{name}_": partial(_make_turner, name) for name in _TURNED}
+    | {"index_put_": partial(_make_in_place, "index_put")}
+    | {
+        "bernoulli_": lambda: name_function(bernoulli_, "bernoulli_"),
+        "normal_": lambda: name_function(normal_, "normal_"),
+        "uniform_": lambda: name_function(uniform_, "uniform_"),
+    }
+)
 
 
 def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Callable[[], Function]]:
@@ -194,6 +223,8 @@ def _compose(name: str) -> Function:
 
 
 def _has_self(name: str) -> bool:
+    if name == "index_put":
+        return True
     if name in COMPOSED:
         return name == "norm"
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))

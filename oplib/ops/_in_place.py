@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.autograd.in_place import refuse_leaf, write_in_place
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.in_place import check_may_write, note_history, write_in_place
 from oplib.errors import ArgumentError, describe
-from oplib.library.recording import refuse_read_only
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, box, upcalls
 
 Function = Callable[..., Any]
 
@@ -22,7 +24,8 @@ def make_in_place(function: Function, name: str) -> Function:
     """
 
     def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
-        check_may_write(input, name)
+        check_written(input, name)
+        check_may_write(input, name, args)
         return write_in_place(input, function(input, *args, **kwargs), name)
 
     in_place.__doc__ = (
@@ -31,17 +34,32 @@ def make_in_place(function: Function, name: str) -> Function:
     return in_place
 
 
-def check_may_write(tensor: Any, name: str) -> None:
-    """Raises where a tensor cannot be written in place.
+def check_written(tensor: Any, name: str) -> None:
+    """Raises where something that is no Tensor would be written in place.
 
     Raises:
-        ArgumentError: it is no Tensor.
-        AutogradError: it is a leaf that requires grad, with grad mode on, or the result of a view op.
+        ArgumentError: it would.
     """
     if not isinstance(tensor, Tensor):
         raise ArgumentError(
             f"{name}: only a Tensor can be written in place. Got {describe(tensor)}. "
             f"Use {name[:-1]}, which returns the new value."
         )
-    refuse_leaf(tensor, name)
-    refuse_read_only(tensor, name)
+
+
+def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
+    """Puts a value in the place of a tensor's own, without reading that.
+
+    Args:
+        tensor: what is written; it may be.
+        value: a Tensor or an array; broadcasts to its shape, and is converted to its dtype. A numpy array
+            has the dtype already.
+        name: of the in-place op.
+    """
+    spec = tensor._storage.spec
+    if isinstance(value, np.ndarray) and not value.ndim and tensor._root is not None:
+        tensor._storage.write(value)  # broadcast where it is put in, by the same call
+        note_history(tensor, None)
+        return
+    new = value if isinstance(value, Tensor) else box(jnp.asarray(value))
+    write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)

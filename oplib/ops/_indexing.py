@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.errors import DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 
+from . import _view_rules as rules
 from ._creation import store
 from ._promotion import broadcast_to
 from ._table import Row
@@ -112,28 +113,75 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
     return positions
 
 
+def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
+    place = self.at[_place(self.ndim, indices, dims)]
+    values = lax.convert_element_type(values, self.dtype)
+    return place.add(values) if accumulate else place.set(values)
+
+
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if mask.dtype != np.bool_:
+        raise ArgumentError(
+            f"masked_fill: it only supports boolean masks. Got {describe(mask)}. Compare it with "
+            "something: mask != 0."
+        )
+    shape = np.broadcast_shapes(self.shape, mask.shape)
+    filled = store("masked_fill", value, shape, self.dtype)
+    return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
+
+
 _ITEM = "the items at one place of a dimension"
 _ITEMS = "every so many items of a dimension"
 
 ROWS = (
     Row(
-        "select(Tensor self, int dim, int index) -> Tensor", _select, _ITEM, operand=("index",), is_view=True
+        "select(Tensor self, int dim, int index) -> Tensor",
+        _select,
+        _ITEM,
+        operand=("index",),
+        view=rules.select,
     ),
-    Row("select.static(Tensor self, int dim, int[1] index) -> Tensor", _select_static, _ITEM, is_view=True),
+    Row(
+        "narrow(Tensor self, int dim, int start, int length) -> Tensor",
+        rules.make_kernel(rules.narrow),
+        "some items in a row of a dimension",
+        view=rules.narrow,
+        node="Slice",
+    ),
+    Row("select.static(Tensor self, int dim, int[1] index) -> Tensor", _select_static, _ITEM),
     Row(
         "slice(Tensor self, int dim, int start, int[2] extent) -> Tensor",
         _slice,
         _ITEMS,
         operand=("start",),
-        is_view=True,
         source="torch.Tensor.__getitem__",
     ),
-    Row("slice.static(Tensor self, int dim, int[3] window) -> Tensor", _slice_static, _ITEMS, is_view=True),
+    Row("slice.static(Tensor self, int dim, int[3] window) -> Tensor", _slice_static, _ITEMS),
     Row(
         "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
         _index,
         "the items that integer tensors name, along some dimensions",
         source="torch.Tensor.__getitem__",
+    ),
+    Row(
+        "_index_put(Tensor self, Tensor[] indices, Tensor values, int[] dims, bool accumulate) -> Tensor",
+        _index_put,
+        "the tensor with other items at places, or with these added",
+        source="torch.index_put",
+    ),
+    Row(
+        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+        _masked_fill,
+        "one value where a mask holds",
+        operand=("value",),
+        in_place=True,
+        source="torch.Tensor.masked_fill",
+    ),
+    Row(
+        "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
+        _masked_fill,
+        "one value where a mask holds",
+        source="torch.Tensor.masked_fill",
     ),
     Row(
         "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,57 +11,11 @@ from jax import lax
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import result_type
 
+from . import _view_rules as rules
 from ._dims import find_dim
-from ._promotion import broadcast_to
 from ._table import Row, constant
 
 # Shapes -----------------------------------------------------------------------------------------------------
-
-
-def _reshape(op: str) -> Any:
-    def kernel(self: Any, shape: Sequence[int]) -> Any:
-        return lax.reshape(self, _find_shape(op, self, shape))
-
-    return kernel
-
-
-def _find_shape(op: str, array: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    """Fills in the one length that may be left open by -1."""
-    known = math.prod(length for length in shape if length != -1)
-    is_open = shape.count(-1) if isinstance(shape, (list, tuple)) else 0
-    fits = array.size % known == 0 if is_open and known else known == array.size
-    if is_open > 1 or any(length < -1 for length in shape) or not fits:
-        raise ArgumentError(
-            f"{op}: shape {list(shape)} is invalid for an input of {array.size} items. Got "
-            f"{describe(array)}. "
-            f"Keep the number of items; one length may be -1."
-        )
-    return tuple(array.size // known if length == -1 else length for length in shape)
-
-
-def _expand(self: Any, size: Sequence[int]) -> Any:
-    lead = len(size) - self.ndim
-    own = (*[None] * lead, *self.shape)
-    shape = tuple(have if want == -1 else want for have, want in zip(own, size, strict=False))
-    fits = lead >= 0 and all(
-        want is not None and (want == have or have in (None, 1))
-        for have, want in zip(own, shape, strict=True)
-    )
-    if not fits:
-        raise ArgumentError(
-            f"expand: the sizes must match the existing ones where these are not 1. Got {describe(self)} and "
-            f"{list(size)}. Use -1 for a size that stays."
-        )
-    return broadcast_to(self, shape)
-
-
-def _squeeze(self: Any, dim: Sequence[int] | None) -> Any:
-    chosen = range(self.ndim) if dim is None else {find_dim("squeeze", self.ndim, one) for one in dim}
-    return lax.squeeze(self, tuple(one for one in chosen if self.ndim and self.shape[one] == 1))
-
-
-def _unsqueeze(self: Any, dim: int) -> Any:
-    return lax.expand_dims(self, (find_dim("unsqueeze", self.ndim + 1, dim),))
 
 
 def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
@@ -77,35 +30,6 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
         lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1
     )
     return lax.reshape(jnp.sum(self, axis=(*range(lead), *summed), dtype=self.dtype), tuple(size))
-
-
-# Order ------------------------------------------------------------------------------------------------------
-
-
-def _transpose(self: Any, dim0: int, dim1: int) -> Any:
-    order = list(range(self.ndim))
-    first, second = find_dim("transpose", self.ndim, dim0), find_dim("transpose", self.ndim, dim1)
-    if order:
-        order[first], order[second] = order[second], order[first]
-    return lax.transpose(self, order)
-
-
-def _t(self: Any) -> Any:
-    if self.ndim > 2:
-        raise ArgumentError(
-            f"t: expects a tensor with at most 2 dimensions. Got {describe(self)}. Use transpose(dim0, dim1)."
-        )
-    return lax.transpose(self, tuple(reversed(range(self.ndim))))
-
-
-def _permute(self: Any, dims: Sequence[int]) -> Any:
-    order = tuple(find_dim("permute", self.ndim, dim) for dim in dims)
-    if sorted(order) != list(range(self.ndim)):
-        raise ArgumentError(
-            f"permute: the dims must name each dimension once. Got {list(dims)} for {describe(self)}. "
-            f"Give all {self.ndim} of them."
-        )
-    return lax.transpose(self, order)
 
 
 # Joining ----------------------------------------------------------------------------------------------------
@@ -173,74 +97,124 @@ def _to_copy(self: Any, dtype: Any) -> Any:
     return lax.convert_element_type(self, dtype)
 
 
-ROWS = (
-    Row(
+def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row:
+    """A row of an op that gives a view where memory allows it, and else a copy."""
+    return Row(
+        schema,
+        lambda self, *args: lax.reshape(self, find(self, *args)),
+        doc,
+        view=lambda spec, *args: rules.reshape(spec, find(spec, *args)),
+        node=node,
+    )
+
+
+def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "") -> Row:
+    return Row(schema, rules.make_kernel(rule), doc, view=rule, node=node, source=source)
+
+
+def _real(self: Any) -> Any:
+    return lax.real(self) if jnp.iscomplexobj(self) else self
+
+
+VIEWS = (
+    _reshape_row(
         "reshape(Tensor self, int[] shape) -> Tensor",
-        _reshape("reshape"),
-        "the items in another shape",
-        is_view=True,
+        "the items in another shape; a view where torch gives one",
+        lambda spec, shape: rules.find_shape("reshape", spec, shape),
     ),
-    Row(
+    _reshape_row(
+        "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
+        "some dimensions as one; a view where torch gives one",
+        rules.flat_shape,
+    ),
+    _reshape_row(
+        "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
+        "one dimension as several; a view where torch gives one",
+        rules.unflat_shape,
+    ),
+    _row(
         "view(Tensor self, int[] shape) -> Tensor",
-        _reshape("view"),
+        rules.view,
         "the items in another shape",
-        is_view=True,
         source="torch.Tensor.view",
     ),
-    Row(
+    _row(
         "expand(Tensor self, int[] size) -> Tensor",
-        _expand,
+        rules.expand,
         "dimensions of length 1 repeated",
-        is_view=True,
         source="torch.Tensor.expand",
     ),
-    Row(
-        "squeeze(Tensor self, int[1]? dim=None) -> Tensor",
-        _squeeze,
-        "dimensions of length 1 left out",
-        is_view=True,
+    _row(
+        "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
     ),
-    Row(
-        "unsqueeze(Tensor self, int dim) -> Tensor",
-        _unsqueeze,
-        "a dimension of length 1 put in",
-        is_view=True,
+    _row("unsqueeze(Tensor self, int dim) -> Tensor", rules.unsqueeze, "a dimension of length 1 put in"),
+    _row("transpose(Tensor self, int dim0, int dim1) -> Tensor", rules.transpose, "two dimensions exchanged"),
+    _row("t(Tensor self) -> Tensor", rules.t, "the transposed matrix"),
+    _row("permute(Tensor self, int[] dims) -> Tensor", rules.permute, "the dimensions in another order"),
+    _row(
+        "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
+        rules.movedim,
+        "some dimensions at other places",
+        node="Permute",
     ),
+    _row("alias(Tensor self) -> Tensor", rules.alias, "the same items", source="torch.Tensor.__getitem__"),
+    _row(
+        "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        rules.diagonal,
+        "the items where two dimensions have the same place, as the last dimension",
+    ),
+    _row(
+        "unbind(Tensor self, int dim=0) -> Tensor[]", rules.unbind, "one tensor for each place of a dimension"
+    ),
+    _row(
+        "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
+        rules.split_evenly,
+        "parts of a dimension, of one length",
+    ),
+    _row(
+        "split.sizes(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]",
+        rules.split,
+        "parts of a dimension, of given lengths",
+        node="SplitWithSizes",
+    ),
+    _row(
+        "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+        rules.chunk,
+        "so many parts of a dimension, or fewer",
+        node="Split",
+    ),
+    _row("view_as_real(Tensor self) -> Tensor", rules.view_as_real, "complex numbers as pairs of real ones"),
+    _row(
+        "view_as_complex(Tensor self) -> Tensor",
+        rules.view_as_complex,
+        "pairs of real numbers as complex ones",
+    ),
+    Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
+    Row(
+        "imag(Tensor self) -> Tensor",
+        rules.make_kernel(rules.imag),
+        "imaginary parts",
+        view=rules.imag,
+        node="Select",
+    ),
+)
+
+ROWS = (
+    *VIEWS,
     Row(
         "sum_to_size(Tensor self, int[] size) -> Tensor",
         _sum_to_size,
         "broadcasting undone by summing",
         source="torch.Tensor.sum_to_size",
     ),
-    Row(
-        "transpose(Tensor self, int dim0, int dim1) -> Tensor",
-        _transpose,
-        "two dimensions exchanged",
-        is_view=True,
-    ),
-    Row("t(Tensor self) -> Tensor", _t, "the transposed matrix", is_view=True),
-    Row(
-        "permute(Tensor self, int[] dims) -> Tensor",
-        _permute,
-        "the dimensions in another order",
-        is_view=True,
-    ),
     Row("cat(Tensor[] tensors, int dim=0) -> Tensor", _cat, "tensors joined along a dimension"),
     Row("stack(Tensor[] tensors, int dim=0) -> Tensor", _stack, "tensors joined along a new dimension"),
     Row("clone(Tensor self) -> Tensor", _same, "a copy, with history"),
-    Row(
-        "alias(Tensor self) -> Tensor",
-        _same,
-        "the same items",
-        is_view=True,
-        source="torch.Tensor.__getitem__",
-    ),
     Row(
         "detach(Tensor self) -> Tensor",
         _cut,
         "the same items without history",
         derivative=constant("it is there to cut the graph"),
-        is_view=True,
     ),
     Row(
         "_to_copy(Tensor self, ScalarType dtype) -> Tensor",

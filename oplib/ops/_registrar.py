@@ -11,8 +11,10 @@ from typing import Any
 from oplib.library import OpOverload, custom_op
 from oplib.library.deferral import defer, settle
 from oplib.library.schema import FunctionSchema
+from oplib.tensor import Tensor
 
 from ._table import Row
+from ._viewer import make_viewer
 
 NAMESPACE = "oplib"
 
@@ -98,8 +100,13 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
         given.append(f"{argument.name}={name}" if argument.kwarg_only else name)
     results = make_results(schema)
     call = f"__op.call({', '.join(given)})"
-    text = f"def {row.op}({', '.join(parameters)}):\n    return {f'__results(*{call})' if results else call}"
+    returned = f"__results(*{call})" if results else call
+    lines = [f"def {row.op}({', '.join(parameters)}):", f"    return {returned}"]
     namespace: dict[str, Any] = {"__op": overload, "__results": results, **defaults}
+    if row.view is not None:
+        lines.insert(1, f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
+        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
+    text = "\n".join(lines)
     exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
     return namespace[row.op]
 

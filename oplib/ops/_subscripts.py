@@ -11,12 +11,16 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from oplib.autograd.in_place import write_in_place
+from oplib.autograd.in_place import check_may_write, write_in_place
+from oplib.autograd.view import make_view
+from oplib.autograd.view_node import ViewNode, make_view_class
 from oplib.errors import ArgumentValueError, DimensionError, TracingError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
+from oplib.tensor.views import Window, make_window
 
-from ._in_place import check_may_write
+from ._in_place import check_written, store_in_place
+from ._view_rules import pick
 
 Function = Callable[..., Any]
 _NUMBERS = (bool, int, float, complex)
@@ -36,7 +40,9 @@ class Getter:
         self._index = overloads["index"]
 
     def getitem(self, whole: Any, index: Any) -> Any:
-        """Returns the items that subscripts name."""
+        """Returns the items that subscripts name; of a Tensor a view, where no tensor is among these."""
+        if isinstance(whole, Tensor):
+            return look_at(whole, index, self._index)
         if index.__class__ is int and whole.ndim:
             return self._take_one(whole, 0, index)
         if index.__class__ is slice and whole.ndim:
@@ -79,21 +85,55 @@ class Getter:
         return self._slice.call(whole, dim, start, [length, step])
 
 
+def look_at(whole: Tensor, index: Any, index_op: OpOverload) -> Tensor:
+    """Returns the view that numbers, slices and None make; then tensors take items out of that."""
+    shape = whole._storage.spec.shape
+    if index.__class__ is int and shape:
+        place, length = check_place(index, shape[0], 0), shape[0]
+        return make_view(whole, pick(shape, 0), (place,) if length > 1 else (), SelectBackward0)
+    frame, starts, node_class, indices, dims = read_window(index, tuple(shape))
+    if not indices:
+        return make_view(whole, frame, starts, node_class)
+    view = whole if frame.is_identity else make_view(whole, frame, starts, node_class)
+    return index_op.call(view, indices, dims)
+
+
 def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Function]) -> Function:
     """Makes ``setitem_(input, index, value)``."""
     setitem, where = overloads["setitem"], functions["where"]
 
     def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
-        check_may_write(input, "setitem_")
+        check_written(input, "setitem_")
         mask = _find_mask(index, input.shape)
         if mask is not None and isinstance(value, _NUMBERS):
-            result = where(mask, _to_value(value, input.dtype), input)
-        else:
+            check_may_write(input, "setitem_", [value])
+            write_in_place(input, where(mask, _to_value(value, input.dtype), input), "setitem_")
+            return
+        frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
+        if indices:
+            check_may_write(input, "setitem_", [value])
             place = read_place(index, input)
             result = setitem.call(input, _to_value(value, input.dtype), *place)
-        write_in_place(input, result, "setitem_")
+            write_in_place(input, result, "setitem_")
+            return
+        target = make_view(input, frame, starts, node_class)
+        check_may_write(target, "setitem_", [value])
+        if not _is_itself(target, value):
+            store_in_place(target, _to_value(value, input.dtype), "setitem_")
 
     return setitem_
+
+
+def _is_itself(target: Tensor, value: Any) -> bool:
+    """Whether the value is what stands there, as in ``x[i] += 1``; it is counted, and nothing is done."""
+    if not isinstance(value, Tensor) or value._root is None or value._root is not target._root:
+        return False
+    own: Any = target._storage
+    other: Any = value._storage
+    same = own.base is other.base and own.chain is other.chain and own.starts == other.starts
+    if same:
+        own.version += 1
+    return same
 
 
 def _to_value(value: Any, dtype: Any) -> Any:
@@ -106,6 +146,71 @@ def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
         return None
     _check_mask(index, shape, 0)
     return index.reshape((*index.shape, *[1] * (len(shape) - index.ndim)))
+
+
+SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
+    make_view_class, ("SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0")
+)
+
+
+class _WindowReader:
+    """Reads subscripts as one window: torch's views one after the other, done at once.
+
+    Attributes:
+        node_class: named as the last of them.
+        indices: tensors among the subscripts.
+        dims: where these stand in the shape of the window.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._dim = 0
+        self._sizes, self._steps, self._starts = list(shape), [1] * len(shape), [0] * len(shape)
+        self._axes: list[int | None] = []
+        self.node_class: type[ViewNode] = AliasBackward0
+        self.indices: list[Any] = []
+        self.dims: list[int] = []
+
+    def read(self, item: Any) -> None:
+        """Reads the next subscript."""
+        if item is None:
+            self._axes.append(None)
+            self.node_class = UnsqueezeBackward0
+            return
+        dim, length = self._dim, self._shape[self._dim]
+        self._dim += 1
+        if isinstance(item, int):
+            self._starts[dim], self._sizes[dim] = check_place(item, length, dim), 1
+            self.node_class = SelectBackward0
+            return
+        if isinstance(item, slice):
+            if item != _ALL:
+                start, count, step = read_slice(item, length)
+                self._starts[dim], self._sizes[dim] = start, count
+                self._steps[dim] = step if count > 1 else 1
+                self.node_class = SliceBackward0
+        else:
+            check_places(item, length, dim)
+            self.indices.append(item)
+            self.dims.append(len(self._axes))
+        self._axes.append(dim)
+
+    def window(self) -> tuple[Window, tuple[int, ...]]:
+        """Returns the window with its starts."""
+        shape = tuple([1 if axis is None else self._sizes[axis] for axis in self._axes])
+        frame = make_window(self._shape, tuple(self._sizes), tuple(self._steps), tuple(self._axes), shape)
+        return frame, tuple([self._starts[axis] for axis in frame.moving])
+
+
+_ALL = slice(None)
+
+
+def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Returns window, starts and node class of subscripts, and the tensors among them with their dims."""
+    reader = _WindowReader(shape)
+    for item in read_subscripts(index, shape):
+        reader.read(item)
+    return (*reader.window(), reader.node_class, reader.indices, reader.dims)
 
 
 @dataclass
@@ -207,7 +312,7 @@ def _read_one(item: Any) -> Any:
     if isinstance(item, (list, range)):
         item = np.asarray(item) if len(item) else np.asarray(item, np.int32)
     if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
-        return item.item() if isinstance(item, np.ndarray) and not item.ndim else item
+        return item if item.ndim or item.dtype == np.bool_ or _is_traced(item) else int(item)
     if isinstance(item, bool) or not hasattr(item, "__index__") or is_array(item):
         raise DimensionError(
             "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors "
@@ -215,6 +320,10 @@ def _read_one(item: Any) -> Any:
             f"indices. Got {describe(item)}. Convert it."
         )
     return operator.index(item)
+
+
+def _is_traced(item: Any) -> bool:
+    return isinstance(item._storage.owner.array if isinstance(item, Tensor) else item, Tracer)
 
 
 def _count_dims(item: Any) -> int:

@@ -11,6 +11,7 @@ from oplib.library import Derivative, Tag
 Function = Callable[..., Any]
 
 DERIVED = Derivative(derive=True)
+_MAY_COPY = frozenset({"reshape", "flatten", "unflatten", "real"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,9 @@ class Row:
         derivative: how it differentiates; by default as JAX differentiates the kernel.
         operand: number arguments that may change at every call without compiling anew.
         in_place: there is a form that writes the result into the first argument, ``exp_``.
-        is_view: in torch the result shares memory with the argument, so until views come it is not written.
+        view: for an op whose result is a view of its argument, the rule that gives its frame, see
+            ``_view_rules``; a rule may give None where a copy is needed. Tensors then never reach the kernel.
+        node: what the node of the view is called, less "Backward0"; by default after the op.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
     """
 
@@ -34,7 +37,8 @@ class Row:
     derivative: Derivative = DERIVED
     operand: tuple[str, ...] = ()
     in_place: bool = False
-    is_view: bool = False
+    view: Function | None = None
+    node: str = ""
     source: str = ""
 
     @property
@@ -48,6 +52,11 @@ class Row:
         return self.name.partition(".")[0]
 
     @property
+    def node_name(self) -> str:
+        """What the node of a view is called, less "Backward0"."""
+        return self.node or "".join(map(str.capitalize, self.op.split("_")))
+
+    @property
     def origin(self) -> str:
         """Whose contract it follows, and its name there; by default that of torch's function of this name."""
         return self.source or f"torch.{self.op}"
@@ -56,6 +65,11 @@ class Row:
     def tags(self) -> tuple[Tag, ...]:
         """The tags it is registered with."""
         return (Tag.view,) if self.is_view else ()
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the result always shares memory with the argument."""
+        return self.view is not None and self.op not in _MAY_COPY
 
 
 def constant(because: str) -> Derivative:

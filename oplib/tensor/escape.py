@@ -21,10 +21,13 @@ def is_escaping(array: Any, tensor: Tensor) -> bool:
     Leaves and what factories make note the trace they were made in. The result of an op does not: one that is
     traced itself goes with its trace, and one that is not counts as made outside.
     """
-    if not isinstance(array, Tracer) or tensor._trace == get_opaque_trace_state():
+    if not isinstance(array, Tracer):
         return False
-    held: object = tensor._storage.array
-    return tensor._trace is not None or not isinstance(held, Tracer)
+    written = tensor if tensor._root is None else tensor._root  # a view writes into its base
+    if written._trace == get_opaque_trace_state():
+        return False
+    held: object = written._storage.owner.array
+    return written._trace is not None or not isinstance(held, Tracer)
 
 
 def refuse_escape(array: Any, tensor: Tensor, what: str) -> None:

@@ -12,6 +12,7 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle
 
 from .escape import refuse_escape
+from .views.lineage import share_requires_grad
 
 if TYPE_CHECKING:
     from oplib.protocols import GraphNode
@@ -34,6 +35,7 @@ class TensorHistory:
     _backward_hooks: OrderedDict[int, Hook] | None = None
     _post_accumulate_hooks: OrderedDict[int, Callable[[Tensor], None]] | None = None
     _retains_grad: bool = False
+    _views: list[Any] | None = None  # weak references to the views of this root, see tensor/views/lineage.py
 
     @property
     def requires_grad(self) -> bool:
@@ -55,6 +57,8 @@ class TensorHistory:
                 f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
             )
         self._requires_grad = bool(value)
+        if value and self._views is not None:
+            share_requires_grad(self)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Sets ``requires_grad`` in place and returns the tensor.

@@ -48,5 +48,10 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     return tensor
 
 
+def register_kind(kind: type[Tensor]) -> None:
+    """Makes JAX take tensors of one more class apart; what it puts together is always ordinary."""
+    jax.tree_util.register_pytree_node(kind, _flatten, _unflatten)
+
+
 for _kind in (Tensor, InferenceTensor):  # a tree made outside of inference mode is one of ordinary tensors
-    jax.tree_util.register_pytree_node(_kind, _flatten, _unflatten)
+    register_kind(_kind)

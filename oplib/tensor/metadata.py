@@ -26,17 +26,17 @@ class TensorMetadata:
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each dimension."""
-        return self._storage.array.shape
+        return self._storage.spec.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype, an object of numpy's that JAX shares."""
-        return self._storage.array.dtype
+        return self._storage.spec.dtype
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return self._storage.array.ndim
+        return self._storage.spec.ndim
 
     @property
     def device(self) -> Device:
@@ -68,7 +68,7 @@ class TensorMetadata:
         Raises:
             DimensionError: there is no such dimension.
         """
-        shape = self._storage.array.shape
+        shape = self._storage.spec.shape
         if dim is None:
             return shape
         if not -len(shape) <= dim < len(shape):
@@ -80,22 +80,22 @@ class TensorMetadata:
 
     def dim(self) -> int:
         """Returns the number of dimensions."""
-        return self._storage.array.ndim
+        return self._storage.spec.ndim
 
     def numel(self) -> int:
         """Returns the number of items."""
-        return math.prod(self._storage.array.shape)
+        return math.prod(self._storage.spec.shape)
 
     nelement = numel
 
     def element_size(self) -> int:
         """Returns the bytes of one item."""
-        return self._storage.array.dtype.itemsize
+        return self._storage.spec.dtype.itemsize
 
     @property
     def itemsize(self) -> int:
         """The bytes of one item."""
-        return self._storage.array.dtype.itemsize
+        return self._storage.spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -104,14 +104,14 @@ class TensorMetadata:
 
     def is_floating_point(self) -> bool:
         """Returns whether the dtype is floating."""
-        return jnp.issubdtype(self._storage.array.dtype, jnp.floating)
+        return jnp.issubdtype(self._storage.spec.dtype, jnp.floating)
 
     def is_complex(self) -> bool:
         """Returns whether the dtype is complex."""
-        return jnp.issubdtype(self._storage.array.dtype, jnp.complexfloating)
+        return jnp.issubdtype(self._storage.spec.dtype, jnp.complexfloating)
 
     def __len__(self) -> int:
-        shape = self._storage.array.shape
+        shape = self._storage.spec.shape
         if not shape:
             raise TypeError(
                 "len() of a 0-d tensor. Got shape (). Use tensor.numel() for the number of items."

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from .upcalls import upcalls
 
 if TYPE_CHECKING:
+    from .storage import Storage
     from .tensor import Tensor
 
 
 class TensorMethods:
     """Mixin with every op that is also a method."""
+
+    _storage: Storage
 
     # Arithmetic ------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class TensorMethods:
 
     @property
     def T(self) -> Tensor:  # noqa: N802  torch's name
-        return upcalls.t(self)
+        return upcalls.permute(self, tuple(reversed(range(len(self._storage.spec.shape)))))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802  torch's name

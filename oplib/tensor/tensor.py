@@ -12,6 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
 
+from .aliasing import TensorAliasing
 from .comparing import TensorComparison
 from .conversion import TensorConversion, TensorDtypes
 from .copying import TensorCopying
@@ -23,11 +24,14 @@ from .printing import show
 from .storage import Storage
 from .upcalls import upcalls
 from .values import TensorValues
+from .view_methods import TensorViewMethods
 
 
 class Tensor(
     TensorHistory,
+    TensorAliasing,
     TensorMethods,
+    TensorViewMethods,
     TensorOperators,
     TensorConversion,
     TensorDtypes,
@@ -56,6 +60,8 @@ class Tensor(
     _trace: object = None  # opaque trace in which a leaf was made; op results have it only when traced
     _scope: int = 0  # number of the kernel trace in which it was made (modes.tracing_scope), 0 outside
     _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
+    _root: Tensor | None = None  # of a view: the tensor whose history it shares; what torch calls _base
+    _creation: int = 0  # of a view: how it was made, a views.Creation
     _read_only: str | None = None  # why writing in place raises: the name of the view op that made it
 
     __hash__ = object.__hash__
@@ -120,7 +126,7 @@ class Tensor(
 
     def _refuse_reading_while_tracing(self) -> None:
         """Raises where a concrete Tensor from outside would be frozen into a compiled kernel."""
-        if self._scope != modes.tracing_scope and not isinstance(self._storage.array, Tracer):
+        if self._scope != modes.tracing_scope and not isinstance(self._storage.owner.array, Tracer):
             raise TracingError(
                 f"{modes.tracing}: the kernel or rule reads a Tensor from outside while it is traced. "
                 f"Got {describe(self._storage.array)}, which would be frozen into the compiled code. "
@@ -131,6 +137,13 @@ class Tensor(
         """Returns a tensor without history that shares this one's storage and version.
 
         Writing into either is seen by both. The result never requires grad.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.zeros(2, requires_grad=True)
+            >>> _ = x.detach().add_(1)
+            >>> x.tolist(), x._version
+            ([1.0, 1.0], 1)
         """
         detached = _new(Tensor)
         detached._storage = self._storage

@@ -29,6 +29,7 @@ from .samples_matrices import MATRICES
 from .samples_pointwise import POINTWISE
 from .samples_reduce import REDUCE
 
+COMPLEX_VALUES = draw(2, 3) + 1j * shift(draw(2, 3))
 TABLES = (POINTWISE, REDUCE, MATRICES)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
@@ -83,6 +84,26 @@ BY_NAME: dict[str, list[Sample]] = {
     ],
     "stack": [Sample(([X, X + 1.0],)), Sample(([X, X + 1.0], -1)), Sample(([draw(), shift(draw())],))],
     "_to_copy": [Sample((X, np.dtype(np.float64))), Sample((X, np.dtype(np.complex128)))],
+    "flatten": [Sample((X,)), Sample((draw(2, 3, 4), 1)), Sample((draw(),))],
+    "unflatten": [Sample((X, 1, [3, 1])), Sample((draw(4), 0, [2, -1]))],
+    "movedim": [Sample((draw(2, 3, 4), [0], [2])), Sample((draw(2, 3, 4), [0, 1], [1, 0]))],
+    "diagonal": [Sample((draw(3, 4),)), Sample((draw(2, 3, 3), -1, 1, 2)), Sample((X, 2))],
+    "unbind": [Sample((X,)), Sample((X, -1))],
+    "split": [Sample((X, 2, 1)), Sample((draw(5), 2))],
+    "split.sizes": [Sample((X, [1, 2], 1))],
+    "chunk": [Sample((X, 2, 1)), Sample((draw(5), 3))],
+    "narrow": [Sample((X, 1, 1, 2)), Sample((X, 0, -1, 1))],
+    "view_as_real": [Sample((COMPLEX_VALUES,))],
+    "view_as_complex": [Sample((draw(3, 2),))],
+    "imag": [Sample((COMPLEX_VALUES,))],
+    "real": [Sample((X,)), Sample((COMPLEX_VALUES,))],
+    "stored": [Sample((X, [4, 2, 3], np.dtype(np.float64)))],
+    "_index_put": [
+        Sample((X, [draw_places(4, below=2)], draw(4, 3), [0], True)),
+        Sample((X, [np.array([1, 0], np.int32)], draw(2, 2), [1], False)),
+    ],
+    "masked_fill.Scalar": [Sample((X, draw_mask(2, 3), 0.5)), Sample((X, draw_mask(3), 2))],
+    "masked_fill.Tensor": [Sample((X, draw_mask(2, 3), draw()))],
     "select": [Sample((X, 0, 1)), Sample((X, 1, 2))],
     "select.static": [Sample((X, 0, [1])), Sample((X, 1, [2]))],
     "slice": [Sample((X, 1, 1, [2, 1])), Sample((X, 1, 0, [2, 2])), Sample((X, 0, 0, [0, 1]))],

@@ -42,7 +42,7 @@ OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
     (lambda x: x.permute(1, 0), ("permute", ((1, 0),), {})),
     (lambda x: x.squeeze(0), ("squeeze", (0,), {})),
     (lambda x: x.unsqueeze(0), ("unsqueeze", (0,), {})),
-    (lambda x: x.T, ("t", (), {})),
+    (lambda x: x.T, ("permute", ((0,),), {})),
     (lambda x: x.mT, ("transpose", (-2, -1), {})),
     (lambda x: x.backward(), ("run_backward", (None, None, False), {"inputs": None})),
 ]

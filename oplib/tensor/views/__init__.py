@@ -1,0 +1,39 @@
+"""Views: tensors that read from, and write into, the storage of another one.
+
+What a view does to its base is a chain of *frames*, pure functions of arrays with a ``get`` and a ``put``.
+"""
+
+from __future__ import annotations
+
+from .chain import Chain, make_chain
+from .diagonal import Diagonal
+from .frame import Frame, Starts
+from .index_map import IndexMap, derive_index_map
+from .inverse import Inverse
+from .lineage import Creation, mark_stale, note_view
+from .parts import AsComplex, AsReal
+from .reshape import Reshape, can_view
+from .view_storage import AliasStorage, ViewStorage
+from .window import Window, make_window
+
+__all__ = [
+    "AliasStorage",
+    "AsComplex",
+    "AsReal",
+    "Chain",
+    "Creation",
+    "Diagonal",
+    "Frame",
+    "IndexMap",
+    "Inverse",
+    "Reshape",
+    "Starts",
+    "ViewStorage",
+    "Window",
+    "can_view",
+    "derive_index_map",
+    "make_chain",
+    "make_window",
+    "mark_stale",
+    "note_view",
+]

@@ -1,0 +1,207 @@
+"""Frames one after the other, from the base of a view to the view, and what is compiled for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+
+from .frame import Frame, Layout, Starts, contiguous_strides
+
+Combine = Callable[[Starts, Starts], Starts] | None
+
+
+class Chain:
+    """One frame or several, and their compiled functions. Make one with :func:`make_chain`.
+
+    Two frames that can be merged are one, so a chain of windows is a single window, however long.
+
+    Attributes:
+        frames: from the base on.
+        in_shape: of the base.
+        shape: of the view.
+        start_count: how many starts all frames take, those of the first one first.
+        is_injective: the view can be written.
+        is_identity: the view shows its base as it is.
+        tape_functions: a place for what the tape makes of the chain, by name.
+    """
+
+    def __init__(self, frames: tuple[Frame, ...]) -> None:
+        self.frames = frames
+        self.in_shape = frames[0].in_shape
+        self.shape = frames[-1].shape
+        self.start_count = sum(frame.start_count for frame in frames)
+        self.is_injective = all(frame.is_injective for frame in frames)
+        self.is_identity = all(frame.is_identity for frame in frames)
+        self.tape_functions: dict[str, Any] = {}
+        self._forms: dict[str, _Forms] = {}
+        self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
+
+    # Composition ------------------------------------------------------------------------------
+
+    def extend(self, frame: Frame | Chain, own: Starts, others: Starts) -> tuple[Chain, Starts]:
+        """Returns the chain with more frames at its end, and the starts of that chain."""
+        if isinstance(frame, Chain):
+            chain = self
+            for one, starts in frame.split(others):
+                chain, own = chain.extend(one, own, starts)
+            return chain, own
+        found = self._extensions.get(frame)
+        if found is None:
+            found = self._extensions[frame] = self._attach(frame)
+        chain, combine = found
+        if combine is None:
+            return chain, own + others
+        first = self.start_count - self.frames[-1].start_count
+        return chain, own[:first] + combine(own[first:], others)
+
+    def _attach(self, frame: Frame) -> tuple[Chain, Combine]:
+        last = self.frames[-1]
+        if frame.is_identity or (last.is_identity and len(self.frames) == 1):
+            return (self if frame.is_identity else make_chain((frame,))), None
+        merged = last.merge(frame)
+        if merged is None:
+            return make_chain((*self.frames, frame)), None
+        return make_chain((*self.frames[:-1], merged[0])), merged[1]
+
+    # Pure functions ---------------------------------------------------------------------------
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:
+        """Takes the view out of its base, as a pure function of arrays."""
+        for frame, own in self.split(starts):
+            whole = frame.get(whole, own)
+        return whole
+
+    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:
+        """Returns the base with another view in it; ``part`` broadcasts to its shape."""
+        wholes = [whole]
+        pairs = self.split(starts)
+        for frame, own in pairs[:-1]:
+            wholes.append(frame.get(wholes[-1], own))
+        part = jnp.broadcast_to(part, self.shape)
+        for (frame, own), outer in zip(reversed(pairs), reversed(wholes), strict=True):
+            part = frame.put(outer, part, own)
+        return part
+
+    def pull(self, grad: Any, starts: Sequence[Any]) -> Any:
+        """Returns the gradient of the base from that of the view, as the tape has both."""
+        base = jax.ShapeDtypeStruct(self.in_shape, self.whole_dtype(grad.dtype))
+        transposed = jax.linear_transpose(lambda whole: self.get(whole, starts), base)
+        return _conjugate(transposed(_conjugate(grad))[0])
+
+    def split(self, starts: Sequence[Any]) -> list[tuple[Frame, Any]]:
+        """Pairs each frame with its starts, which are Python numbers in a tuple, or operands in an array."""
+        pairs: list[tuple[Frame, Any]] = []
+        if not isinstance(starts, tuple):
+            starts = [starts[place] for place in range(self.start_count)]
+        first = 0
+        for frame in self.frames:
+            pairs.append((frame, starts[first : first + frame.start_count]))
+            first += frame.start_count
+        return pairs
+
+    # What a view asks -------------------------------------------------------------------------
+
+    def part_dtype(self, dtype: Any) -> Any:
+        """Returns the dtype of the view of a base of this dtype."""
+        for frame in self.frames:
+            dtype = frame.part_dtype(dtype)
+        return dtype
+
+    def whole_dtype(self, dtype: Any) -> Any:
+        """Returns the dtype of the base of a view of this dtype."""
+        for frame in reversed(self.frames):
+            dtype = frame.whole_dtype(dtype)
+        return dtype
+
+    def lay_out(self, starts: Starts, layout: Layout | None = None) -> Layout:
+        """Returns strides and offset of the view; by default its base is laid out row by row."""
+        found = layout or (contiguous_strides(self.in_shape), 0)
+        for frame, own in self.split(starts):
+            found = frame.lay_out(found, tuple(own))
+        return found
+
+    # Running ----------------------------------------------------------------------------------
+
+    def read(self, whole: Any, starts: Starts) -> Any:
+        """Takes the view out of its base: compiled where the base is concrete."""
+        return whole if self.is_identity else self.run("get", Chain.get, starts, whole)
+
+    def write(self, whole: Any, part: Any, starts: Starts) -> Any:
+        """Returns the base with another view in it: compiled where both are concrete."""
+        if self.is_identity and part.shape == self.shape:
+            return part
+        return self.run("put", Chain.put, starts, whole, part)
+
+    def pull_back(self, grad: Any, starts: Starts) -> Any:
+        """Returns the gradient of the base from that of the view: compiled where it is concrete."""
+        return grad if self.is_identity else self.run("pull", Chain.pull, starts, grad)
+
+    def run(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
+        """Runs a function of this chain, arrays and starts: compiled where the arrays are concrete.
+
+        Starts are operands, so that other ones do not compile anew, save in a trace and on several devices:
+        there static ones are better, or the only ones that work.
+
+        Args:
+            name: under which the compiled function is kept.
+            function: pure, of the chain, the arrays and the starts.
+            starts: the starts.
+            *arrays: the arrays.
+        """
+        forms = self._forms.get(name)
+        if forms is None:
+            forms = self._forms[name] = _Forms(partial(function, self), len(arrays))
+        if not starts:
+            return forms.by_operand(*arrays, ())
+        for array in arrays:
+            if isinstance(array, Tracer):
+                return forms.function(*arrays, starts)
+            if array.__class__ is not np.ndarray and array.sharding.num_devices > 1:
+                return forms.by_static(*arrays, starts)
+        return forms.by_operand(*arrays, to_operand(starts))
+
+
+class _Forms:
+    """One function of arrays and starts: as it is, and compiled in two ways."""
+
+    __slots__ = ("by_operand", "by_static", "function")
+
+    def __init__(self, function: Callable[..., Any], array_count: int) -> None:
+        self.function = function
+        self.by_operand: Callable[..., Any] = jax.jit(function, inline=True)
+        self.by_static: Callable[..., Any] = jax.jit(function, inline=True, static_argnums=array_count)
+
+
+@lru_cache(maxsize=4096)
+def make_chain(frames: tuple[Frame, ...]) -> Chain:
+    """Returns the chain of these frames; the same object for the same ones."""
+    return Chain(frames)
+
+
+_operands: dict[Starts, Any] = {}
+_MOST = 1024
+
+
+def to_operand(starts: Starts) -> Any:
+    """Returns starts as one array. What comes a second time is kept on the device, which saves the way."""
+    held = _operands.get(starts)
+    if held is None:
+        held = np.array(starts, np.int32)
+        if starts in _operands:
+            held = jax.device_put(held)
+        elif len(_operands) >= _MOST:
+            _operands.clear()
+            return held
+        _operands[starts] = held if isinstance(held, jax.Array) and not isinstance(held, Tracer) else None
+    return held
+
+
+def _conjugate(array: Any) -> Any:
+    return lax.conj(array) if jnp.iscomplexobj(array) else array

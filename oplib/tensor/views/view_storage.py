@@ -1,0 +1,205 @@
+"""Storages that share what another one holds: of views, and of ``tensor.data``."""
+
+from __future__ import annotations
+
+import copyreg
+import math
+import weakref
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.tensor.storage import Storage
+
+from .chain import Chain, make_chain
+from .frame import Starts
+
+_new: Any = object.__new__
+
+
+class ViewStorage(Storage):
+    """The storage of a view: reads through its chain when asked, and writes through it into its base.
+
+    What was read is kept while the base holds the array it was read from, which is asked by identity:
+    whatever has replaced that array, a view never shows an old one. Nothing traced is kept, since it may
+    belong to an inner trace. The version is that of the base.
+
+    Attributes:
+        base: the storage that it reads from and writes into; of the tensor whose history the view shares.
+        chain: the frames from base to view.
+        starts: where their windows begin.
+    """
+
+    __slots__ = ("_held", "_seen", "base", "chain", "starts")
+
+    def __init__(self, base: Storage, chain: Chain, starts: Starts) -> None:
+        self.base = base
+        self.chain = chain
+        self.starts = starts
+        self._seen: Any = None
+
+    @property
+    def array(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  computed when it is asked for
+        """The current array."""
+        whole = self.base.array
+        seen = self._seen
+        if seen is not None and seen() is whole:
+            return self._held
+        part = self.chain.read(whole, self.starts)
+        self._hold(whole, part)
+        return part
+
+    @array.setter
+    def array(self, value: Any) -> None:
+        """Takes over a value that is known to be the view's, so that it need not be read."""
+        self._hold(self.base.array, value)
+
+    def _hold(self, whole: Any, part: Any) -> None:
+        if isinstance(part, Tracer):
+            self._seen = self._held = None
+        else:
+            self._held = part
+            self._seen = weakref.ref(whole)
+
+    @property
+    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  that of the base
+        """How often the base has been written in place, through whichever of its views."""
+        return self.base.version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self.base.version = value
+
+    @property
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the base was made in inference mode."""
+        return self.base.is_inference
+
+    @property
+    def owner(self) -> Storage:
+        """The storage that holds the array from which this one, in the end, reads."""
+        return self.base.owner
+
+    @property
+    def spec(self) -> Any:
+        """Shape and dtype, without reading."""
+        return self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the view."""
+        return self.chain.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the view."""
+        return self.chain.part_dtype(self.base.spec.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the view."""
+        return len(self.chain.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items of the view."""
+        return math.prod(self.chain.shape)
+
+    @property
+    def layout(self) -> tuple[tuple[int, ...], int]:
+        """Strides and offset, in items."""
+        return self.chain.lay_out(self.starts, self.base.layout)
+
+    def write(self, array: Any) -> None:
+        """Writes through the chain into the base, and counts the write there."""
+        self.base.write(self.chain.write(self.base.array, array, self.starts))
+        self._keep(array)
+
+    def replace(self, array: Any) -> None:
+        """Does the same without counting."""
+        self.base.replace(self.chain.write(self.base.array, array, self.starts))
+        self._keep(array)
+
+    def _keep(self, array: Any) -> None:
+        if isinstance(array, jax.Array) and array.shape == self.chain.shape:
+            self._hold(self.base.array, array)
+
+
+class AliasStorage(Storage):
+    """The storage of ``tensor.data``: what another one holds, under a version of its own.
+
+    Attributes:
+        cell: that other one; a write here is seen there, and not counted.
+    """
+
+    __slots__ = ("_count", "cell")
+
+    def __init__(self, cell: Storage, version: int = 0) -> None:
+        self.cell: Storage = cell.cell if isinstance(cell, AliasStorage) else cell
+        self._count = version
+
+    @property
+    def array(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  that of the cell
+        """The current array."""
+        return self.cell.array
+
+    @property
+    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """How often it has been written in place, by way of this alias or its views."""
+        return self._count
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self._count = value
+
+    @property
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the cell was made in inference mode."""
+        return self.cell.is_inference
+
+    @property
+    def owner(self) -> Storage:
+        """The storage that holds the array."""
+        return self.cell.owner
+
+    @property
+    def spec(self) -> Any:
+        """Shape and dtype, without reading."""
+        return self.cell.spec
+
+    @property
+    def layout(self) -> tuple[tuple[int, ...], int]:
+        """Strides and offset, in items."""
+        return self.cell.layout
+
+    def write(self, array: Any) -> None:
+        """Replaces the array in the cell, and counts the write here."""
+        self.cell.replace(array)
+        self._count += 1
+
+    def replace(self, array: Any) -> None:
+        """Replaces the array in the cell."""
+        self.cell.replace(array)
+
+
+def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorage:
+    """Makes the storage of a view, without the call of a constructor."""
+    storage = _new(ViewStorage)
+    storage.base = base
+    storage.chain = chain
+    storage.starts = starts
+    storage._seen = None
+    return storage
+
+
+def _reduce_view(storage: ViewStorage) -> tuple[Any, ...]:
+    return _restore_view, (storage.base, storage.chain.frames, storage.starts)
+
+
+def _restore_view(base: Storage, frames: tuple[Any, ...], starts: Starts) -> ViewStorage:
+    return ViewStorage(base, make_chain(frames), starts)
+
+
+copyreg.pickle(ViewStorage, _reduce_view)
+copyreg.pickle(AliasStorage, lambda storage: (AliasStorage, (storage.cell, storage.version)))

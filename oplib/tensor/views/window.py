@@ -1,0 +1,168 @@
+"""The window: some items along each axis, in another order of axes. Two windows in a row are one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
+
+from .frame import Frame, Layout, Merge, Shape, Starts
+
+
+class Window(Frame):
+    """Takes every so many items along each axis; then leaves axes out, permutes, adds and repeats them.
+
+    Make one with :func:`make_window`.
+
+    Attributes:
+        sizes: for each axis of the whole how many items are taken.
+        steps: their distances.
+        axes: for each axis of the part the one of the whole that it is, None for a new one. Axes of the whole
+            that are left out have size 1.
+        moving: the axes of the whole that are not taken whole; each has a start.
+    """
+
+    __slots__ = (
+        "_dropped", "_has_steps", "_kept", "_places", "_spans", "axes", "is_identity", "is_injective",
+        "moving", "sizes", "start_count", "steps",
+    )  # fmt: skip
+
+    def __init__(
+        self, in_shape: Shape, sizes: Shape, steps: Shape, axes: tuple[int | None, ...], shape: Shape
+    ) -> None:
+        self.in_shape, self.shape = in_shape, shape
+        self.sizes, self.steps, self.axes = sizes, steps, axes
+        self.moving = tuple([axis for axis, size in enumerate(sizes) if size != in_shape[axis]])
+        self.start_count = len(self.moving)
+        self._spans = tuple(
+            [(size - 1) * step + 1 if size else 0 for size, step in zip(sizes, steps, strict=True)]
+        )
+        self._has_steps = any(step != 1 for step in steps)
+        self._kept = [axis for axis in axes if axis is not None]
+        self._dropped = [axis for axis in range(len(in_shape)) if axis not in self._kept]
+        self._places = [place for place, axis in enumerate(axes) if axis is not None]
+        self.is_injective = not any(self._repeats(place) and size > 1 for place, size in enumerate(shape))
+        self.is_identity = shape == in_shape and not self.moving and axes == tuple(range(len(in_shape)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_window, (self.in_shape, self.sizes, self.steps, self.axes, self.shape)
+
+    def _repeats(self, place: int) -> bool:
+        """Whether an axis of the part shows one item of the whole several times."""
+        axis = self.axes[place]
+        return self.shape[place] != (1 if axis is None else self.sizes[axis])
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: D102  described in Frame, like the others
+        part = self._cut(whole, starts) if self.moving else whole
+        if self._dropped or self._kept != list(range(len(self._kept))):
+            part = lax.transpose(part, (*self._kept, *self._dropped))
+            part = lax.squeeze(part, tuple(range(len(self._kept), part.ndim)))
+        return part if part.shape == self.shape else lax.broadcast_in_dim(part, self.shape, self._places)
+
+    def _cut(self, whole: Any, starts: Sequence[Any]) -> Any:
+        full = self._spread(starts)
+        if all(isinstance(start, int) for start in starts):
+            limits = [start + span for start, span in zip(full, self._spans, strict=True)]
+            return lax.slice(whole, full, limits, self.steps)
+        block = lax.dynamic_slice(whole, full, self._spans)
+        return lax.slice(block, [0] * block.ndim, self._spans, self.steps) if self._has_steps else block
+
+    def _spread(self, starts: Sequence[Any]) -> list[Any]:
+        """A start for each axis of the whole."""
+        full: list[Any] = [0] * len(self.in_shape)
+        for axis, start in zip(self.moving, starts, strict=True):
+            full[axis] = start
+        return full
+
+    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: D102
+        fresh = [place for place, axis in enumerate(self.axes) if axis is None]
+        part = lax.expand_dims(lax.squeeze(part, fresh), range(len(self._kept), len(self.in_shape)))
+        order = [*self._kept, *self._dropped]
+        part = lax.transpose(part, [order.index(axis) for axis in range(len(order))])
+        if not self.moving and not self._has_steps:
+            return part
+        full = self._spread(starts)
+        if is_partitioned(whole):  # XLA would gather the whole for an update at a place
+            return _select_into(whole, part, full, self.steps)
+        if self._has_steps:
+            block = lax.dynamic_slice(whole, _to_indices(full), self._spans)
+            part = _select_into(block, part, [0] * part.ndim, self.steps)
+        return lax.dynamic_update_slice(whole, part, _to_indices(full))
+
+    def merge(self, later: Frame) -> Merge | None:  # noqa: D102
+        if not isinstance(later, Window):
+            return None
+        sizes, steps = list(self.sizes), list(self.steps)
+        second = {axis: place for place, axis in enumerate(later.moving)}
+        sources: dict[int, int] = {}  # axis of the whole -> start of the later window that moves along it
+        for place, axis in enumerate(self.axes):
+            if axis is not None and not self._repeats(place):
+                sizes[axis] = later.sizes[place]
+                steps[axis] = self.steps[axis] * later.steps[place] if sizes[axis] > 1 else 1
+                if place in second:
+                    sources[axis] = second[place]
+        axes = tuple([None if place is None else self.axes[place] for place in later.axes])
+        merged = make_window(self.in_shape, tuple(sizes), tuple(steps), axes, later.shape)
+        first = {axis: place for place, axis in enumerate(self.moving)}
+        recipe = [(first.get(axis), sources.get(axis), self.steps[axis]) for axis in merged.moving]
+
+        def combine(own: Starts, others: Starts) -> Starts:
+            return tuple([
+                (0 if mine is None else own[mine]) + (0 if theirs is None else others[theirs] * step)
+                for mine, theirs, step in recipe
+            ])  # fmt: skip
+
+        return merged, combine
+
+    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: D102
+        strides, offset = layout
+        offset += sum(strides[axis] * start for axis, start in zip(self.moving, starts, strict=True))
+        found: list[int] = []
+        for place in reversed(range(len(self.axes))):
+            axis = self.axes[place]
+            if self._repeats(place):
+                found.append(0)
+            elif axis is None:
+                found.append(found[-1] * self.shape[place + 1] if found else 1)
+            else:
+                found.append(strides[axis] * self.steps[axis])
+        return tuple(reversed(found)), offset
+
+
+@lru_cache(maxsize=4096)
+def make_window(
+    in_shape: Shape, sizes: Shape, steps: Shape, axes: tuple[int | None, ...], shape: Shape
+) -> Window:
+    """Returns the window of these sizes; the same object for the same ones, see :class:`Window`."""
+    return Window(in_shape, sizes, steps, axes, shape)
+
+
+def is_partitioned(whole: Any) -> bool:
+    """Whether an array lies on several devices, or a traced one may."""
+    if isinstance(whole, Tracer):
+        return not jax.typeof(whole).sharding.mesh.empty
+    return whole.sharding.num_devices > 1
+
+
+def _to_indices(starts: Sequence[Any]) -> list[Any]:
+    return [jnp.asarray(start, jnp.int32) for start in starts]
+
+
+def _select_into(whole: Any, part: Any, starts: Sequence[Any], steps: Shape) -> Any:
+    """Puts a part at static places by choosing item by item, which every device does for itself."""
+    if not part.size:
+        return whole
+    inside: Any = True
+    places: list[tuple[int, int, int]] = []
+    for axis, (start, step) in enumerate(zip(starts, steps, strict=True)):
+        end = start + (part.shape[axis] - 1) * step + 1
+        places.append((start, whole.shape[axis] - end, step - 1))
+        along = lax.broadcasted_iota(jnp.int32, whole.shape, axis)
+        inside &= (along >= start) & (along < end) & ((along - start) % jnp.int32(step) == 0)
+    spread = lax.pad(part, jnp.zeros((), part.dtype), places)
+    return lax.select(jnp.broadcast_to(inside, whole.shape), spread, whole)
