@@ -7,6 +7,7 @@ only when an error is to tell it.
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -16,7 +17,7 @@ from oplib.modes import modes
 
 Location = tuple[CodeType, int]
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = f"{Path(__file__).resolve().parent.parent}{os.sep}"
 _ENGINE = str(Path(__file__).resolve().with_name("run.py"))
 
 
