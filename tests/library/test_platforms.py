@@ -58,6 +58,15 @@ class TestWhichKernelRuns:
         program = export.export(jax.jit(lambda x: op(x)), platforms=["cpu", "cuda"])(X)
         np.testing.assert_allclose(program.call(X), 3 * X)
 
+    def test_it_may_have_symbolic_shapes_and_be_a_gradient(self):
+        op = make_op(cpu=3, tpu=5)
+        op.register_autograd(lambda ctx, g: op(g))
+        grad = jax.jit(jax.grad(lambda x: op(x).sum()))
+        length = jax.ShapeDtypeStruct(export.symbolic_shape("n"), jnp.float32)
+        program = export.export(grad, platforms=["cpu", "tpu"])(length)
+        assert {3, 5} <= factors_in(program.mlir_module())
+        np.testing.assert_allclose(program.call(jnp.ones(4)), 3 * jnp.ones(4))
+
     def test_a_kernel_for_cuda_goes_before_one_for_gpu_whatever_was_first(self):
         for op in (make_op(cuda=5, gpu=11), make_op(gpu=11, cuda=5)):
             assert factors_in(lower(op, "cuda")) == {5}
