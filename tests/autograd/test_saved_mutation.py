@@ -177,6 +177,21 @@ def test_a_value_is_known_by_storage_and_version():
     assert _get_tid(a)[2] == before[2] + 1
 
 
+@pytest.mark.spec("000.22", "000.27", "D.4")
+@pytest.mark.parametrize("saves_view", [True, False])
+def test_a_write_through_a_view_or_into_its_base_is_noticed(saves_view):
+    a = oplib.ones(4).requires_grad_()
+    with allow_mutation_on_saved_tensors() as ctx:
+        b = a.clone()
+        view = b[2:]
+        y = (view**2 if saves_view else b**2).sum()
+        (b if saves_view else view).mul_(10)
+        assert (len(ctx.original), len(ctx.cloned)) == (0, 1)
+        y.backward()
+    assert a.grad.tolist() == ([0.0, 0.0, 2.0, 2.0] if saves_view else [2.0] * 4)
+    assert _get_sid(b) == _get_sid(view)
+
+
 @pytest.mark.spec("000.23")
 def test_a_handle_is_known_by_identity():
     a = oplib.tensor([1.0])

@@ -19,7 +19,9 @@ UNARY = {
     "mean": lambda lib, a: a - a.sum() * 0.25,
     "clone": lambda lib, a: a.clone(),
     "detach": lambda lib, a: a.detach().sin(),
-    "transpose": lambda lib, a: a.reshape((2, 2)).t().reshape((4,)) * 1,
+    "transpose": lambda lib, a: a.reshape((2, 2)).t().reshape((4,)),
+    "view": lambda lib, a: a.view(2, 2).view(4),
+    "narrow": lambda lib, a: a.narrow(0, 1, 2).sum() * a,
 }
 BINARY = {
     "add": lambda lib, a, b: (a + b) * 0.5,
@@ -32,6 +34,8 @@ IN_PLACE = {
     "add_": lambda a, b: a.add_(b),
     "tanh_": lambda a, b: a.tanh_(),
     "half_": lambda a, b: a.mul_(0.5),
+    "first_": lambda a, b: a[:2].mul_(b[2:].detach().tanh()),
+    "one_": lambda a, b: a[1].add_(b[0]),
 }
 HOOKS = {
     "double": lambda grad: grad * 2,
