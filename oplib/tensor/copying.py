@@ -14,6 +14,7 @@ from oplib.errors import AutogradError, TracingError, describe
 
 from .ingestion import to_array
 from .storage import Storage
+from .views import AliasStorage, ViewStorage
 
 
 class TensorCopying:
@@ -41,14 +42,26 @@ class TensorCopying:
                 f"protocol at the moment. Got the result of {self._grad_fn.name()}. "
                 f"Copy tensor.detach() instead, or clone() to keep the history."
             )
-        storage = memo.get(id(self._storage))
-        if storage is None:
-            storage = memo[id(self._storage)] = Storage(self._storage.array)
+        storage = _copy_storage(self._storage, memo)
         copied = memo[id(self)] = _make_leaf(type(self), storage, self._requires_grad)
         if self._grad is not None:
             copied._grad = copy.deepcopy(self._grad, memo)
         copied.__dict__.update(copy.deepcopy(_users_attributes(self), memo))
         return copied
+
+
+def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
+    """Copies a storage once, however many tensors share it; a view's is a view of the copy of its base."""
+    copied = memo.get(id(storage))
+    if copied is None:
+        if isinstance(storage, ViewStorage):
+            copied = ViewStorage(_copy_storage(storage.base, memo), storage.chain, storage.starts)
+        elif isinstance(storage, AliasStorage):
+            copied = AliasStorage(_copy_storage(storage.cell, memo), storage.version)
+        else:
+            copied = Storage(storage.array)
+        memo[id(storage)] = copied
+    return copied
 
 
 def _users_attributes(tensor: Any) -> dict[str, Any]:
