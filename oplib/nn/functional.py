@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._composed import COMPOSED
-from oplib.ops._functions import FUNCTIONS, ROWS
+from oplib.ops._functions import COMPOSED, FUNCTIONS, ROWS
 
+_COMPOSED_OF_NETWORKS = (
+    *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
+    *("one_hot", "scaled_dot_product_attention"),
+)
 _ALSO_AT_THE_ROOT = (
     *("relu", "sigmoid", "tanh", "softmax", "log_softmax"),
-    *(name for name in COMPOSED if name not in ("einsum", "norm", "tensordot")),
+    *(name for name in COMPOSED if name in _COMPOSED_OF_NETWORKS),
 )
 _OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
 __all__ = sorted({name for name in (*_ALSO_AT_THE_ROOT, *_OF_NETWORKS) if name in FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

@@ -299,6 +299,18 @@ def _conv(rank: int) -> Chooser:
     return choose
 
 
+def choose_scatter(overloads: Overloads) -> Function:
+    """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
+    by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
+
+    def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:  # noqa: A002  torch's name
+        items = take_operand(value if src is None else src)
+        overload = by_number if isinstance(items, _NUMBERS) else by_items
+        return overload.call(input, dim, index, items)
+
+    return function
+
+
 def choose_matrix_norm(overloads: Overloads) -> Function:
     """Makes ``linalg.matrix_norm``, whose order may be a name."""
     by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
@@ -370,6 +382,7 @@ CHOOSERS: dict[str, Chooser] = {
     "copysign": _by_other("copysign"),
     **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
+    "scatter": choose_scatter,
     "clamp": choose_clamp,
     "clamp_min": _by_last("clamp_min", "input", "min"),
     "clamp_max": _by_last("clamp_max", "input", "max"),

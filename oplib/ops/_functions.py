@@ -19,6 +19,7 @@ from . import (
     _creation,
     _decompositions,
     _elementary,
+    _gathering,
     _indexing,
     _linalg,
     _logic,
@@ -30,12 +31,15 @@ from . import (
     _pointwise,
     _pooling,
     _products,
+    _rearrangement,
     _reduce,
     _scan,
 )
 from . import _view_rules as rules
 from ._choosers import CHOOSERS
-from ._composed import COMPOSED
+from ._composed import COMPOSED as _OF_SEVERAL
+from ._data_dependent import DATA_DEPENDENT
+from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
 from ._in_place import make_in_place
 from ._placement import to_device
@@ -44,6 +48,7 @@ from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT}
 
 FAMILIES = (
     _pointwise,
@@ -58,7 +63,9 @@ FAMILIES = (
     _scan,
     _order,
     _movement,
+    _rearrangement,
     _indexing,
+    _gathering,
     _linalg,
     _products,
     _decompositions,
@@ -112,6 +119,8 @@ ALIASES = {
     "arctanh": "atanh",
     "cholesky": "linalg_cholesky",
     "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
     "cross": "linalg_cross",
     "det": "linalg_det",
     "divide": "div",
@@ -226,16 +235,31 @@ def _has_self(name: str) -> bool:
     if name == "index_put":
         return True
     if name in COMPOSED:
-        return name == "norm"
+        return name in ("norm", *_THEIR_METHODS)
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
 
 FUNCTIONS = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
+_VARIADIC = ("flip", "repeat", "tile")
+
+
+def _make_variadic(name: str) -> Function:
+    """A method that takes its numbers one by one, or in one sequence."""
+    function = FUNCTIONS[name]
+
+    def method(input: Any, *numbers: Any) -> Any:  # noqa: A002  torch's name
+        are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
+        return function(input, numbers[0] if are_listed else numbers)
+
+    return name_function(method, name)
+
+
 METHODS = Functions(
     {
         **{name: partial(FUNCTIONS.__getitem__, name) for name in FUNCTIONS if _has_self(name)},
+        **{name: partial(_make_variadic, name) for name in _VARIADIC},
         **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
     }
 )

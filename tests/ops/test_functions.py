@@ -9,8 +9,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError, DtypeError, UnknownOperatorError
-from oplib.ops._composed import COMPOSED
-from oplib.ops._functions import ALIASES, FUNCTIONS
+from oplib.ops._functions import ALIASES, COMPOSED, FUNCTIONS
 
 
 def test_a_packet_takes_numbers_and_tensors_as_the_function_does():

@@ -1,0 +1,199 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Functions whose results have a size that only the values tell: they read them, and so raise under a trace.
+
+What is differentiable in them is an op on places that have been found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentError, DimensionError, TracingError, describe
+from oplib.tensor import Tensor, default_int_dtype
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+
+def _read(op: str, value: Any) -> np.ndarray[Any, Any]:
+    """The values of a tensor or array.
+
+    Raises:
+        TracingError: they are not known yet.
+    """
+    array = value._storage.array if isinstance(value, Tensor) else value
+    if isinstance(array, Tracer):
+        raise TracingError(
+            f"{op}: the size of the result depends on the values, which are not known under a trace. Got "
+            f"{describe(array)}. Use where and a mask of fixed size, or call it outside of jit."
+        )
+    return np.asarray(array)
+
+
+def _like(value: Any, found: Any, dtype: Any = None) -> Any:
+    """An array in the world of ``value``."""
+    array = jnp.asarray(found, default_int_dtype() if dtype is None else dtype)
+    return Tensor.from_array(array) if isinstance(value, Tensor) else array
+
+
+def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
+    def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+        """Finds the places of items that are not 0: ``[count, ndim]``, or one tensor for each axis."""
+        values = _read("nonzero", input)
+        if not values.ndim and not as_tuple:
+            return _like(input, np.zeros((int(bool(values)), 0), np.int64))
+        places = np.nonzero(np.atleast_1d(values))
+        if as_tuple:
+            return tuple(_like(input, one) for one in places)
+        return _like(input, np.stack(places, axis=1))
+
+    return nonzero
+
+
+def _make_argwhere(functions: Functions) -> Function:
+    nonzero = _make_nonzero(functions)
+
+    def argwhere(input: Any) -> Any:
+        """Finds the places of items that are not 0: ``[count, ndim]``."""
+        return nonzero(input)
+
+    return argwhere
+
+
+def _make_masked_select(functions: Functions) -> Function:
+    def masked_select(input: Any, mask: Any) -> Any:
+        """Takes the items where the mask holds, flat; mask and input are broadcast to each other."""
+        if mask.dtype != np.dtype(bool):
+            raise ArgumentError(
+                f"masked_select: expected BoolTensor for mask. Got {describe(mask)}. "
+                f"Compare it with something."
+            )
+        holds = _read("masked_select", mask)
+        shape = np.broadcast_shapes(tuple(input.shape), holds.shape)
+        places = np.flatnonzero(np.broadcast_to(holds, shape))
+        return functions["take"](functions["expand"](input, shape), _like(input, places))
+
+    return masked_select
+
+
+def _make_repeat_interleave(functions: Functions) -> Function:
+    by_number = functions["repeat_interleave"]
+
+    def repeat_interleave(
+        input: Any,
+        repeats: Any = None,
+        dim: int | None = None,
+        *,
+        output_size: Any = None,  # noqa: ARG001  torch's signature
+    ) -> Any:
+        """Repeats each item so many times, or each its own number of times, along ``dim`` or flat."""
+        if isinstance(repeats, int):
+            return by_number(input, repeats, dim)
+        counts = _read("repeat_interleave", input if repeats is None else repeats)
+        if (counts < 0).any():
+            raise ArgumentError(
+                f"repeat_interleave: repeats can not be negative. Got {counts.tolist()}. Give 0 or more."
+            )
+        if repeats is None:
+            return _like(input, np.repeat(np.arange(counts.size), counts))
+        whole, dim = (functions["reshape"](input, (-1,)), 0) if dim is None else (input, dim)
+        length = whole.shape[dim]
+        if counts.size not in (1, length):
+            raise ArgumentError(
+                f"repeat_interleave: repeats must have the same size as input along dim. Got {counts.size} "
+                f"of them for {describe(input)} along {dim}. Give one, or {length}."
+            )
+        places = np.repeat(np.arange(length), np.broadcast_to(counts.reshape(-1), (length,)))
+        return functions["index_select"](whole, dim, _like(input, places))
+
+    return repeat_interleave
+
+
+def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
+    def unique(
+        input: Any,
+        sorted: bool = True,  # noqa: ARG001  always sorted
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:
+        """Finds the different items, or slices along ``dim``, in order; where each went, how often it is."""
+        values = _read("unique", input)
+        found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
+        results = [_like(input, found, values.dtype)]
+        if return_inverse:
+            results.append(_like(input, inverse.reshape(values.shape if dim is None else -1)))
+        if return_counts:
+            results.append(_like(input, counts))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return unique
+
+
+def _make_one_hot(functions: Functions) -> Function:
+    by_count = functions["one_hot"]
+
+    def one_hot(input: Any, num_classes: int = -1) -> Any:
+        """Puts 1 at the place that each item tells; without ``num_classes``, as many as there must be."""
+        if num_classes >= 0 and _is_traced(input):
+            return by_count(input, num_classes)
+        values = _read("one_hot", input)
+        if values.size and values.min() < 0:
+            raise ArgumentError(
+                f"one_hot: class values must be non-negative. Got {values.min()}. Shift them."
+            )
+        highest = int(values.max()) if values.size else -1
+        if num_classes < 0:
+            if not values.size:
+                raise ArgumentError(
+                    f"one_hot: can not infer total number of classes from empty tensor. Got "
+                    f"{describe(input)}. Give num_classes."
+                )
+            num_classes = highest + 1
+        if highest >= num_classes:
+            raise ArgumentError(
+                f"one_hot: class values must be smaller than num_classes. Got {highest} of "
+                f"{num_classes}. Give more."
+            )
+        return by_count(input, num_classes)
+
+    return one_hot
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value._storage.array if isinstance(value, Tensor) else value, Tracer)
+
+
+def _make_embedding(functions: Functions) -> Function:
+    op = functions["embedding"]
+
+    def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
+        """Takes rows of ``weight`` by their places; the row of padding has no gradient."""
+        if not _is_traced(input):
+            values = _read("embedding", input)
+            if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
+                raise DimensionError(
+                    f"embedding: index out of range. Got places from {values.min()} to {values.max()} for "
+                    f"{describe(weight)}. Give some below {weight.shape[0]}."
+                )
+        padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+        return op(weight, input, padding)
+
+    return embedding
+
+
+DATA_DEPENDENT: dict[str, Callable[[Functions], Function]] = {
+    "argwhere": _make_argwhere,
+    "embedding": _make_embedding,
+    "masked_select": _make_masked_select,
+    "nonzero": _make_nonzero,
+    "one_hot": _make_one_hot,
+    "repeat_interleave": _make_repeat_interleave,
+    "unique": _make_unique,
+}
+METHODS = ("argwhere", "masked_select", "nonzero", "repeat_interleave", "unique")
