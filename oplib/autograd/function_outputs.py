@@ -27,9 +27,12 @@ def attach_outputs(
     new tensor on its storage, for else it would lose its own history. Everything else is taken as it is.
 
     Raises:
-        AutogradError: a leaf that requires grad was written, or a written input is not returned.
+        AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
+            view is not the only result.
     """
     dirty = _dirty(ctx, leaves, inputs, recording=recording)
+    if recording and dirty:
+        _refuse_written_views(ctx, leaves)
     given = {id(tensor) for tensor in inputs}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
     attached: set[int] = set()  # what forward made and returned already: a second time it is the same tensor
@@ -77,6 +80,18 @@ def _dirty(
             )
         tensor._storage.version += 1
     return {id(tensor) for tensor in ctx.dirty_tensors}
+
+
+def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None:
+    """Raises where a view was written beside another result: its base could get only one new history."""
+    count = sum(isinstance(leaf, Tensor) for leaf in leaves)
+    views = [tensor for tensor in ctx.dirty_tensors if tensor._root is not None]
+    if views and count > 1:
+        raise AutogradError(
+            f"{ctx.name()}: a Function that modifies inplace an input that is a view of another Tensor "
+            f"cannot return more than one Tensor. Got {count}, and {describe(views[0]._storage.array)} in "
+            "mark_dirty(). Write into a clone() of the view, or return one Tensor."
+        )
 
 
 def _is_differentiable(tensor: Tensor) -> bool:

@@ -145,6 +145,25 @@ def test_set_materialize_grads_takes_a_bool(x):
         make(forward).apply(x)
 
 
+def test_a_written_view_is_the_only_result(x):
+    def forward(ctx, a):
+        ctx.mark_dirty(a)
+        return a.add_(1.0), a * 2
+
+    with pytest.raises(AutogradError, match=r"is a view of another Tensor cannot return more than one") as e:
+        make(forward).apply((x * 1)[:1])
+    assert "f32[1]" in str(e.value)
+
+
+def test_a_written_view_gives_its_base_the_history(x):
+    base = x * 1
+    part = base[:1]
+    assert make(write, lambda ctx, g: g * 7).apply(part) is part
+    base.sum().backward()
+    assert base.tolist() == [2.0, 2.0]
+    assert x.grad.tolist() == [7.0, 1.0]
+
+
 # Constant -----------------------------------------------------------------------------------
 
 

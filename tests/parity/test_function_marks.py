@@ -137,6 +137,77 @@ def hooks_of_a_written_tensor(lib):
     return seen, h.grad, x.grad
 
 
+# Views
+
+
+def pick(lib, forward, backward=lambda ctx, g, *rest: g):
+    return make(lib, forward, backward)
+
+
+@program
+def an_input_returned_is_a_view(lib):
+    x = leaf(lib, 1, 2)
+    y = pick(lib, lambda ctx, a: a).apply(x)
+    return y._is_view(), y._base is x, y._version
+
+
+@program
+def an_input_returned_and_written(lib):
+    pick(lib, lambda ctx, a: a).apply(leaf(lib, 1, 2) * 1).add_(1)
+
+
+@program
+def an_input_written_after_it_was_returned(lib):
+    h = leaf(lib, 1, 2) * 1
+    y = pick(lib, lambda ctx, a: a).apply(h)
+    h.add_(1)
+    return y.grad_fn
+
+
+@program
+def a_view_returned(lib):
+    x = leaf(lib, 1, 2)
+    h = x * 1
+    y = make(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2) * 3).apply(h)
+    y.sum().backward()
+    return y._is_view(), y._base is h, y.grad_fn, x.grad
+
+
+@program
+def a_view_returned_and_written(lib):
+    make(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2)).apply(leaf(lib, 1, 2) * 1).add_(1)
+
+
+@program
+def one_of_several_views_written(lib):
+    first, _ = pick(lib, lambda ctx, a: (a.view(2, 1), a[0])).apply(leaf(lib, 1, 2) * 1)
+    first.add_(1)
+
+
+@program
+def a_view_that_is_written(lib):
+    x = leaf(lib, 1, 2)
+    base = x * 1
+    part = base[:1]
+    y = make(lib, write, lambda ctx, g: g * 7).apply(part)
+    base.sum().backward()
+    return y is part, base, x.grad
+
+
+@program
+def a_view_that_is_written_beside_another_result(lib):
+    def forward(ctx, a):
+        return write(ctx, a), a * 3
+
+    pick(lib, forward).apply((leaf(lib, 1, 2) * 1)[:1])
+
+
+@program
+def a_view_of_several_that_is_written(lib):
+    part, _ = (leaf(lib, 1, 2) * 1).unbind(0)
+    pick(lib, write).apply(part).sum().backward()
+
+
 # Marked
 
 

@@ -144,6 +144,11 @@ OUTSIDE = {
     "as gradient": lambda lib, a, x: lib.autograd.grad(x * 2, x, a),
     "increment_version": lambda lib, a, x: lib.autograd.graph.increment_version(a),
     "no_grad": lambda lib, a, x: lib.no_grad()(lambda: x * a)().requires_grad,
+    "view": lambda lib, a, x: [a.view(2, 1).is_inference(), a[0].is_inference(), a[1:].is_inference()],
+    "view version": lambda lib, a, x: a.view(2, 1)._version,
+    "view in place": lambda lib, a, x: a[1:].add_(1),
+    "view saved": lambda lib, a, x: x[1:] * a[1:],
+    "view requires_grad_": lambda lib, a, x: a[1:].requires_grad_(),
 }
 
 INSIDE = {
@@ -158,6 +163,12 @@ INSIDE = {
     "leaf": lambda lib, a, x: lib.ones(2, requires_grad=True).requires_grad,
     "result of leaf": lambda lib, a, x: (lib.ones(2, requires_grad=True) * 2).requires_grad,
     "backward": lambda lib, a, x: (lib.inference_mode(False)(lambda: (x * x).sum())().backward(), x.grad),
+    "view": lambda lib, a, x: (x.view(2, 1).is_inference(), x.view(2, 1)._is_view(), a[1:].is_inference()),
+    "view of ordinary in place": lambda lib, a, x: (
+        lib.inference_mode(False)(lib.ones)(2)[1:].add_(1)._version
+    ),
+    "view of its own in place": lambda lib, a, x: (a[1:].add_(1), a),
+    "setitem": lambda lib, a, x: (a.__setitem__(0, 5.0), a),
     "factory": lambda lib, a, x: [lib.tensor([1.0]).is_inference(), lib.zeros_like(x).is_inference()],
 }
 
