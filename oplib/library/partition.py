@@ -18,6 +18,7 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, NamedSharding
 
 from oplib.autograd.array_function import shape_of
+from oplib.errors import ResultError, describe
 
 from .layout import Layout
 from .levels import Levels
@@ -72,15 +73,27 @@ class Part:
             tuple(NamedSharding(mesh, self.placement.spread(axes, chosen)) for axes in side)
             for side in (self.placement.operands, self.placement.results)
         )
-        return mesh, self.bind(chosen), made, operands
+        return mesh, self.bind(chosen, dict(mesh.shape)), made, operands
 
-    def bind(self, chosen: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
-        """Returns the kernel on parts; where a summed axis is cut, the parts' results are added up."""
+    def bind(self, chosen: dict[str, Any], extents: dict[str, int]) -> Callable[..., tuple[Any, ...]]:
+        """Returns the kernel on parts; where a summed axis is cut, the parts' results are added up.
+
+        Args:
+            chosen: the mesh axes for the axes of the arrays.
+            extents: how many devices each mesh axis has.
+        """
         names = self.placement.find_summed(chosen)
+        due = [self.placement.measure(axes, chosen, extents) for axes in self.placement.results]
 
         def run_part(*parts: Any) -> tuple[Any, ...]:
             run = self.run or self._run
             outputs = tuple(run(*parts))
+            if [output.shape for output in outputs] != due:
+                raise ResultError(
+                    f"{self.call.record.name}: on parts the kernel gives other shapes than the rule says. "
+                    f"From {describe(parts)} it gave {describe(outputs)}, due are the shapes {due}. Name an "
+                    "axis that the kernel needs whole in need_replication={...}, or correct the rule."
+                )
             return tuple(jax.lax.psum(output, names) for output in outputs) if names else outputs
 
         return run_part
@@ -118,7 +131,7 @@ class Part:
         # Its derivative is never asked for: the carrier has the op's rules, or looks at the kernel alone. So
         # nothing needs to be known of what varies over the mesh, which a callback could not tell.
         run = jax.shard_map(
-            self.bind(chosen),
+            self.bind(chosen, dict(mesh.shape)),
             mesh=mesh,
             in_specs=operands,
             out_specs=made,

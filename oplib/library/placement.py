@@ -76,6 +76,12 @@ class Placement:
         """Returns how an array with these axes is spread."""
         return PartitionSpec(*(chosen.get(name) for name in axes))
 
+    def measure(self, axes: Axes, chosen: dict[str, Any], extents: dict[str, int]) -> tuple[int, ...]:
+        """Returns the shape of the part of an array with these axes."""
+        return tuple(
+            self.sizes[name] // prod(extents[each] for each in _list_names(chosen.get(name))) for name in axes
+        )
+
     def write(self) -> str:
         """Returns the rule as ``custom_partitioning`` reads it."""
         sides = (", ".join(" ".join(axes) for axes in side) for side in (self.operands, self.results))
