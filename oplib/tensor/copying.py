@@ -30,7 +30,7 @@ class TensorCopying:
     _grad: Any
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return (_make_leaf, (type(self), self._storage, self._requires_grad), _users_attributes(self) or None)
+        return (_make_leaf, (type(self), self._storage, self._requires_grad), users_attributes(self) or None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -46,7 +46,7 @@ class TensorCopying:
         copied = memo[id(self)] = _make_leaf(type(self), storage, self._requires_grad)
         if self._grad is not None:
             copied._grad = copy.deepcopy(self._grad, memo)
-        copied.__dict__.update(copy.deepcopy(_users_attributes(self), memo))
+        copied.__dict__.update(copy.deepcopy(users_attributes(self), memo))
         return copied
 
 
@@ -64,7 +64,7 @@ def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
     return copied
 
 
-def _users_attributes(tensor: Any) -> dict[str, Any]:
+def users_attributes(tensor: Any) -> dict[str, Any]:
     """Returns what somebody set on the instance; names with an underscore are the tape's."""
     return {name: value for name, value in tensor.__dict__.items() if not name.startswith("_")}
 

@@ -12,9 +12,10 @@ from typing import Any
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
+from .copying import users_attributes
 from .history import TensorHistory
 from .storage import Storage
-from .tensor import Tensor
+from .tensor import Tensor, box
 
 _SEE = "Make a clone() of it outside of inference mode and use that, or use oplib.no_grad() instead."
 
@@ -80,9 +81,10 @@ class InferenceTensor(Tensor):
 
 def _to_ordinary(tensor: InferenceTensor) -> Tensor:
     """Returns an ordinary Tensor with the values, flags and attributes of one of inference mode."""
-    ordinary: Tensor = object.__new__(Tensor)
-    ordinary.__dict__.update(tensor.__dict__)
-    ordinary._storage = Storage(tensor._storage.array)
+    ordinary = box(tensor._storage.array)
+    ordinary._trace = tensor._trace
+    ordinary._requires_grad = tensor._requires_grad
+    ordinary.__dict__.update(users_attributes(tensor))
     return ordinary
 
 

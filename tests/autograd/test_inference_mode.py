@@ -90,6 +90,16 @@ def test_a_copy_made_outside_is_an_ordinary_tensor(made, again):
     assert made.tolist() == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
+def test_a_copy_of_a_view_is_no_view(made, again):
+    view = made[1:]
+    assert view.is_inference()
+    copied = again(view)
+    assert (copied.is_inference(), copied._is_view()) == (False, False)
+    copied.add_(1.0)
+    assert (copied.tolist(), made.tolist()) == ([5.0], [3.0, 4.0])
+
+
 def test_a_trace_keeps_inference_tensors_out_of_the_tape():
     def step(array):
         with oplib.inference_mode():
