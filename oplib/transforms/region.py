@@ -170,7 +170,7 @@ class Region:
         edges = [gradient_edge(tensor) for tensor in leaving]
         graph.collect(edge[0] for edge in edges if edge is not None)
         for tensor in leaving:
-            graph.pool.add(tensor._storage.array)
+            graph.hold(tensor)
         graph.pool.below = look_below(index, graph.pool.values)
 
     def _entrance_edges(self) -> dict[TapeNode, Edge]:
@@ -209,7 +209,7 @@ class Region:
 
     def _result(self, inner: Tensor, graph: RegionGraph) -> Mapped:
         edge = gradient_edge(inner)
-        below = graph.pool.below[graph.pool.add(inner._storage.array)]
+        below = graph.below(inner)
         target = graph.target(edge)
         leads_out = edge is None or not target.is_batched
         if not below.is_batched and leads_out:
@@ -229,7 +229,7 @@ class Region:
         if edge is not None and not target.is_batched:
             raise AutogradError(
                 "vmap: a result is mapped, and its history is that of a tensor that is not. Got "
-                f"{describe(inner._storage.array)}, made by {edge[0].name()} outside of vmap. Write into a "
+                f"{describe(below.array)}, made by {edge[0].name()} outside of vmap. Write into a "
                 "clone() of "
                 "the tensor, or compute the result out of place."
             )
@@ -241,7 +241,7 @@ class Region:
     def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
         """Gives an argument the value that its box inside has now, with its history."""
         inner = entrance.inner
-        below = with_batch(graph.pool.below[graph.pool.add(inner._storage.array)], self._size)
+        below = with_batch(graph.below(inner), self._size)
         node: Any = inner._grad_fn
         if node is None or node is entrance.node:
             new = ARRAYS.box(below.array)

@@ -85,6 +85,7 @@ class RegionGraph:
         self._traced: dict[TapeNode, TracedBackward] = {}
         self._spliced: list[SplicedNode] = []
         self._leaves: dict[TapeNode, int] = {}
+        self._tensors: dict[int, tuple[Tensor, int]] = {}
         self._made: dict[TapeNode, Any] = {}
         self._storages: dict[int, tuple[Storage, Storage]] = {}
 
@@ -122,13 +123,19 @@ class RegionGraph:
             residuals = self._residuals[node] = read_residuals(node)
             tangents = [slot.tangent for slot in node.tangents or () if slot is not None]
             held = [one for one in tangents if one is not None]
-            for value in (*residuals.values, *residuals.read_values, *(one._storage.array for one in held)):
+            for value in (*residuals.values, *residuals.read_values):
                 self.pool.add(value)
+            for tangent in held:
+                self.hold(tangent)
             return [gradient_edge(one) for one in held]
         traced = self._traced[node] = trace_node(node)
         for value in traced.values:
             self.pool.add(value)
         return ()
+
+    def hold(self, tensor: Tensor) -> None:
+        """Notes the value of a tensor: a view reads it through its chain, which it can do only inside."""
+        self._tensors[id(tensor)] = tensor, self.pool.add(tensor._storage.array)
 
     # Outside of it -----------------------------------------------------------------------------------------
 
@@ -146,6 +153,10 @@ class RegionGraph:
             for hole, edge in zip(node.holes, node.edges, strict=True):
                 if hole is not None:
                     hole.edges = (self.target(edge).edge,)
+
+    def below(self, tensor: Tensor) -> Below:
+        """Returns what the value of a tensor is outside, which was noted inside."""
+        return self.pool.below[self._tensors[id(tensor)][1]]
 
     def target(self, edge: Edge | None) -> Target:
         """Returns where an edge inside leads outside."""
@@ -189,8 +200,8 @@ class RegionGraph:
                 return source >= first_extra or plan.differentiable[source - plan.input_count]
             return targets[source].edge is not None and own[source]
 
-        values = [self._below(value, is_linked(source)) for value, source in residuals.sourced()]
-        reads = [self._below(value, is_linked(source)) for value, source in residuals.sourced_reads()]
+        values = [self._residual(value, is_linked(source)) for value, source in residuals.sourced()]
+        reads = [self._residual(value, is_linked(source)) for value, source in residuals.sourced_reads()]
         made.plan = find_mapped_plan(
             plan,
             self._size,
@@ -216,7 +227,7 @@ class RegionGraph:
         ]
 
     def _tangent(self, tangent: Tensor) -> Tensor:
-        found = self.pool.below[self.pool.add(tangent._storage.array)]
+        found = self.below(tangent)
         target = self.target(gradient_edge(tangent))
         if not found.is_batched and not (target.edge is not None and target.is_batched):
             return tangent
@@ -252,7 +263,7 @@ class RegionGraph:
             due.append(outer.version + version - storage.version)
         return tuple(found), tuple(due)
 
-    def _below(self, value: Any, must_be_batched: bool) -> Below:
+    def _residual(self, value: Any, must_be_batched: bool) -> Below:
         found = self.pool.below[self.pool.add(value)]
         return with_batch(found, self._size) if must_be_batched else found
 
@@ -265,7 +276,7 @@ class RegionGraph:
             targets = [self.target(edge) for edge in node.edges]
         links = list(map(self.target, traced.saved_edges))
         linked = [False] * len(traced.constants) + [one.edge is not None and one.is_batched for one in links]
-        values = list(map(self._below, traced.values, linked))
+        values = list(map(self._residual, traced.values, linked))
         made = self._made[node]
         made.fill(
             [one.array for one in values],

@@ -108,6 +108,12 @@ def gradients(function):
     return program
 
 
+def write_views(b, w):
+    b[0].mul_(3)
+    b[1:] = w[:2] * b[0]
+    return b.exp()
+
+
 GRADIENTS = {
     "a product": lambda lib, w: lambda a: a * w,
     "exponentials": lambda lib, w: lambda a: (a * w * 0.1).exp().sum(),
@@ -116,6 +122,8 @@ GRADIENTS = {
     "nested": lambda lib, w: lambda a: lib.vmap(lambda b, c: (b * c).exp())(a * 0.1, w),
     "a matrix": lambda lib, w: lambda a: a.reshape(3, 1).matmul(w.reshape(1, 3)),
     "in place on a result": lambda lib, w: lambda a: (a * w).exp_().mul_(2),
+    "views written in place": lambda lib, w: lambda a: write_views(a * w, w),
+    "views of the argument": lambda lib, w: lambda a: a[1:].exp() * w[:2] + a[:1].expand(2),
     "several results of one op": lambda lib, w: lambda a: lib.stack([a, w * a]).sum(0),
 }
 
@@ -145,6 +153,11 @@ IN_PLACE = {
     "a leaf that requires grad": in_place(lambda lib: lambda a: a.mul_(2), lambda lib: rows(lib, grad=True)),
     "a constant that takes in what requires grad": in_place(
         lambda lib: lambda a: a.add_(weights(lib, grad=True))
+    ),
+    "a view of an argument": in_place(lambda lib: lambda a: a[1:].add_(1)),
+    "an item of an argument": in_place(lambda lib: lambda a: a.__setitem__(0, a[1] + 5) or a * 1),
+    "an argument that is a view": in_place(
+        lambda lib: lambda a: a.mul_(2), lambda lib: rows(lib).reshape(3, 2).t()
     ),
     "a mapped value into one that is not": write_mapped(lambda lib, u, a: u.add_(a)),
     "a mapped value copied into one that is not": write_mapped(lambda lib, u, a: u.copy_(a)),
