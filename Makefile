@@ -9,16 +9,19 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parity bench lint format spec check clean
+.PHONY: help demo test test-ops parity bench lint format spec check clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.has-demo  ## train a classifier on real images with ops registered through oplib
 	$(BIN)/python examples/digits/train.py $(ARGS)
 
 test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every sample of every built-in op, also beside torch
+	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/ops tests/parity/test_op_samples.py $(ARGS)
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)

@@ -68,7 +68,7 @@ def choose() -> list[tuple[str, Sample]]:
         samples = find_samples(OVERLOADS[row.name])
         if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
             rng = random.Random(f"{os.environ.get('OPLIB_OPS_SEED', '0')} {row.name}")
-            samples = rng.sample(samples, min(2, len(samples)))
+            samples = rng.sample(samples, min(1, len(samples)))
         chosen += [(row.name, sample) for sample in samples]
     return chosen
 
