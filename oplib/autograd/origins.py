@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oplib.modes import modes
 
 from .anomaly_mode import note_anomaly
@@ -21,3 +23,12 @@ def note_origin(node: TapeNode) -> None:
         note_anomaly(node, parent)
     else:
         note_location(node, parent)
+
+
+def inherit_origin(node: TapeNode, source: Any) -> None:
+    """Notes that a node comes from where another one does, as far as that is known."""
+    if isinstance(source, TapeNode):
+        if source._location is not None:
+            node._location = source._location
+        if source._metadata is not None and "traceback_" in source._metadata:
+            node.metadata["traceback_"] = source._metadata["traceback_"]

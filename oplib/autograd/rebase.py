@@ -11,6 +11,7 @@ from oplib.tensor.views import mark_stale
 from .accumulate import gradient_edge
 from .copy_slices import CopySlices
 from .node import Edge, Gradients, TapeNode
+from .origins import note_origin
 from .run import Run
 from .view import StaleView, refresh_history
 
@@ -82,4 +83,6 @@ def _number(node: Any) -> Any:
     state = modes.state
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
+    if state.locations or state.anomaly:
+        note_origin(node)
     return node

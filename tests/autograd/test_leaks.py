@@ -143,6 +143,21 @@ def in_place(x):
     return y
 
 
+def views_written_through(x):
+    y = x * 1
+    view = y[:2]
+    view.mul_(x[1:])
+    (y.sum() + view.sum()).backward()
+    return y
+
+
+def a_view_written_through(x):
+    y = x * 1
+    view = y[:2]
+    view.mul_(x[1:])
+    return view
+
+
 PROGRAMS = {
     one.__name__: one
     for one in (
@@ -162,6 +177,8 @@ PROGRAMS = {
         under_anomaly_detection,
         edge,
         in_place,
+        views_written_through,
+        a_view_written_through,
     )
 }
 

@@ -64,6 +64,16 @@ def test_every_kind_of_node_remembers_its_line(forget_ops, x):
     assert [where(result) for result, _ in results] == [(here, number) for _, number in results]
 
 
+def test_views_and_writes_through_them_remember_their_lines(x):
+    with record_locations():
+        y = x * 1
+        view, first = y[0:1], line()
+        last, second = view[0], line()
+        assert (where(view)[1], where(last)[1]) == (first, second)
+        _, third = view.mul_(2), line()
+    assert [where(tensor)[1] for tensor in (y, view, last)] == [third] * 3
+
+
 def test_nodes_of_a_recorded_backward_belong_to_the_line_of_the_forward(x):
     with record_locations():
         y, number = x**3, line()
