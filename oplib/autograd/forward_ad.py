@@ -20,7 +20,7 @@ from oplib.tensor import Tensor, upcalls
 
 from .array_function import has_gradient
 from .mode_decorator import Mode
-from .tangents import DualLevel, check_tangent, find_tangent, set_tangent, tangents_off
+from .tangents import DualLevel, check_tangent, find_tangent, set_tangent
 
 __all__ = [
     "UnpackedDualTensor",
@@ -280,10 +280,9 @@ def _check_tensor(caller: str, name: str, value: object) -> Tensor:
 
 
 def _alias(tensor: Tensor) -> Tensor:
-    """A new tensor on the same storage, at its place on the tape, without its tangent."""
+    """A new tensor on the same storage, at its place on the tape, with a tangent of its own or none."""
     if not (tensor._requires_grad and modes.grad_enabled):
         return tensor.detach()
-    with tangents_off():
-        alias = upcalls.alias(tensor)
-    alias._storage = tensor._storage
+    alias = upcalls.alias(tensor)
+    alias._tangent_source = ()
     return alias

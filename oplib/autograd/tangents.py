@@ -72,18 +72,30 @@ def tangents_off() -> Generator[None]:
 
 def find_tangent(tensor: Tensor) -> Tensor | None:
     """Returns the tangent of a tensor; None without one, or where forward mode is off."""
-    if not modes.state.forward_enabled:
-        return None
+    state = modes.state
+    return None if state.dual_level is None or not state.forward_enabled else _look_up(tensor)
+
+
+def _look_up(tensor: Tensor) -> Tensor | None:
+    """The tangent, whether forward mode is on or off; that of a view is a view of the whole's."""
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None:
         return slot.tangent
-    root = tensor._root
-    whole = None if root is None else find_tangent(root)
+    root = _find_whole(tensor)
+    whole = None if root is None else _look_up(root)
     if whole is None:
         return None
     tangent = upcalls.view_alike(whole, tensor)  # so that a write into either is seen in both
     set_tangent(tensor, tangent)
     return tangent
+
+
+def _find_whole(tensor: Tensor) -> Tensor | None:
+    """The tensor of whose tangent that of a view is a part; not always the one whose history it shares."""
+    source = tensor._tangent_source
+    if source is None:
+        return tensor._root
+    return source[0] if source else None
 
 
 def unbox_tangent(tensor: Tensor) -> Any:
@@ -102,17 +114,19 @@ def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | Non
 
 def claim_slot(tensor: Tensor) -> TangentSlot | None:
     """Returns the slot of a tensor, made if a level is open: what is saved now may get its tangent later."""
-    if tensor._tangent_slot is None and modes.state.dual_level is not None:
-        level: Any = modes.state.dual_level
+    level: Any = modes.state.dual_level
+    if level is not None and tensor._tangent_slot is None and _look_up(tensor) is None:
         tensor._tangent_slot = level.make_slot()
     return tensor._tangent_slot
 
 
 def set_tangent(tensor: Tensor, tangent: Tensor) -> None:
     """Gives a tensor of a floating or complex dtype its tangent, in the open level."""
-    slot = claim_slot(tensor)
-    assert slot is not None
-    slot.tangent = tangent
+    if tensor._tangent_slot is None:
+        level: Any = modes.state.dual_level
+        tensor._tangent_slot = level.make_slot(tangent)
+    else:
+        tensor._tangent_slot.tangent = tangent
 
 
 def push_tangents(
@@ -135,7 +149,7 @@ def push_tangents(
     given = [tangent for tangent in tangents if tangent is not None]
     results = push(list(map(_freeze, (*operands, *given))))
     for output, tangent in zip(outputs, results, strict=True):
-        if output is not None and tangent is not None:
+        if output is not None and tangent is not None and _look_up(output) is None:  # a view has its own
             set_tangent(output, tangent)
 
 
@@ -185,7 +199,7 @@ def write_tangent(
         write: writes a tensor in place, with its history where there can be one.
     """
     held, new = find_tangent(tensor), find_tangent(result)
-    root = tensor._root
+    root = _find_whole(tensor)
     if held is None and new is not None and root is not None:  # the whole gets one, and the view a part of it
         set_tangent(root, box(jnp.zeros_like(root._storage.array)))
         held = find_tangent(tensor)

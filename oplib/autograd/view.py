@@ -22,7 +22,8 @@ from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
 
 from .array_function import ArrayFunction
-from .origins import note_origin
+from .origins import inherit_origin, note_origin
+from .tangents import find_tangent
 from .view_node import SeveralViewsNode, ViewNode, make_view_node
 
 _new: Any = object.__new__
@@ -66,6 +67,7 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     """Makes a view without history, known to its root."""
     root: Tensor | None = tensor._root
     storage: Any = tensor._storage
+    path = (frame, starts)
     if root is None:
         root, base = tensor, storage
         chain = frame if isinstance(frame, Chain) else make_chain((frame,))
@@ -87,6 +89,9 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
         view._scope = tensor._scope
     if tensor._read_only is not None:
         view._read_only = tensor._read_only
+    if tensor._tangent_source is not None:
+        origin, before = tensor._tangent_source or (tensor, ())
+        view._tangent_source = (origin, (*before, path))
     note_view(root, view)
     return view
 
@@ -129,6 +134,9 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
         starts: where the windows of the frame begin.
         node_class: of the node, where it has a history.
     """
+    tangent = find_tangent(tensor) if modes.state.watchers else None
+    if tangent is not None:
+        turn_in_place(tangent, frame, starts, node_class)
     looked = make_view(tensor, frame, starts, node_class)
     tensor._storage.version += 1
     views = take_views(tensor) if tensor._root is None else []
@@ -174,9 +182,10 @@ def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_severa
 
 
 def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
-    """Makes the view of a tensor that another tensor is of its own root: of a tangent, say."""
+    """Makes the view of a tangent that another tensor is of the one that the tangent belongs to."""
     storage: Any = view._storage
-    for frame, starts in storage.chain.split(storage.starts):
+    source = view._tangent_source
+    for frame, starts in source[1] if source else storage.chain.split(storage.starts):
         tensor = make_view(tensor, frame, starts)
     return tensor
 

@@ -95,6 +95,7 @@ class TensorAliasing:
         self._grad_fn = None
         self._output_nr = 0
         self._requires_grad = False
+        self._tangent_slot = None
         return self
 
     @property

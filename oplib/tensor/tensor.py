@@ -60,6 +60,7 @@ class Tensor(
     _trace: object = None  # opaque trace in which a leaf was made; op results have it only when traced
     _scope: int = 0  # number of the kernel trace in which it was made (modes.tracing_scope), 0 outside
     _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
+    _tangent_source: Any = None  # (): not its root's tangent; else whose, and through which frames
     _root: Tensor | None = None  # of a view: the tensor whose history it shares; what torch calls _base
     _creation: int = 0  # of a view: how it was made, a views.Creation
     _read_only: str | None = None  # why writing in place raises: the name of the view op that made it
