@@ -1,5 +1,8 @@
 """The graph module: the same programs on torch and oplib."""
 
+import logging
+import re
+
 import pytest
 
 PROGRAMS = {}
@@ -391,6 +394,36 @@ def multi_hook_by_hand(lib):
     x = leaf(lib, 1)
     graph(lib).register_multi_grad_hook([x], print)
     next(iter(x._backward_hooks.values()))(x)
+
+
+# The log
+
+
+class Listener(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(re.sub("0x[0-9a-f]+", "", record.getMessage()))
+
+
+@program
+@pytest.mark.spec("000.28", "000.29")
+def log_of_nodes(lib):
+    log = logging.getLogger(f"{lib.__name__}.autograd.graph")
+    listener = Listener()
+    log.addHandler(listener)
+    log.setLevel(logging.DEBUG)
+    try:
+        x = lib.ones(2, 3).requires_grad_()
+        (x * x).sum().backward()
+        (x * 2).unbind(0)[0].sum().backward()
+        lib.autograd.grad((x * x).sum(), x)
+    finally:
+        log.setLevel(logging.NOTSET)
+        log.removeHandler(listener)
+    return listener.lines
 
 
 # Versions, edges
