@@ -252,6 +252,7 @@ def refresh_history(view: Tensor) -> None:
     state = modes.state
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
+    inherit_origin(node, root._grad_fn)  # of the write, whoever looks for its history now
     view._requires_grad = True
     view._grad_fn = node
     view._output_nr = 0
