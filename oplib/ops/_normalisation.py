@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 
 from ._dims import find_dim
@@ -22,7 +22,7 @@ from ._table import Row
 
 def _check_floating(op: str, array: Any) -> None:
     if is_integral(array.dtype):
-        raise ArgumentError(
+        raise UnsupportedDtypeError(
             f"{op}: not implemented for integers. Got {describe(array)}. Give dtype=, or convert the tensor."
         )
 
