@@ -151,13 +151,21 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
         )
     if new.dtype == old.dtype:
         return result
-    if not can_cast(new.dtype, old.dtype):
-        raise ArgumentError(
-            f"{op}: result type {_name(new.dtype)} can't be cast to the desired output type "
-            f"{_name(old.dtype)}. Got {describe(new)} for {describe(old)}. "
-            f"Convert the tensor first, or use the op that is not in place."
-        )
+    refuse_cast(op, new.dtype, old.dtype)
     return upcalls.to_dtype(result, old.dtype)
+
+
+def refuse_cast(op: str, given: Any, wanted: Any) -> None:
+    """Raises where a result may not be stored in a tensor of another dtype.
+
+    Raises:
+        ArgumentError: its dtype is of a higher kind.
+    """
+    if not can_cast(given, wanted):
+        raise ArgumentError(
+            f"{op}: result type {_name(given)} can't be cast to the desired output type {_name(wanted)}. "
+            "Convert the tensor first, or use the op that is not in place."
+        )
 
 
 def _name(dtype: Any) -> str:

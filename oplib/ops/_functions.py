@@ -42,6 +42,7 @@ from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
 from ._in_place import make_in_place
+from ._out import add_out, takes_out
 from ._placement import to_device
 from ._registrar import Overloads, describe_function, make_function
 from ._subscripts import Getter, make_setitem
@@ -240,7 +241,23 @@ def _has_self(name: str) -> bool:
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
 
-FUNCTIONS = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
+def _make_with_out(name: str) -> Function:
+    function = _plain[name]
+    return name_function(add_out(function, name), name) if takes_out(function) else function
+
+
+# torch's functions of these families can write their result into a tensor that is given; its methods cannot.
+_WITH_OUT = frozenset(
+    row.op
+    for family in (_pointwise, _elementary, _bounds, _logic, _compare, _linalg, _reduce)
+    for row in family.ROWS
+) - {"rsub"} | {"cat", "stack"}
+_plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
+_public = Functions(
+    {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}
+)
+_shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
+FUNCTIONS = Functions({name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain})
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
 _VARIADIC = ("flip", "repeat", "tile")
 
@@ -258,7 +275,7 @@ def _make_variadic(name: str) -> Function:
 
 METHODS = Functions(
     {
-        **{name: partial(FUNCTIONS.__getitem__, name) for name in FUNCTIONS if _has_self(name)},
+        **{name: partial(_plain.__getitem__, name) for name in _plain if _has_self(name)},
         **{name: partial(_make_variadic, name) for name in _VARIADIC},
         **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
     }

@@ -1,0 +1,133 @@
+"""``out=``: the result of an op is written into a tensor that is there already."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.in_place import check_may_write, refuse_cast
+from oplib.autograd.rebase import note_write
+from oplib.errors import ArgumentError, describe
+from oplib.library.recording import refuse_out_gradient
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.escape import refuse_escape
+from oplib.tensor.views import ViewStorage
+
+Function = Callable[..., Any]
+_KINDS = inspect.Parameter
+
+
+def add_out(function: Function, name: str) -> Function:
+    """Makes the function of an op with one more argument, ``out``.
+
+    It is written out as text, so that a call without ``out`` costs no more than one more frame of Python.
+
+    Args:
+        function: of the op.
+        name: of the op.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    namespace: dict[str, Any] = {"__function": function, "__write": write_out, "__name": name}
+    declared: list[str] = []
+    given: list[str] = []
+    for one in parameters:
+        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
+            declared.append("*")
+        if one.default is not _KINDS.empty:
+            namespace[f"__{one.name}"] = one.default
+        declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__{one.name}")
+        given.append(f"{one.name}={one.name}" if one.kind is _KINDS.KEYWORD_ONLY else one.name)
+    star = [] if "*" in declared else ["*"]
+    call = f"__function({', '.join(given)})"
+    values = "".join(f"{one.name}, " for one in parameters)
+    lines = [
+        f"def {name}({', '.join([*declared, *star, 'out=None'])}):",
+        f"    if out is None: return {call}",
+        f"    return __write(__name, lambda: {call}, out, ({values}))",
+    ]
+    exec(compile("\n".join(lines), f"<oplib.{name} with out>", "exec"), namespace)
+    made = namespace[name]
+    made.__doc__ = function.__doc__
+    return made
+
+
+def takes_out(function: Function) -> bool:
+    """Whether all arguments of a function can be handed on by name."""
+    kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+    return kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
+
+
+def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any]) -> Any:
+    """Computes a result and writes it into ``out``.
+
+    Args:
+        name: of the op.
+        call: computes the result.
+        out: a Tensor; for several results a tuple of these. Where its shape differs it takes that of the
+            result, with a warning if it had items.
+        values: the arguments of the op.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ArgumentError: ``out`` is no Tensor, or a view of another shape, or its dtype cannot hold the result.
+        AutogradError: an argument or ``out`` requires grad, while grad mode is on.
+    """
+    outs: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    for one in outs:
+        if not isinstance(one, Tensor):
+            raise ArgumentError(
+                f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(one)}. "
+                "Pass oplib.empty(0) to have one made that fits."
+            )
+    if modes.grad_enabled and any(isinstance(one, Tensor) and one._requires_grad for one in (*values, *outs)):
+        raise refuse_out_gradient(f"{name}()")
+    with no_grad():
+        result = call()
+        results = tuple(result) if isinstance(result, tuple) else (result,)
+        if len(results) != len(outs):
+            raise ArgumentError(
+                f"{name}: argument 'out' has one tensor for each result. Got {len(outs)} for {len(results)}. "
+                "Give a tuple of as many."
+            )
+        for one, made in zip(outs, results, strict=True):
+            _write(name, one, made)
+    return out
+
+
+def _write(name: str, out: Tensor, made: Any) -> None:
+    array = made._storage.array if isinstance(made, Tensor) else jnp.asarray(made)
+    spec = out._storage.spec
+    refuse_cast(name, array.dtype, spec.dtype)
+    check_may_write(out, name)
+    refuse_escape(array, out, name)
+    if array.shape != spec.shape:
+        _resize(name, out, array)
+    out._storage.write(array.astype(spec.dtype))
+    note_write(out)
+
+
+def _resize(name: str, out: Tensor, array: Any) -> None:
+    """Warns, as torch does, where a tensor with items gets another shape."""
+    spec = out._storage.spec
+    if isinstance(spec, ViewStorage):
+        raise ArgumentError(
+            f"{name}: argument 'out' is a view and cannot get another shape. Got {describe(spec)} for "
+            f"{describe(array)}. Give a view of the shape of the result."
+        )
+    if spec.size:
+        warnings.warn(
+            f"{name}: An output with one or more elements was resized since it had shape "
+            f"{list(spec.shape)}, which "
+            f"does not match the required output shape {list(array.shape)}. Give out= a tensor of "
+            "that shape, or "
+            "one without items.",
+            stacklevel=5,
+        )
