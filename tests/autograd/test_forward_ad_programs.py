@@ -35,6 +35,18 @@ STEPS: dict[str, Step] = {
     "copy_": (lambda a, b: a.copy_(b), lambda a, b: b),
     "zero_": (lambda a, b: a.zero_(), lambda a, b: jnp.zeros_like(a)),
 }
+STEPS |= {  # through views
+    "part": (lambda a, b: (b[:1] * b[1:]).expand(2) * 1, lambda a, b: b[:1] * b[1:] * jnp.ones(2)),
+    "part.mul_": (lambda a, b: _written(a, a[0].mul_(b[1])), lambda a, b: a.at[0].mul(b[1])),
+    "part.copy_": (lambda a, b: _written(a, a[:1].copy_(b[1:])), lambda a, b: a.at[:1].set(b[1:])),
+    "setitem": (lambda a, b: _written(a, a.__setitem__(1, b[0] * 2)), lambda a, b: a.at[1].set(b[0] * 2)),
+}
+
+
+def _written(whole: Any, _: Any) -> Any:
+    return whole
+
+
 programs = st.lists(
     st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=8
 )
