@@ -63,3 +63,16 @@ def test_a_gradient_of_64_bits_is_converted_to_its_tensors_dtype():
         x = oplib.tensor([1.0], dtype=oplib.float32, requires_grad=True)
         (x * 2).backward(oplib.ones(1, dtype=oplib.float64))
         assert x.grad.dtype == jnp.float32
+
+
+def test_a_part_at_a_place_is_read_and_written_in_double_precision():
+    with jax.enable_x64(True):
+        x = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=oplib.float64, requires_grad=True)
+        base = x * 1.0
+        row = base[1]
+        assert row.tolist() == [3.0, 4.0]
+        row.mul_(5.0)
+        base[0, 1] = row[0]
+        assert base.tolist() == [[1.0, 15.0], [15.0, 20.0]]
+        base.sum().backward()
+        assert x.grad.tolist() == [[1.0, 0.0], [10.0, 5.0]]

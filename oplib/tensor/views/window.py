@@ -69,7 +69,7 @@ class Window(Frame):
         if all(isinstance(start, int) for start in starts):
             limits = [start + span for start, span in zip(full, self._spans, strict=True)]
             return lax.slice(whole, full, limits, self.steps)
-        block = lax.dynamic_slice(whole, full, self._spans)
+        block = lax.dynamic_slice(whole, _to_indices(full), self._spans)
         return lax.slice(block, [0] * block.ndim, self._spans, self.steps) if self._has_steps else block
 
     def _spread(self, starts: Sequence[Any]) -> list[Any]:
