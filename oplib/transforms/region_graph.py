@@ -23,6 +23,7 @@ from oplib.tensor import Storage, Tensor
 
 from .batch_dims import with_batch
 from .mapped_plan import find_mapped_plan
+from .mapped_view import fill_mapped_view, is_view_node, make_mapped_view
 from .node_residuals import Residuals, read_residuals
 from .spliced_node import SplicedNode
 from .traced_node import TracedBackward, make_traced_node, trace_node
@@ -84,6 +85,7 @@ class RegionGraph:
         self._residuals: dict[TapeNode, Residuals] = {}
         self._traced: dict[TapeNode, TracedBackward] = {}
         self._spliced: list[SplicedNode] = []
+        self._views: list[TapeNode] = []
         self._leaves: dict[TapeNode, int] = {}
         self._tensors: dict[int, tuple[Tensor, int]] = {}
         self._made: dict[TapeNode, Any] = {}
@@ -119,6 +121,9 @@ class RegionGraph:
             self._spliced.append(node)
             if not node.has_hooks:
                 return ()
+        if is_view_node(node):
+            self._views.append(node)
+            return ()
         if isinstance(node, FormulaNode) and not node.has_hooks:
             residuals = self._residuals[node] = read_residuals(node)
             tangents = [slot.tangent for slot in node.tangents or () if slot is not None]
@@ -145,10 +150,15 @@ class RegionGraph:
             self._made[node] = _new(type(node))
         for node, traced in self._traced.items():
             self._made[node] = make_traced_node(node, traced)
+        for node in self._views:
+            self._made[node] = make_mapped_view(node, self._size)
         for node, residuals in self._residuals.items():
             self._fill(node, residuals)
         for node, traced in self._traced.items():
             self._fill_traced(node, traced)
+        for node in self._views:
+            (target,) = map(self.target, node.edges)
+            fill_mapped_view(self._made[node], node, self._size, target.edge, is_batched=target.is_batched)
         for node in self._spliced:
             for hole, edge in zip(node.holes, node.edges, strict=True):
                 if hole is not None:
