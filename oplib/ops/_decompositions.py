@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 from jax import lax
 
 from oplib.errors import ArgumentError, describe
@@ -142,6 +142,11 @@ def _logdet(self: Any) -> Any:
     return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
 
 
+def _expm(matrix: Any) -> Any:
+    # Looked up here, because importing it takes as long as importing half of oplib.
+    return importlib.import_module("jax.scipy.linalg").expm(matrix)
+
+
 def _matrix_power(self: Any, n: int) -> Any:
     _check("matrix_power", self)
     return jnp.linalg.matrix_power(self, n)
@@ -157,7 +162,7 @@ DETERMINANTS = (
     Row("logdet(Tensor self) -> Tensor", _logdet, "logarithm of the determinant, nan where that is negative"),
     _row("linalg_matrix_power(Tensor self, int n) -> Tensor", _matrix_power, "self @ self @ ..., n times"),
     _row(
-        "linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", jsl.expm), "matrix exponential"
+        "linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", _expm), "matrix exponential"
     ),
 )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy import special
 
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
@@ -145,7 +144,7 @@ SPECIAL = (
     _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
     _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
     _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function"),
-    _real("digamma", special.digamma, "derivative of lgamma"),
+    _real("digamma", lax.digamma, "derivative of lgamma"),
     Row(
         "logit(Tensor self, float? eps=None) -> Tensor",
         on_real("logit", _logit),
