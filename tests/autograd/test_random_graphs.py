@@ -177,7 +177,7 @@ def test_a_retained_gradient_is_the_derivative_by_the_value(program, numbers, wh
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=EXAMPLES or 12)
 @given(programs(cut, writing, viewing), roots)
 def test_writes_are_differentiated_as_functions_are(program, numbers):
     with allow_mutation_on_saved_tensors():
@@ -188,7 +188,7 @@ def test_writes_are_differentiated_as_functions_are(program, numbers):
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=EXAMPLES or 12)
 @given(programs(writing, viewing), roots)
 def test_a_write_is_noticed_or_harmless(program, numbers):
     tape = run_tape(program)
