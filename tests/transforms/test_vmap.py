@@ -3,6 +3,10 @@
 What it shares with torch is compared with it in ``tests/parity/test_vmap_of_tensors.py``.
 """
 
+import gc
+import threading
+import weakref
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -389,3 +393,85 @@ def test_an_argument_that_fails_halfway_is_not_written():
 
 def test_the_mapped_function_has_the_name_of_the_function():
     assert oplib.vmap(stay).__name__ == "stay"
+
+
+# What else stands on the tape -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.parametrize("dim", [0, 1])
+def test_intermediates_of_a_formula_are_linked_again_outside(dim):
+    def normalise(x, scale):
+        return x * scale * jax.lax.rsqrt((x * x).mean() + 1e-2)
+
+    def setup(ctx, inputs, output):
+        x, scale = inputs
+        ctx.save_for_backward(x, scale, jax.lax.rsqrt((x * x).mean() + 1e-2))
+
+    def backward(ctx, g):
+        x, scale, inverse = ctx.saved_tensors
+        normal, weighted = x * inverse, g * scale
+        return inverse * (weighted - normal * (weighted * normal).mean()), g * normal
+
+    normalise.__annotations__ = {"x": jax.Array, "scale": jax.Array, "return": jax.Array}
+    op = oplib.custom_op("transforms_vmap::normalise", normalise)
+    op.register_autograd(backward, setup_context=setup)
+    rows = oplib.tensor(np.moveaxis(ROWS, 0, dim).copy(), requires_grad=True)
+    scale = oplib.tensor(WEIGHTS, requires_grad=True)
+    y = oplib.vmap(lambda a: op(a, scale), in_dims=dim)(rows)
+    first = grad((y * y).sum(), (rows, scale), create_graph=True)
+    second = grad((first[0] * first[0]).sum() + (first[1] * first[1]).sum(), (rows, scale))
+
+    def penalty(x, s):
+        total = lambda x, s: (jax.vmap(normalise, (0, None))(x, s) ** 2).sum()  # noqa: E731
+        by_x, by_s = jax.grad(total, (0, 1))(x, s)
+        return (by_x**2).sum() + (by_s**2).sum()
+
+    due = jax.grad(penalty, (0, 1))(ROWS, WEIGHTS)
+    np.testing.assert_allclose(np.moveaxis(second[0].numpy(), dim, 0), due[0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(second[1].numpy(), due[1], rtol=1e-3, atol=1e-3)
+
+
+def test_a_checkpoint_inside_computes_again_for_all_examples(x, w):
+    def function(a):
+        return oplib.utils.checkpoint.checkpoint(lambda b: (b * w).exp(), a, use_reentrant=False)
+
+    found = grad(oplib.vmap(function)(x).sum(), (x, w))
+    due = jax.grad(lambda x, w: jnp.exp(x * w).sum(), (0, 1))(ROWS, WEIGHTS)
+    for one, other in zip(found, due, strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-5)
+
+
+def test_nothing_of_a_map_waits_for_the_collector(x, w):
+    held = []
+
+    def function(a):
+        b = (a * w).exp()
+        held.extend([weakref.ref(b), weakref.ref(b.grad_fn)])
+        return Square.apply(b)[1:].sum()
+
+    oplib.vmap(function)(x)
+    gc.collect()
+    gc.disable()
+    try:
+        held.clear()
+        y = oplib.vmap(function)(x)
+        assert [one() for one in held] == [None, None]
+        held[:] = [weakref.ref(y), weakref.ref(y.grad_fn)]
+        del y
+        assert [one() for one in held] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_threads_map_side_by_side(x, w):
+    function = oplib.vmap(lambda a: grad(cube(a, w), a)[0])
+    due = function(x).tolist()
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(function(x).tolist())) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == [due] * 4
