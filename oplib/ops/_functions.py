@@ -164,6 +164,9 @@ class Functions(Mapping[str, Function]):
             found = self._made.setdefault(name, self._makers[name]())
         return found
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers  # a Mapping would make it to find out
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)
 
