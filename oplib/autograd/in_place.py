@@ -74,7 +74,7 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
 
 def _requires_grad(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        members: Sequence[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        members: Sequence[Any] = value
         return any(map(_requires_grad, members))
     return isinstance(value, Tensor) and value._requires_grad
 

@@ -50,7 +50,7 @@ def make_view(
         if state.grad_enabled and not state.inference:
             made_by: Any = tensor._grad_fn
             node = _new(node_class)
-            node.frame, node.starts, node.dtype = frame, starts, view._storage.dtype
+            node.frame, node.starts, node.dtype = frame, starts, view._storage.spec.dtype
             if made_by is None:
                 node.inputs = (tensor,)
             else:
@@ -197,33 +197,33 @@ class StaleView(Tensor):
     """
 
     @property
-    def _requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _requires_grad(self) -> bool:
         return self.__dict__.get("_requires_grad", False) or _root_of(self)._requires_grad
 
     @_requires_grad.setter
     def _requires_grad(self, value: bool) -> None:
         refresh_history(self)
-        self._requires_grad = value
+        self._requires_grad = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
 
     @property
-    def _grad_fn(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _grad_fn(self) -> Any:
         refresh_history(self)
         return self._grad_fn
 
     @_grad_fn.setter
     def _grad_fn(self, value: Any) -> None:
         refresh_history(self)
-        self._grad_fn = value
+        self._grad_fn = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
 
     @property
-    def _output_nr(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _output_nr(self) -> int:
         refresh_history(self)
         return self._output_nr
 
     @_output_nr.setter
     def _output_nr(self, value: int) -> None:
         refresh_history(self)
-        self._output_nr = value
+        self._output_nr = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
 
 
 StaleView.__name__ = StaleView.__qualname__ = "Tensor"

@@ -21,7 +21,7 @@ class Tag(enum.Enum):
         inplace: writes its first argument and returns that very object.
         out: writes its keyword-only tensors and returns them.
         pointwise: each element of the result depends on the elements at the same place.
-        view: in torch the result shares memory with its argument; until views come, it cannot be written.
+        view: the result shares memory with the first tensor; if it only moves items it can be written.
         pt2_compliant_tag: carried by every custom op, for parity; nothing reads it.
     """
 

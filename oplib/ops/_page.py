@@ -22,8 +22,8 @@ Made from the tables in `oplib/ops/`; `python -c "import oplib.ops._page as p; p
 Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then:
 how it is called, as a function of `oplib`, as a method of Tensor and in place; what it gives; its operands,
 the numbers that may change at every call without compiling anew; its gradient, derived by JAX from the kernel
-unless told; and whose contract it follows. The result of an op marked *view* cannot be written in place,
-since in torch this would reach the base.
+unless told; and whose contract it follows. The result of an op marked *view*
+shares the memory of its argument, and writing into either is seen in both.
 
 Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
 is int32. Eagerly a place that a tensor does not have raises; a traced one is clamped, as JAX does.

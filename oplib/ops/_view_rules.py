@@ -170,7 +170,7 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
             f"expand: the sizes must match the existing ones where these are not 1. Got {describe(spec)} and "
             f"{list(size)}. Use -1 for a size that stays."
         )
-    return rearrange(own, (*[None] * lead, *range(len(own))), shape), ()  # pyright: ignore[reportArgumentType]  checked
+    return rearrange(own, (*[None] * lead, *range(len(own))), shape), ()
 
 
 # Windows over a part of an axis -----------------------------------------------------------------------------

@@ -42,7 +42,8 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
             return overload.call(tensor, *args)
         if part.__class__ is Several:
             return make_views(tensor, part.parts, _find_join(part.joined_by, part.dim), name)
-        return make_view(tensor, *part, node_class)
+        frame, starts = part
+        return make_view(tensor, frame, starts, node_class)
 
     return look
 
@@ -59,7 +60,8 @@ def make_turner(rule: Function, name: str) -> Function:
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
         check_written(input, f"{name}_")
         check_may_write(input, f"{name}_")
-        return turn_in_place(input, *rule(input._storage.spec, *args, **kwargs), node_class)
+        frame, starts = rule(input._storage.spec, *args, **kwargs)
+        return turn_in_place(input, frame, starts, node_class)
 
     turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."
     return turn

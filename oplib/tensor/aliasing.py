@@ -62,7 +62,7 @@ class TensorAliasing:
             >>> x.tolist(), x._version
             ([3.0, 3.0], 0)
         """
-        alias: Any = self.detach()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+        alias: Any = self.detach()  # pyright: ignore[reportAttributeAccessIssue]
         alias._storage = AliasStorage(self._storage)
         return alias
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from .frame import Frame, Shape
 
@@ -57,7 +58,7 @@ def derive_index_map(function: Callable[[Any], Any], whole: Any, part: Any) -> I
     fits = places.shape == tuple(part.shape) and part.dtype == whole.dtype and places.dtype == np.int32
     if not fits or ((places < 0) | (places >= count)).any():
         return None
-    if not isinstance(part, jax.core.Tracer) and not isinstance(whole, jax.core.Tracer):
+    if not isinstance(part, Tracer) and not isinstance(whole, Tracer):
         taken = np.asarray(whole).reshape(-1)[places]
         if taken.tobytes() != np.asarray(part).tobytes():
             return None

@@ -34,7 +34,7 @@ def note_view(root: Any, view: Any) -> None:
     The root knows it weakly. Places of views that are gone are given up when the list has doubled, so a loop
     that makes views of one root pays no more for the last than for the first.
     """
-    views = root._views
+    views: list[Any] | None = root._views
     if views is None:
         views = root._views = [_FEW]  # first the length at which the list is looked through
     elif len(views) > views[0]:

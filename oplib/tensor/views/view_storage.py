@@ -40,7 +40,7 @@ class ViewStorage(Storage):
         self._seen: Any = None
 
     @property
-    def array(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  computed when it is asked for
+    def array(self) -> Any:
         """The current array."""
         whole = self.base.array
         seen = self._seen
@@ -63,16 +63,16 @@ class ViewStorage(Storage):
             self._seen = weakref.ref(whole)
 
     @property
-    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  that of the base
+    def version(self) -> int:
         """How often the base has been written in place, through whichever of its views."""
         return self.base.version
 
     @version.setter
-    def version(self, value: int) -> None:
+    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         self.base.version = value
 
     @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  asked of the base
         """Whether the base was made in inference mode."""
         return self.base.is_inference
 
@@ -140,21 +140,21 @@ class AliasStorage(Storage):
         self._count = version
 
     @property
-    def array(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  that of the cell
+    def array(self) -> Any:
         """The current array."""
         return self.cell.array
 
     @property
-    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def version(self) -> int:
         """How often it has been written in place, by way of this alias or its views."""
         return self._count
 
     @version.setter
-    def version(self, value: int) -> None:
+    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         self._count = value
 
     @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  asked of the base
         """Whether the cell was made in inference mode."""
         return self.cell.is_inference
 
