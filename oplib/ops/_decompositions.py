@@ -161,9 +161,7 @@ DETERMINANTS = (
     ),
     Row("logdet(Tensor self) -> Tensor", _logdet, "logarithm of the determinant, nan where that is negative"),
     _row("linalg_matrix_power(Tensor self, int n) -> Tensor", _matrix_power, "self @ self @ ..., n times"),
-    _row(
-        "linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", _expm), "matrix exponential"
-    ),
+    _row("linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", _expm), "matrix exponential"),
 )
 
 # Decompositions ---------------------------------------------------------------------------------------------

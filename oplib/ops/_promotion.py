@@ -64,7 +64,7 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
     """
     shapes = [array.shape for array in arrays]
     try:
-        shape = jnp.broadcast_shapes(*shapes)
+        shape: Any = jnp.broadcast_shapes(*shapes)
     except ValueError as error:
         raise ArgumentError(
             f"{op}: the sizes of the operands must match, or be 1. "

@@ -75,7 +75,7 @@ def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
 def _rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
     if len(dims) != 2 or len(set(find_dims("rot90", self, dims))) != 2:
         raise ArgumentError(f"rot90: expected two different dims. Got {list(dims)}. Name the plane to turn.")
-    return jnp.rot90(self, k, tuple(dims))
+    return jnp.rot90(self, k, (dims[0], dims[1]))
 
 
 # Triangles and diagonals ------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ ROWS: tuple[Row, ...]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
+COMPOSED: Mapping[str, Callable[..., Any]]
 METHODS: Mapping[str, Callable[..., Any]]
 UPCALLS: Mapping[str, Callable[..., Any]]
 
