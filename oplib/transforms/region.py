@@ -138,7 +138,7 @@ class Region:
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
         jax.vmap(body, axis_size=self._size, axis_name=MapAxis(self._randomness))(
-            jnp.arange(self._size), arrays
+            _number_examples(self._size, arrays), arrays
         )
         return self._leave()
 
@@ -252,3 +252,13 @@ class Region:
         if entrance.dim:
             new = move_batch(new, 0, entrance.dim)
         write_in_place(entrance.tensor, new, "vmap")
+
+
+def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
+    """Returns the numbers of all examples, on an explicit mesh spread as the batches are."""
+    numbers = jnp.arange(size)
+    sharding = jax.typeof(arrays[0]).sharding if arrays else None
+    if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:
+        return numbers
+    spec = jax.sharding.PartitionSpec(sharding.spec[0])
+    return jax.sharding.reshard(numbers, jax.sharding.NamedSharding(sharding.mesh, spec))

@@ -149,6 +149,37 @@ def test_the_tape_runs_on_an_explicit_mesh():
     assert_close(found, formula(A, W))
 
 
+ROWS = jnp.arange(24.0).reshape(8, 3) * 0.1
+
+
+def map_rows(x, w):
+    """Gradients through a map over rows, with a view, by rows and by what is the same for all."""
+    rows, weights = Tensor.from_array(x, requires_grad=True), Tensor.from_array(w, requires_grad=True)
+    total = oplib.vmap(lambda a: (a * weights).exp()[1:].sum())(rows).sum()
+    return tuple(one.array for one in grad(total, (rows, weights)))
+
+
+@pytest.mark.devices(4)
+@pytest.mark.parametrize("kind", ["auto", "shard_map", "explicit"])
+def test_a_map_over_a_batch_that_is_spread_over_a_mesh(kind):
+    axis_type = AxisType.Explicit if kind == "explicit" else AxisType.Auto
+    mesh = jax.make_mesh((4,), ("i",), axis_types=(axis_type,))
+    due = jax.grad(lambda x, w: jnp.exp(x * w)[:, 1:].sum(), (0, 1))(ROWS, W[:3])
+    specs = (SHARDED, REPLICATED)
+    function = (
+        jax.shard_map(map_rows, mesh=mesh, in_specs=specs, out_specs=specs)
+        if kind == "shard_map"
+        else map_rows
+    )
+    with jax.set_mesh(mesh):
+        given = [
+            jax.device_put(one, jax.NamedSharding(mesh, spec))
+            for one, spec in zip((ROWS, W[:3]), specs, strict=True)
+        ]
+        found = [np.asarray(one) for one in jax.jit(function)(*given)]
+    assert_close(found, list(due))
+
+
 # Rules of ops -----------------------------------------------------------------------------------------------
 
 

@@ -91,8 +91,14 @@ class Chain:
 
     def pull(self, grad: Any, starts: Sequence[Any]) -> Any:
         """Returns the gradient of the base from that of the view, as the tape has both."""
-        base = jax.ShapeDtypeStruct(self.in_shape, self.whole_dtype(grad.dtype))
-        transposed = jax.linear_transpose(lambda whole: self.get(whole, starts), base)
+        dtype = self.whole_dtype(grad.dtype)
+        varying: Any = getattr(jax.typeof(grad), "manual_axis_type", None)
+        if varying is not None and varying.varying:  # in shard_map, where types must fit: the vjp is the same
+            zeros = jax.lax.pcast(jnp.zeros(self.in_shape, dtype), tuple(varying.varying), to="varying")
+            transposed = jax.vjp(lambda whole: self.get(whole, starts), zeros)[1]
+        else:
+            base = jax.ShapeDtypeStruct(self.in_shape, dtype)
+            transposed = jax.linear_transpose(lambda whole: self.get(whole, starts), base)
         return _conjugate(transposed(_conjugate(grad))[0])
 
     def split(self, starts: Sequence[Any]) -> list[tuple[Frame, Any]]:
