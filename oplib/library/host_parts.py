@@ -24,6 +24,7 @@ from .kernel_choice import choose_kernel
 from .levels import Levels
 from .partition import Call, Part, calls_any, cut_levels
 
+Shapes = tuple[jax.ShapeDtypeStruct, ...]
 _TARGETS = {
     "cpu": "xla_ffi_python_cpu_callback",
     "cuda": "xla_ffi_python_gpu_callback",
@@ -89,15 +90,15 @@ def _find_part(jaxpr: Any) -> Part | None:
 class _HostParts:
     """A host kernel as a callback on parts; their shapes are known when XLA has decided how to cut.
 
+    Two calls that are lowered once may be cut differently, so what is due is kept for each cut.
+
     Attributes:
         call: the op.
-        levels: of vmap, for parts.
-        shapes: of the results for one example.
+        due: by the shapes of the parts: the levels of vmap, and the shapes of the results for one example.
     """
 
     call: Call
-    levels: Levels = ()
-    shapes: tuple[jax.ShapeDtypeStruct, ...] = field(default=())
+    due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Shapes]] = field(default_factory=dict[Any, Any])
 
     def expect(self, levels: Levels, parts: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
         """Notes the shapes of the parts; returns those of their results, by the fake kernel."""
@@ -106,37 +107,42 @@ class _HostParts:
             jax.ShapeDtypeStruct(part.shape[sum(level.batched[place] for level in levels) :], part.dtype)
             for place, part in enumerate(parts)
         ]
-        self.levels, self.shapes = (
-            levels,
-            tuple(jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values)[1], *single)),
-        )
+        shapes = tuple(jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values)[1], *single))
+        self.due[_list_shapes(parts)] = levels, shapes
         front = tuple(level.size for level in reversed(levels))
-        return [jax.ShapeDtypeStruct((*front, *shape.shape), shape.dtype) for shape in self.shapes]
+        return [jax.ShapeDtypeStruct((*front, *shape.shape), shape.dtype) for shape in shapes]
 
     def __call__(self, *parts: Any) -> tuple[np.ndarray, ...]:
         record, layout = self.call.record, self.call.layout
-        run = bind_host_kernel(record, choose_kernel(record, parts), layout, self.shapes)
-        return tuple(self._map(run, len(self.levels), parts))
+        levels, shapes = self.due[_list_shapes(parts)]
+        run = bind_host_kernel(record, choose_kernel(record, parts), layout, shapes)
+        return tuple(_map(run, levels, shapes, parts))
 
-    def _map(self, run: Callable[..., Sequence[Any]], depth: int, parts: Sequence[Any]) -> Sequence[Any]:
-        """Runs the kernel for each example of the outermost of so many levels, and stacks what it gives."""
-        if not depth:
-            return run(*parts)
-        level, inner = (
-            self.levels[depth - 1],
-            tuple(level.size for level in reversed(self.levels[: depth - 1])),
+
+def _list_shapes(parts: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple([tuple(part.shape) for part in parts])
+
+
+def _map(
+    run: Callable[..., Sequence[Any]], levels: Levels, shapes: Shapes, parts: Sequence[Any]
+) -> Sequence[Any]:
+    """Runs the kernel for each example of the outermost level, the last one, and stacks what it gives."""
+    if not levels:
+        return run(*parts)
+    inner, level = levels[:-1], levels[-1]
+    rows = [
+        _map(
+            run,
+            inner,
+            shapes,
+            [part[at] if own else part for part, own in zip(parts, level.batched, strict=True)],
         )
-        rows = [
-            self._map(
-                run,
-                depth - 1,
-                [part[at] if own else part for part, own in zip(parts, level.batched, strict=True)],
-            )
-            for at in range(level.size)
-        ]
-        if not rows:
-            return [np.zeros((0, *inner, *shape.shape), shape.dtype) for shape in self.shapes]
-        return [np.stack(results) for results in zip(*rows, strict=True)]
+        for at in range(level.size)
+    ]
+    if not rows:
+        front = tuple(each.size for each in reversed(inner))
+        return [np.zeros((0, *front, *shape.shape), shape.dtype) for shape in shapes]
+    return [np.stack(results) for results in zip(*rows, strict=True)]
 
 
 def _warn_of_gathering(call: Call, jaxpr: Any) -> None:

@@ -73,6 +73,16 @@ class TestHostKernels:
         assert run(x).sharding.spec == P("i")
         assert read_collectives(run, x) == set()
 
+    def test_two_calls_of_one_op_may_be_cut_differently(self) -> None:
+        seen: list[Any] = []
+        sine, mesh, values = make_host_sine(seen), make_mesh(), X.repeat(2, 1)
+        rows, columns = jax.jit(lambda x, y: (sine(x), sine(y)))(
+            put(values, mesh, "i"), put(values, mesh, None, "i")
+        )
+        np.testing.assert_allclose(rows, np.sin(values), rtol=1e-6)
+        np.testing.assert_allclose(columns, np.sin(values), rtol=1e-6)
+        assert sorted(seen) == [(1, 8)] * 8 + [(8, 1)] * 8
+
     def test_two_of_them_in_one_program_are_told_apart(self) -> None:
         @custom_op("shard::cosine")
         def cosine(x: np.ndarray) -> np.ndarray:
