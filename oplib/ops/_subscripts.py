@@ -87,11 +87,7 @@ class Getter:
 
 def look_at(whole: Tensor, index: Any, index_op: OpOverload) -> Tensor:
     """Returns the view that numbers, slices and None make; then tensors take items out of that."""
-    shape = whole._storage.spec.shape
-    if index.__class__ is int and shape:
-        place, length = check_place(index, shape[0], 0), shape[0]
-        return make_view(whole, pick(shape, 0), (place,) if length > 1 else (), SelectBackward0)
-    frame, starts, node_class, indices, dims = read_window(index, tuple(shape))
+    frame, starts, node_class, indices, dims = read_window(index, whole._storage.spec.shape)
     if not indices:
         return make_view(whole, frame, starts, node_class)
     view = whole if frame.is_identity else make_view(whole, frame, starts, node_class)
@@ -207,6 +203,9 @@ _ALL = slice(None)
 
 def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Returns window, starts and node class of subscripts, and the tensors among them with their dims."""
+    if index.__class__ is int and shape:
+        place = check_place(index, shape[0], 0)
+        return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
     reader = _WindowReader(shape)
     for item in read_subscripts(index, shape):
         reader.read(item)
