@@ -58,11 +58,9 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
         )
     if tensor._read_only is not None:
         raise AutogradError(
-            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it "
-            "would not "
-            f"reach its base: the op does more than move items. Got {describe(storage.spec)}. Write "
-            "into the base, "
-            "or into tensor.clone()."
+            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
+            f"not reach its base: the op does more than move items. Got {describe(storage.spec)}. Write into "
+            "the base, or into tensor.clone()."
         )
     if not modes.grad_enabled:
         return

@@ -300,9 +300,8 @@ def refuse_rebase(view: Tensor, made_by: Any, *, is_indirect: bool) -> AutogradE
         how = f"{source} of a view which" if source else "A view"
         text = f"{how} was created in {mode} and {modified} modified inplace {where}."
         advice = advice or (
-            "Given that this use case is ambiguous and error-prone, it is forbidden. Move both the "
-            "view and the "
-            f"write into one block of {mode}, or both out of it."
+            "Given that this use case is ambiguous and error-prone, it is forbidden. Move both the view and "
+            f"the write into one block of {mode}, or both out of it."
         )
     else:
         text = f"{source} and {modified} modified inplace."

@@ -85,9 +85,8 @@ def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any)
         advice = f"{error}. " if str(error) else ""
         raise ResultError(
             f"{schema.qualified_name}: the kernel's result{which} has the wrong type. Unable to cast "
-            f"{describe(value)}, of type {type(value).__name__}, to '{returned.type}'. "
-            f"Declared: {_print_returns(schema)}. {advice}"
-            f"Return what is declared, or declare what is returned."
+            f"{describe(value)}, of type {type(value).__name__}, to '{returned.type}'. Declared: "
+            f"{_print_returns(schema)}. {advice}Return what is declared, or declare what is returned."
         ) from error
 
 

@@ -76,8 +76,7 @@ _SOURCE = "torch.nn.functional.scaled_dot_product_attention"
 ROWS = (
     Row(
         "sdpa(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, *, bool is_causal, float "
-        "scale, "
-        "bool enable_gqa) -> Tensor",
+        "scale, bool enable_gqa) -> Tensor",
         _attend,
         "values weighed by the softmax of scaled products of queries and keys",
         source=_SOURCE,

@@ -49,8 +49,7 @@ def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, channels: int
     if input.shape[-rank - 1] != channels:
         raise ArgumentError(
             f"{op}: expected input to have {channels} channels. Got {describe(input)} for "
-            f"{describe(weight)}. "
-            f"Give a weight for {input.shape[-rank - 1]} channels, or other groups."
+            f"{describe(weight)}. Give a weight for {input.shape[-rank - 1]} channels, or other groups."
         )
 
 
@@ -84,8 +83,7 @@ def _convolve(rank: int) -> Any:
             if steps != (1,) * rank:
                 raise ArgumentError(
                     f"{op}: padding='same' is not supported for strided convolutions. Got "
-                    f"stride={list(stride)}. "
-                    "Give numbers for padding."
+                    f"stride={list(stride)}. Give numbers for padding."
                 )
             pads = _same_padding(weight.shape[2:], holes)
         elif isinstance(padding, str):
@@ -163,8 +161,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
     return (
         Row(
             f"conv{rank}d.padding({head}, {many} stride=1, str padding='valid', {many} dilation=1, int "
-            "groups=1)"
-            " -> Tensor",
+            "groups=1) -> Tensor",
             _convolve(rank),
             f"{doc}, padded by name",
             source=source,

@@ -38,8 +38,7 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
     if lead < 0 or any(have not in (1, want) for have, want in zip(value.shape, shape[lead:], strict=True)):
         raise ArgumentError(
             f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(given)} for "
-            "shape "
-            f"{list(shape)}. Reshape it."
+            f"shape {list(shape)}. Reshape it."
         )
     return broadcast_to(lax.convert_element_type(value, dtype), shape)
 

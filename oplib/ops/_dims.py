@@ -18,8 +18,7 @@ def find_dim(op: str, ndim: int, dim: int) -> int:
     if not -count <= dim < count:
         raise DimensionError(
             f"{op}: dimension out of range. Expected to be in range of [{-count}, {count - 1}], but got "
-            f"{dim}. "
-            f"Count dims from 0, or from the end from -1."
+            f"{dim}. Count dims from 0, or from the end from -1."
         )
     return dim + count if dim < 0 else dim
 

@@ -97,9 +97,8 @@ def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
 def _one_hot(self: Any, num_classes: int) -> Any:
     if self.dtype != default_int_dtype():
         raise ArgumentError(
-            f"one_hot: is only applicable to index tensor of type LongTensor. Got {describe(self)}. "
-            "Convert it: "
-            f"tensor.long()."
+            f"one_hot: is only applicable to index tensor of type LongTensor. Got {describe(self)}. Convert "
+            "it: tensor.long()."
         )
     classes = lax.broadcasted_iota(self.dtype, (*self.shape, num_classes), self.ndim)
     return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)
@@ -111,9 +110,8 @@ def _one_hot(self: Any, num_classes: int) -> Any:
 def _check_dtype(op: str, self: Any, src: Any) -> None:
     if self.dtype != src.dtype:
         raise ArgumentError(
-            f"{op}: expected self.dtype to be equal to src.dtype. Got {describe(self)} and "
-            f"{describe(src)}. Convert "
-            "one: tensor.to(dtype)."
+            f"{op}: expected self.dtype to be equal to src.dtype. Got {describe(self)} and {describe(src)}. "
+            "Convert one: tensor.to(dtype)."
         )
 
 
@@ -151,9 +149,8 @@ def _scatter_reduce(
     _check_dtype("scatter_reduce", self, src)
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(
-            "scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got "
-            f"{reduce!r}. Choose "
-            "one of them."
+            f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
+            "Choose one of them."
         )
     place, items = self.at[_places(index, axis)], _cut_to(src, index)
     start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
@@ -315,8 +312,7 @@ SCATTERING = (
     ),
     Row(
         "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
-        "include_self=True)"
-        " -> Tensor",
+        "include_self=True) -> Tensor",
         _scatter_reduce,
         "with the items of src combined with those at these places along a dim",
         in_place=True,

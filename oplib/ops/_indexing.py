@@ -185,8 +185,7 @@ ROWS = (
     ),
     Row(
         "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, "
-        "int[] shape)"
-        " -> Tensor",
+        "int[] shape) -> Tensor",
         _setitem,
         "the tensor with other items at a place",
         source="torch.Tensor.__setitem__",

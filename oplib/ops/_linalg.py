@@ -15,8 +15,7 @@ def _check(op: str, self: Any, other: Any) -> None:
     if self.dtype != other.dtype:
         raise ArgumentError(
             f"{op}: expected both operands to have the same dtype. Got {describe(self)} and "
-            f"{describe(other)}. "
-            f"Convert one: tensor.to(dtype)."
+            f"{describe(other)}. Convert one: tensor.to(dtype)."
         )
 
 
@@ -30,9 +29,8 @@ def _matmul(self: Any, other: Any) -> Any:
     rows = other.shape[-2] if other.ndim > 1 else other.shape[0]
     if self.shape[-1] != rows:
         raise ArgumentError(
-            f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the "
-            "last axis of "
-            f"the first must equal the last but one of the second. Transpose one of them."
+            f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the last "
+            "axis of the first must equal the last but one of the second. Transpose one of them."
         )
     return jnp.matmul(self, other)
 

@@ -119,9 +119,8 @@ PAIRS = (
 def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     if input.shape != target.shape:
         raise ArgumentValueError(
-            "binary_cross_entropy: using a target size that is different to the input size is "
-            "deprecated. Got "
-            f"{describe(input)} and {describe(target)}. Please ensure they have the same size."
+            "binary_cross_entropy: using a target size that is different to the input size is deprecated. "
+            f"Got {describe(input)} and {describe(target)}. Please ensure they have the same size."
         )
     arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
 
@@ -169,8 +168,7 @@ def _check_target(op: str, input: Any, target: Any, axis: int) -> None:
     if target.shape != expected:
         raise ArgumentValueError(
             f"{op}: expected a target of shape {list(expected)}. Got {describe(target)} for "
-            f"{describe(input)}. "
-            "Give one class for each place."
+            f"{describe(input)}. Give one class for each place."
         )
 
 
@@ -232,8 +230,7 @@ def _cross_entropy(
     if target.shape != input.shape:
         raise ArgumentValueError(
             f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
-            "for "
-            f"{describe(input)}. Give integers for classes."
+            f"for {describe(input)}. Give integers for classes."
         )
     probabilities = target * strong(1 - label_smoothing, target) + strong(
         label_smoothing / input.shape[axis], target

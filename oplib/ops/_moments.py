@@ -124,8 +124,7 @@ def _vector_norm(
     if is_integral(self.dtype):
         raise ArgumentError(
             "linalg.vector_norm: expected a floating point or complex tensor as input. Got "
-            f"{describe(self)}. "
-            f"Convert it: tensor.float()."
+            f"{describe(self)}. Convert it: tensor.float()."
         )
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     axes = find_dims("vector_norm", array, dim)

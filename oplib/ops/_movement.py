@@ -73,8 +73,7 @@ def _stack(tensors: Sequence[Any], dim: int) -> Any:
         if array.shape != arrays[0].shape:
             raise ArgumentError(
                 f"stack: expects each tensor to be equal size. Got {describe(arrays[0])} and "
-                f"{describe(array)}. "
-                f"Reshape one of them, or use cat."
+                f"{describe(array)}. Reshape one of them, or use cat."
             )
     axis = find_dim("stack", arrays[0].ndim + 1, dim)
     return lax.concatenate([lax.expand_dims(array, (axis,)) for array in arrays], axis)

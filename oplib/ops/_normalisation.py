@@ -107,8 +107,7 @@ def _check_shape(op: str, array: Any, normalized_shape: Sequence[int], *others: 
         if other is not None and other.shape != shape:
             raise ArgumentError(
                 f"{op}: expected weight and bias of the same shape as normalized_shape. Got "
-                f"{describe(other)} "
-                f"and normalized_shape={list(shape)}. Reshape it."
+                f"{describe(other)} and normalized_shape={list(shape)}. Reshape it."
             )
     return tuple(range(array.ndim - count, array.ndim))
 
@@ -208,9 +207,8 @@ def _check_channels(op: str, input: Any, *others: Any) -> None:
     for other in others:
         if other is not None and other.shape != (input.shape[1],):
             raise ArgumentError(
-                f"{op}: expected one number for each channel. Got {describe(other)} for "
-                f"{describe(input)}. Give "
-                f"{input.shape[1]} of them."
+                f"{op}: expected one number for each channel. Got {describe(other)} for {describe(input)}. "
+                f"Give {input.shape[1]} of them."
             )
 
 

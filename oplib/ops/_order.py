@@ -146,8 +146,7 @@ def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     if not self.shape[axis]:
         raise DimensionError(
             f"mode: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose "
-            "another "
-            "dim."
+            "another dim."
         )
     items = jnp.moveaxis(lax.stop_gradient(self), axis, -1)
     ordered = jnp.sort(items, axis=-1)

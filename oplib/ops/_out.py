@@ -124,10 +124,8 @@ def _resize(name: str, out: Tensor, array: Any) -> None:
         )
     if spec.size:
         warnings.warn(
-            f"{name}: An output with one or more elements was resized since it had shape "
-            f"{list(spec.shape)}, which "
-            f"does not match the required output shape {list(array.shape)}. Give out= a tensor of "
-            "that shape, or "
-            "one without items.",
+            f"{name}: An output with one or more elements was resized since it had shape {list(spec.shape)}, "
+            f"which does not match the required output shape {list(array.shape)}. Give out= a tensor of that "
+            "shape, or one without items.",
             stacklevel=5,
         )

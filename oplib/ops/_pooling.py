@@ -26,8 +26,7 @@ def _check_rank(op: str, rank: int, array: Any) -> None:
     if array.ndim not in (rank + 1, rank + 2):
         raise ArgumentError(
             f"{op}: expected {rank + 1}D or {rank + 2}D input: batch, channels, places. Got "
-            f"{describe(array)}. "
-            "Reshape it."
+            f"{describe(array)}. Reshape it."
         )
 
 
@@ -63,9 +62,8 @@ class Windows:
         for size, pad in zip(self.kernel, self.padding, strict=True):
             if pad > size // 2:
                 raise ArgumentError(
-                    f"{op}: pad should be at most half of effective kernel size. Got "
-                    f"padding={list(padding)} and "
-                    f"kernel_size={list(kernel)}. Pad less."
+                    f"{op}: pad should be at most half of effective kernel size. Got padding={list(padding)} "
+                    f"and kernel_size={list(kernel)}. Pad less."
                 )
         self.ends = [self._end(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
 
@@ -282,8 +280,7 @@ def _interpolate(
     if mode not in _MODES or (_MODES[mode] or rank) != rank or not 1 <= rank <= 3:
         raise ArgumentError(
             f"interpolate: the mode does not fit the input. Got mode={mode!r} and {describe(input)}. "
-            "'linear' "
-            "takes 3D input, 'bilinear' and 'bicubic' 4D, 'trilinear' 5D, the others all of these."
+            "'linear' takes 3D input, 'bilinear' and 'bicubic' 4D, 'trilinear' 5D, the others all of these."
         )
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
@@ -318,8 +315,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
     return (
         Row(
             f"max_pool{rank}d_with_indices(Tensor input, {many} kernel_size, {many} stride=[], {many} "
-            "padding=0, "
-            f"{many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+            f"padding=0, {many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             _max_pool(rank),
             "largest item of each window, and where it stands among the places of its channel",
             source=f"{functional}.max_pool{rank}d_with_indices",

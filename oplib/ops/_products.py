@@ -44,9 +44,8 @@ def _multiply(op: str, x: Any, y: Any) -> Any:
     rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != rows or (x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]):
         raise ArgumentError(
-            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the last axis "
-            "of the "
-            f"first must equal the last but one of the second. Transpose one of them."
+            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the last axis of "
+            "the first must equal the last but one of the second. Transpose one of them."
         )
     return jnp.matmul(x, y)
 
@@ -97,9 +96,8 @@ def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequ
     right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
     if [self.shape[dim] for dim in left] != [other.shape[dim] for dim in right]:
         raise ArgumentError(
-            f"tensordot: contracted dimensions need to match. Got {describe(self)} along "
-            f"{list(dims_self)} and "
-            f"{describe(other)} along {list(dims_other)}. Name dims of the same sizes."
+            f"tensordot: contracted dimensions need to match. Got {describe(self)} along {list(dims_self)} "
+            f"and {describe(other)} along {list(dims_other)}. Name dims of the same sizes."
         )
     return jnp.tensordot(self, other, axes=(left, right))
 

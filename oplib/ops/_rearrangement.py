@@ -21,9 +21,8 @@ from ._table import Row
 def _repeat(self: Any, repeats: Sequence[int]) -> Any:
     if len(repeats) < self.ndim:
         raise ArgumentError(
-            "repeat: number of dimensions of repeat dims can not be smaller than number of "
-            "dimensions of tensor. "
-            f"Got {list(repeats)} for {describe(self)}. Give one number for each axis."
+            "repeat: number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            f"tensor. Got {list(repeats)} for {describe(self)}. Give one number for each axis."
         )
     return jnp.tile(self, tuple(repeats))
 
@@ -65,9 +64,8 @@ def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
         return lax.reshape(jnp.roll(lax.reshape(self, (self.size,)), shifts[0]), self.shape)
     if len(shifts) != len(dims):
         raise ArgumentError(
-            f"roll: shifts and dimensions must align. Got {list(shifts)} and {list(dims)}. Give as "
-            "many shifts "
-            "as dims."
+            f"roll: shifts and dimensions must align. Got {list(shifts)} and {list(dims)}. Give as many "
+            "shifts as dims."
         )
     return jnp.roll(self, tuple(shifts), tuple(find_dim("roll", self.ndim, dim) for dim in dims))
 
@@ -125,8 +123,7 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ArgumentError(
             "pad: padding length must be divisible by 2 and at most twice the number of dims. Got "
-            f"{list(pad)} "
-            f"for {describe(self)}. Give the numbers before and after, the last axis first."
+            f"{list(pad)} for {describe(self)}. Give the numbers before and after, the last axis first."
         )
     widths = [(0, 0)] * self.ndim
     for place in range(len(pad) // 2):
@@ -141,9 +138,8 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
         limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
         if max(low, high) > limit:
             raise ArgumentError(
-                "pad: padding size should be less than the corresponding input dimension. Got "
-                f"{list(pad)} for "
-                f"{describe(self)} with mode={mode!r}. Pad less."
+                f"pad: padding size should be less than the corresponding input dimension. Got {list(pad)} "
+                f"for {describe(self)} with mode={mode!r}. Pad less."
             )
     grown = jnp.pad(self, [(max(low, 0), max(high, 0)) for low, high in widths], mode=_MODES[mode])
     return lax.pad(grown, strong(0, self), [(min(low, 0), min(high, 0), 0) for low, high in widths])

@@ -314,9 +314,8 @@ def _read_one(item: Any) -> Any:
         return item if item.ndim or item.dtype == np.bool_ or _is_traced(item) else int(item)
     if isinstance(item, bool) or not hasattr(item, "__index__") or is_array(item):
         raise DimensionError(
-            "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors "
-            "are valid "
-            f"indices. Got {describe(item)}. Convert it."
+            "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
+            f"valid indices. Got {describe(item)}. Convert it."
         )
     return operator.index(item)
 

@@ -221,8 +221,7 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     if not -whole <= start <= whole:
         raise DimensionError(
             f"narrow: start is out of range. Expected to be in range of [{-whole}, {whole}], but got "
-            f"{start}. "
-            "Count from 0, or from the end from -1."
+            f"{start}. Count from 0, or from the end from -1."
         )
     first = start + whole if start < 0 else start
     if length < 0 or first + length > whole:
@@ -250,9 +249,8 @@ def find_shape(op: str, spec: Any, shape: Sequence[int]) -> Shape:
     fits = size % known == 0 if is_open and known else known == size
     if is_open > 1 or any(length < -1 for length in shape) or not fits:
         raise ArgumentError(
-            f"{op}: shape {list(shape)} is invalid for an input of {size} items. Got "
-            f"{describe(spec)}. "
-            f"Keep the number of items; one length may be -1."
+            f"{op}: shape {list(shape)} is invalid for an input of {size} items. Got {describe(spec)}. Keep "
+            "the number of items; one length may be -1."
         )
     return tuple([size // known if length == -1 else length for length in shape])
 
@@ -272,9 +270,8 @@ def view(spec: Any, shape: Sequence[int]) -> Part:
     found = reshape(spec, find_shape("view", spec, shape))
     if found is None:
         raise ArgumentError(
-            "view: view size is not compatible with input tensor's size and stride (at least one "
-            "dimension spans "
-            f"across two contiguous subspaces). Got {describe(spec)} and {list(shape)}. Use "
+            "view: view size is not compatible with input tensor's size and stride (at least one dimension "
+            f"spans across two contiguous subspaces). Got {describe(spec)} and {list(shape)}. Use "
             ".reshape(...) instead."
         )
     return found
@@ -331,9 +328,8 @@ def view_as_complex(spec: Any) -> Part:
     shape = tuple(spec.shape)
     if spec.dtype.name not in {"float32", "float64"} or not shape or shape[-1] != 2:
         raise ArgumentError(
-            "view_as_complex: it is only supported for float32 and float64 tensors whose last "
-            "dimension has size "
-            f"2. Got {describe(spec)}. Stack real and imaginary parts along a last dimension."
+            "view_as_complex: it is only supported for float32 and float64 tensors whose last dimension has "
+            f"size 2. Got {describe(spec)}. Stack real and imaginary parts along a last dimension."
         )
     return AsComplex.of(shape), ()
 
@@ -416,9 +412,8 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
     whole = shape[find_dim("split", len(shape), dim)]
     if split_size < 0 or (not split_size and whole):
         raise ArgumentError(
-            "split: split_size can only be 0 if dimension size is 0, and never negative. Got "
-            f"{split_size} for "
-            f"{describe(spec)}. Give a positive one."
+            f"split: split_size can only be 0 if dimension size is 0, and never negative. Got {split_size} "
+            f"for {describe(spec)}. Give a positive one."
         )
     count = max(1, -(-whole // split_size)) if split_size else 1
     return [min(split_size, whole - place * split_size) for place in range(count)]

@@ -76,8 +76,7 @@ class TensorAliasing:
         if given.dtype != own.dtype and self._requires_grad:
             raise AutogradError(
                 f"data: a tensor that requires grad keeps its dtype. Got {describe(given)} for "
-                f"{describe(own)}. "
-                "Convert it first."
+                f"{describe(own)}. Convert it first."
             )
         self._storage = AliasStorage(value._storage, self._storage.version)
 
@@ -125,9 +124,8 @@ class TensorAliasing:
             return strides
         if not -len(strides) <= dim < len(strides):
             raise DimensionError(
-                f"stride: dimension out of range. Got dim={dim} for shape {self._storage.spec.shape}. "
-                "Give one from "
-                f"{-len(strides)} to {len(strides) - 1}."
+                f"stride: dimension out of range. Got dim={dim} for shape {self._storage.spec.shape}. Give "
+                f"one from {-len(strides)} to {len(strides) - 1}."
             )
         return strides[dim]
 

@@ -46,14 +46,11 @@ def refuse_escape(array: Any, tensor: Tensor, what: str) -> None:
     if map_levels.stack:
         raise TracingError(
             f"{what}: inplace arithmetic in vmap: a mapped value would be written into a tensor that is not "
-            "mapped. "
-            f"Got {describe(array)} for {describe(tensor._storage.array)}, which has no room for all "
-            "examples. Use "
-            "the op that is not in place, or map the tensor too."
+            f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which has no room for all "
+            "examples. Use the op that is not in place, or map the tensor too."
         )
     raise TracingError(
         f"{what}: a traced value would be stored in a tensor made outside this trace, which outlives it. Got "
         f"{describe(array)} for {describe(tensor._storage.array)}. Return the value from the traced "
-        "function, use the "
-        "op that is not in place, or make the tensor inside by a factory."
+        "function, use the op that is not in place, or make the tensor inside by a factory."
     )

@@ -165,10 +165,8 @@ def _refuse_drawing(level: MapLevel) -> None:
     if level.randomness == "error":
         raise TracingError(
             "vmap: called random operation while in randomness error mode. It is not said whether each of "
-            "the "
-            f"{level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
-            "'same', or "
-            "draw outside of it."
+            f"the {level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
+            "'same', or draw outside of it."
         )
 
 

@@ -38,8 +38,8 @@ def read_arguments(name: str, in_dims: Any, args: tuple[Any, ...]) -> Arguments:
     if not isinstance(in_dims, (int, tuple)):
         raise ArgumentValueError(
             f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure "
-            "of "
-            f"inputs. Got {type(in_dims).__name__}. Give one int for all, or a tuple with an entry for each."
+            f"of inputs. Got {type(in_dims).__name__}. Give one int for all, or a tuple with an entry for "
+            "each."
         )
     if not args:
         raise ArgumentValueError(
@@ -65,23 +65,19 @@ def _check_dim(where: str, leaf: Any, dim: Any) -> int | None:
         kind = DataTypeError if isinstance(dim, bool) else ArgumentValueError
         raise kind(
             f"{where}: Got in_dim={dim!r} for an input but in_dim must be either an integer dimension or "
-            "None. "
-            f"The input is {describe(leaf)}. Give the place of its batch."
+            f"None. The input is {describe(leaf)}. Give the place of its batch."
         )
     if not isinstance(leaf, Tensor):
         raise ArgumentValueError(
             f"{where}: Got in_dim={dim} for an input but the input is of type {type(leaf).__name__}. Only "
-            "Tensors "
-            "are mapped. Give None as its in_dim, or box an array: Tensor.from_array(array)."
+            "Tensors are mapped. Give None as its in_dim, or box an array: Tensor.from_array(array)."
         )
     ndim = leaf._storage.array.ndim
     if not -ndim <= dim < ndim:
         raise ArgumentValueError(
-            f"{where}: Got in_dim={dim} for some input, but that input is {describe(leaf._storage.array)}, "
-            "a Tensor "
-            f"of dimensionality {ndim} so expected in_dim to satisfy -{ndim} <= in_dim < {ndim}. Give a dim "
-            "that "
-            "it has, or None."
+            f"{where}: Got in_dim={dim} for some input, but that input is {describe(leaf._storage.array)}, a "
+            f"Tensor of dimensionality {ndim} so expected in_dim to satisfy -{ndim} <= in_dim < {ndim}. Give "
+            "a dim that it has, or None."
         )
     return dim % ndim
 
@@ -114,25 +110,22 @@ def read_results(name: str, out_dims: Any, results: Any) -> tuple[list[Any], Tre
         if not isinstance(leaf, Tensor):
             raise ArgumentValueError(
                 f"vmap({name}, ...): `{name}` must only return Tensors. Got type {type(leaf).__name__}. Did "
-                "you mean "
-                "to return it by other means? A value that is no Tensor has no batch: keep it outside."
+                "you mean to return it by other means? A value that is no Tensor has no batch: keep it "
+                "outside."
             )
     if any(dim is not None and not isinstance(dim, int) for dim in tree_flatten(out_dims)[0]):
         raise ArgumentValueError(
-            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
-            "collection of ints "
-            "representing where in the outputs the vmapped dimension should appear. Got another entry. Give "
-            "an int or None for each."
+            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection "
+            "of ints representing where in the outputs the vmapped dimension should appear. Got another "
+            "entry. Give an int or None for each."
         )
     alone = isinstance(results, Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
     spread = list(out_dims) if alone else spread_dims(out_dims, spec)
     if spread is None:
         raise ArgumentValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
-            "structure of "
-            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure "
-            f"{spec}. "
-            "Give one int for all, or an int or None in place of each."
+            f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has "
+            f"structure {spec}. Give one int for all, or an int or None in place of each."
         )
     return leaves, spec, spread
 
@@ -146,8 +139,7 @@ def place_batch(ndim: int, dim: int) -> int:
     if not -ndim <= dim < ndim:
         raise DimensionError(
             f"vmap: Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
-            f"{dim}). A "
-            "result is batched and its out_dim is to be one of its dims. Choose another out_dim."
+            f"{dim}). A result is batched and its out_dim is to be one of its dims. Choose another out_dim."
         )
     return dim % ndim
 

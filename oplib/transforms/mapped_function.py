@@ -72,9 +72,8 @@ def _bind(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if keyword_only:
         raise AutogradError(
             f"{cls.__name__}: its vmap staticmethod gets positional arguments, and forward has keyword-only "
-            "ones. Got "
-            f"{list(keyword_only)}. Make these parameters positional, or set generate_vmap_rule=True and "
-            "delete vmap."
+            f"ones. Got {list(keyword_only)}. Make these parameters positional, or set "
+            "generate_vmap_rule=True and delete vmap."
         )
     return bound
 
@@ -87,7 +86,7 @@ def _front(cls: type[Function], output: Tensor, dim: int | None, size: int) -> T
     if not -array.ndim <= dim < array.ndim or array.shape[dim] != size:
         raise DimensionError(
             f"{cls.__name__}: its vmap staticmethod returned an out_dim that is no batch of its output. Got "
-            f"{dim} for "
-            f"{describe(array)}, and the batch has {size}. Return the place of the batch in each output."
+            f"{dim} for {describe(array)}, and the batch has {size}. Return the place of the batch in each "
+            "output."
         )
     return move_batch(output, dim % array.ndim, 0) if dim else output

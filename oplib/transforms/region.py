@@ -229,8 +229,7 @@ class Region:
         if edge is not None and not target.is_batched:
             raise AutogradError(
                 "vmap: a result is mapped, and its history is that of a tensor that is not. Got "
-                f"{describe(below.array)}, made by {edge[0].name()} outside of vmap. Write into a "
-                "clone() of "
+                f"{describe(below.array)}, made by {edge[0].name()} outside of vmap. Write into a clone() of "
                 "the tensor, or compute the result out of place."
             )
         if target.edge is not None:

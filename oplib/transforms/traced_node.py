@@ -158,9 +158,9 @@ def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
     """Where the graph goes on outside, only the hooks in front of that are traced."""
     if node._post_hooks:
         raise AutogradError(
-            f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. "
-            "It would see "
-            "the gradients of one example behind a call that has those of all. Use tensor.register_hook."
+            f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
+            "would see the gradients of one example behind a call that has those of all. Use "
+            "tensor.register_hook."
         )
     return grads
 

@@ -68,14 +68,12 @@ def vmap(
     if randomness not in ("error", "different", "same"):
         raise ArgumentError(
             "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "
-            f"{randomness!r}. "
-            "Choose one of them."
+            f"{randomness!r}. Choose one of them."
         )
     if chunk_size is not None and chunk_size <= 0:
         raise ArgumentValueError(
             f"vmap: chunk_size should be None or greater than 0. Got {chunk_size}. Give the number of "
-            "examples to "
-            "map at a time."
+            "examples to map at a time."
         )
 
     @functools.wraps(func)
@@ -130,8 +128,8 @@ class _Call:
             if result.is_batched:
                 raise ArgumentValueError(
                     f"vmap({self.name}, ...): `{self.name}` can not return a mapped Tensor when out_dim is "
-                    "None. Got "
-                    f"{describe(array)} with the batch in front. Give the place where the batch is to be."
+                    f"None. Got {describe(array)} with the batch in front. Give the place where the batch is "
+                    "to be."
                 )
             return tensor
         if not result.is_batched:

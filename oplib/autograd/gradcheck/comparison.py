@@ -84,8 +84,7 @@ def require_equal(pair: Pair, numerical: Matrix, analytical: Matrix, options: Op
         f"{numerical[row, column]:.7g}, analytical {analytical[row, column]:.7g}. {int(differing.sum())} of "
         f"{differing.size} entries differ by more than atol={options.atol:g} + rtol={options.rtol:g} times "
         f"the numerical value. Correct {pair.name_formula()}, or check at a point where the function is "
-        "smooth."
-        f"{_show(numerical, analytical)}"
+        f"smooth.{_show(numerical, analytical)}"
     )
 
 

@@ -21,8 +21,7 @@ Kind = Literal["array", "host", "tensor"]
 SUPPORTED = (
     "Supported are Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, str, "
     "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype, oplib.device and "
-    "oplib.Generator; X | None; "
-    "list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]"
+    "oplib.Generator; X | None; list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]"
 )
 SUPPORTED_RETURNS = (
     "Supported are None, Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, "

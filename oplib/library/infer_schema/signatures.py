@@ -103,8 +103,7 @@ def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
         )["hint"]
     except Exception as error:
         raise SchemaInferenceError(
-            f"{subject} has an unsupported type annotation {hint}. It is not a type "
-            f"({type(error).__name__}: {error}). "
-            f"Annotations are read at module scope: import there what they name, also outside of "
-            f"`if TYPE_CHECKING`."
+            f"{subject} has an unsupported type annotation {hint}. It is not a type ({type(error).__name__}: "
+            f"{error}). Annotations are read at module scope: import there what they name, also outside of "
+            "`if TYPE_CHECKING`."
         ) from error
