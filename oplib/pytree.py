@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 
 import optree
 
+from oplib.errors import ArgumentTypeError
+
 TreeSpec: TypeAlias = optree.PyTreeSpec
 IsLeaf: TypeAlias = "Callable[[Any], bool] | None"
 Types: TypeAlias = "type[Any] | tuple[type[Any], ...] | types.UnionType"
@@ -178,7 +180,7 @@ def tree_map_only(
         A tree of the same structure.
 
     Raises:
-        TypeError: ``types_or_predicate`` is none of these.
+        ArgumentTypeError: ``types_or_predicate`` is none of these.
 
     Example:
         >>> tree_map_only(int, lambda leaf: leaf + 1, [1, "a", (2, None)])
@@ -190,7 +192,7 @@ def tree_map_only(
             lambda leaf: function(leaf) if isinstance(leaf, chosen) else leaf, tree, is_leaf=is_leaf
         )
     if not callable(types_or_predicate):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"tree_map_only: the first argument picks leaves. Got {types_or_predicate!r}. "
             f"Give a type, a tuple of types, a union, or a function from a leaf to a bool."
         )

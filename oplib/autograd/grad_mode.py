@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from oplib.errors import ArgumentTypeError
 from oplib.modes import modes
 
 from .mode_decorator import Mode
@@ -84,6 +85,9 @@ class set_grad_enabled(_GradMode):  # noqa: N801
     Args:
         mode: whether operations are recorded.
 
+    Raises:
+        ArgumentTypeError: ``mode`` is no bool.
+
     Example:
         >>> import oplib
         >>> with oplib.set_grad_enabled(False):
@@ -95,7 +99,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"set_grad_enabled: argument 'mode' must be bool. Got {type(mode).__name__}. Give True or "
                 "False; to decorate a function, write @set_grad_enabled(False) above it."
             )

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, cast
 
+from oplib.errors import ArgumentTypeError
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -42,14 +44,14 @@ class Mode:
                 in the mode, with a warning.
 
         Raises:
-            TypeError: it cannot be called.
+            ArgumentTypeError: it cannot be called.
         """
         return cast("_F", _choose_wrapper(self, function)(self, function))
 
 
 def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:
     if not callable(function):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"{type(mode).__name__}: it decorates what can be called. Got {function!r}. Use a with statement "
             "around code, or decorate a function."
         )

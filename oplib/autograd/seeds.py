@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.forked import check_process
 
@@ -36,7 +36,7 @@ def make_grads(
     Raises:
         AutogradError: a shape that does not match, complex for real, or None for what is no real scalar.
         GradientTypeError: something else than Tensor or None.
-        IndexError: a batched gradient without a batch dimension, or with an empty one.
+        DimensionError: a batched gradient without a batch dimension, or with an empty one.
     """
     return tuple(
         [
@@ -130,7 +130,7 @@ def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: b
 
 def _check_batch(output: Any, given: Any, position: int) -> None:
     if given.ndim == 0 or given.shape[0] == 0:
-        raise IndexError(
+        raise DimensionError(
             f"grad: with is_grads_batched=True grad_output[{position}] has no batch. Got {describe(given)} "
             f"for an output {describe(_metadata(output))}. Stack the gradients along a new first dimension."
         )

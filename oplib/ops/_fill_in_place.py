@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.in_place import check_may_write, write_in_place
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Generator, Tensor, box, default_generator, rand, randn
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
@@ -106,7 +106,10 @@ def _read_pair(
     values = dict(zip((first[0], second[0]), given, strict=False)) | dict(named)
     unknown = set(values) - {first[0], second[0]}
     if unknown or len(given) > 2:
-        raise TypeError(f"{op}() takes {first[0]} and {second[0]}. Got {list(given)} and {dict(named)}.")
+        raise ArgumentTypeError(
+            f"{op}: it takes {first[0]} and {second[0]}. Got {list(given)} and {dict(named)}. Give these "
+            "two, by place or by name."
+        )
     return values.get(first[0], first[1]), values.get(second[0], second[1])
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import DimensionError
+from oplib.errors import ArgumentTypeError, DimensionError
 
 from .device import Device, device_of_array
 
@@ -113,7 +113,7 @@ class TensorMetadata:
     def __len__(self) -> int:
         shape = self._storage.spec.shape
         if not shape:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "len() of a 0-d tensor. Got shape (). Use tensor.numel() for the number of items."
             )
         return shape[0]

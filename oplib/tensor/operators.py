@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 from .upcalls import upcalls
 
@@ -178,7 +178,9 @@ class TensorOperators:
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self._storage.array.ndim:
-            raise TypeError("iteration over a 0-d tensor. Got shape (). Use tensor.item() for its value.")
+            raise ArgumentTypeError(
+                "iteration over a 0-d tensor. Got shape (). Use tensor.item() for its value."
+            )
         return (upcalls.getitem(self, position) for position in range(len(self)))
 
     def __contains__(self, element: Any) -> bool:

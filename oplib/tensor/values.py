@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import ArgumentError, AutogradError, TracingError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, TracingError, describe
 from oplib.modes import modes
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class TensorValues:
     def __index__(self) -> int:
         number = self.item() if self._storage.array.size == 1 else None
         if not isinstance(number, int):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"index: only integer tensors of a single element can be converted to an index. "
                 f"Got {describe(self._storage.array)}. Convert it: int(tensor)."
             )
