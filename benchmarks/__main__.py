@@ -8,7 +8,7 @@ import time
 
 import benchmarks
 
-from . import against_torch, calls, compiled, imports, reported, scale, watched
+from . import against_torch, calls, compiled, imports, reported, scale, views, watched
 from .results import describe_machine, save
 from .rounds import Effort
 from .table import Row, format_head, format_row, format_summary, format_title
@@ -19,6 +19,7 @@ GROUPS = {
     "compiled": compiled,
     "scale": scale,
     "imports": imports,
+    "views": views,
     "watched": watched,
     "reported": reported,
 }

@@ -1,0 +1,82 @@
+"""What views and writes through them cost, over the compiled function of arrays that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+import oplib
+
+from .rounds import Case, Effort, compare
+from .sample_ops import make_arrays, make_constants, make_leaves
+from .table import Row
+
+TITLE = "views, and writes through them, over the bare cached jit"
+CONTROL = "jax.jit of the same on arrays"
+ROW = 3
+
+
+def measure(effort: Effort) -> Iterator[Row]:
+    """Yields one row after another; none has a bound."""
+    (array,) = arrays = make_arrays(1)
+    (plain,) = make_constants(arrays)
+    (leaf,) = make_leaves(arrays)
+    take, turn, add = jax.jit(_take), jax.jit(_turn), jax.jit(_add_to_row)
+    for what, subject, bare in (
+        ("x[3], not read", Case(_take, plain), Case(take, array)),
+        ("x[3], read", Case(_take_and_read, plain), Case(take, array)),
+        ("x.t(), read", Case(_turn_and_read, plain), Case(turn, array)),
+        ("x[3] on the tape, read", Case(_take_and_read, leaf), Case(take, array)),
+        ("x[3] += 1.0", Case(_write_row, plain), Case(add, array)),
+    ):
+        yield Row(what, CONTROL, None, compare(subject, bare, effort))
+    yield Row(
+        "a copy, x[3] *= 2.0 and backward", "the same with a product", None, _compare_steps(leaf, effort)
+    )
+
+
+def _compare_steps(leaf: oplib.Tensor, effort: Effort) -> Any:
+    return compare(Case(_step_in_place, leaf), Case(_step_out_of_place, leaf), effort)
+
+
+def _take(x: Any) -> Any:
+    return x[ROW]
+
+
+def _turn(x: Any) -> Any:
+    return x.T
+
+
+def _add_to_row(x: Any) -> Any:
+    return x.at[ROW].add(1.0)
+
+
+def _take_and_read(x: oplib.Tensor) -> Any:
+    return x[ROW].array
+
+
+def _turn_and_read(x: oplib.Tensor) -> Any:
+    return x.t().array
+
+
+def _write_row(x: oplib.Tensor) -> Any:
+    x[ROW] += 1.0
+    return x
+
+
+def _step_in_place(leaf: oplib.Tensor) -> Any:
+    copy = leaf.clone()
+    copy[ROW] *= 2.0
+    return _differentiate(copy, leaf)
+
+
+def _step_out_of_place(leaf: oplib.Tensor) -> Any:
+    return _differentiate(leaf.clone() * 2.0, leaf)
+
+
+def _differentiate(result: oplib.Tensor, leaf: oplib.Tensor) -> Any:
+    result.sum().backward()
+    grad, leaf.grad = leaf.grad, None
+    return grad
