@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import oplib
 from oplib.tensor.views import AsComplex, AsReal, Diagonal, Reshape, can_view, make_chain, make_window
@@ -200,3 +201,19 @@ def test_the_gradient_of_a_view_is_that_of_jax_under_jit():
 
     array = jnp.asarray(numbers(2, 3) / 4)
     np.testing.assert_allclose(jax.jit(loss)(array), jax.grad(plain)(array), rtol=1e-5)
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_view_of_an_array_over_several_devices_is_written_where_it_lies(kind):
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(kind,), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        array = jax.device_put(numbers(4, 4), NamedSharding(mesh, PartitionSpec("i")))
+        x = oplib.Tensor.from_array(array)
+        x[:, 1:3].mul_(2)
+        x.t()[0].zero_()
+        assert x.sharding.spec[0] == "i"
+    expected = numbers(4, 4)
+    expected[:, 1:3] *= 2
+    expected[:, 0] = 0
+    np.testing.assert_array_equal(np.asarray(x.array), expected)

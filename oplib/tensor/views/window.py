@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
+from jax.sharding import AxisType
 
 from .frame import Frame, Layout, Merge, Shape, Starts
 
@@ -66,7 +67,7 @@ class Window(Frame):
 
     def _cut(self, whole: Any, starts: Sequence[Any]) -> Any:
         full = self._spread(starts)
-        if all(isinstance(start, int) for start in starts):
+        if _are_static(starts):
             limits = [start + span for start, span in zip(full, self._spans, strict=True)]
             return lax.slice(whole, full, limits, self.steps)
         block = lax.dynamic_slice(whole, _to_indices(full), self._spans)
@@ -87,7 +88,9 @@ class Window(Frame):
         if not self.moving and not self._has_steps:
             return part
         full = self._spread(starts)
-        if is_partitioned(whole):  # XLA would gather the whole for an update at a place
+        if _are_static(starts) and is_partitioned(
+            whole
+        ):  # XLA would gather the whole for an update at a place
             return _select_into(whole, part, full, self.steps)
         if self._has_steps:
             block = lax.dynamic_slice(whole, _to_indices(full), self._spans)
@@ -149,6 +152,10 @@ def is_partitioned(whole: Any) -> bool:
     return whole.sharding.num_devices > 1
 
 
+def _are_static(starts: Sequence[Any]) -> bool:
+    return all(isinstance(start, int) for start in starts)
+
+
 def _to_indices(starts: Sequence[Any]) -> list[Any]:
     return [jnp.asarray(start, jnp.int32) for start in starts]
 
@@ -157,12 +164,18 @@ def _select_into(whole: Any, part: Any, starts: Sequence[Any], steps: Shape) -> 
     """Puts a part at static places by choosing item by item, which every device does for itself."""
     if not part.size:
         return whole
+    sharding = jax.typeof(whole).sharding
+    explicit = any(kind == AxisType.Explicit for kind in sharding.mesh.axis_types)
     inside: Any = True
     places: list[tuple[int, int, int]] = []
     for axis, (start, step) in enumerate(zip(starts, steps, strict=True)):
         end = start + (part.shape[axis] - 1) * step + 1
         places.append((start, whole.shape[axis] - end, step - 1))
-        along = lax.broadcasted_iota(jnp.int32, whole.shape, axis)
+        along = lax.broadcasted_iota(
+            jnp.int32, whole.shape, axis, out_sharding=sharding if explicit else None
+        )
         inside &= (along >= start) & (along < end) & ((along - start) % jnp.int32(step) == 0)
     spread = lax.pad(part, jnp.zeros((), part.dtype), places)
-    return lax.select(jnp.broadcast_to(inside, whole.shape), spread, whole)
+    if explicit:
+        spread = jax.sharding.reshard(spread, sharding)
+    return lax.select(inside, spread, whole)
