@@ -11,10 +11,13 @@ from oplib.autograd.run import running
 from oplib.autograd.saved_hooks import _stack
 from oplib.autograd.saved_mutation import is_mutation_allowed
 from oplib.config import Config, config
+from oplib.library.observers import _stack as observer_stack
 from oplib.library.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype
 from oplib.tensor.map_level import map_levels
+from oplib.transforms.checkpoint import _switches
+from oplib.transforms.checkpoint_recompute import _groups
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
@@ -38,6 +41,9 @@ class World:
             "maps": map_levels.stack,
             "hooks for saved tensors": (_stack.pairs, _stack.disabled),
             "writing saved tensors": is_mutation_allowed(),
+            "observers": observer_stack.observers,
+            "group of checkpoints": _groups.current,
+            "settings of all checkpoints": (_switches.debug, _switches.early_stop),
             **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
             **{f"oplib.config.{name}": getattr(config, name) for name in Config.__slots__},
             **{f"jax.config.{name}": value for name, value in read_jax_settings().items()},
@@ -59,6 +65,9 @@ class World:
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
         _stack.pairs, _stack.disabled = self.state["hooks for saved tensors"]
+        observer_stack.observers = self.state["observers"]
+        _groups.current = self.state["group of checkpoints"]
+        _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]
         running.run, running.vmap_levels = self.state["run of the engine"], self.state["vmap levels"]
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")

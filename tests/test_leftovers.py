@@ -10,6 +10,7 @@ from oplib.config import config
 from oplib.library.library import Library
 from oplib.modes import modes
 from oplib.tensor.dtype_rules import set_default_dtype
+from oplib.transforms.checkpoint_recompute import GraphExecGroup
 from tests.leftovers import World
 
 KEPT: list[Library] = []
@@ -40,6 +41,10 @@ def leave_the_stack_deep():
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
 
 
+def leave_a_group_of_checkpoints():
+    GraphExecGroup().__enter__()
+
+
 @pytest.mark.parametrize(
     ("misbehave", "name"),
     [
@@ -49,6 +54,7 @@ def leave_the_stack_deep():
         (leave_an_op, "op leftovers::twice"),
         (leave_a_default_dtype, "default dtype"),
         (leave_the_stack_deep, "recursion limit"),
+        (leave_a_group_of_checkpoints, "group of checkpoints"),
     ],
 )
 def test_state_that_is_left_behind_is_named_and_put_back(misbehave, name):

@@ -1,8 +1,8 @@
 """The carrier: a pair of primitives per op, by which every JAX transformation finds the op's rules.
 
-The only file that touches ``jax.interpreters``. The primitive *op* stands for the call; *op.lin* is its
-derivative, linear in the tangents: it lowers to the jvp rule or to the transposed backward formula, and its
-own transpose is the backward formula. Batching keeps both and adds a *level*: kernel and rules stay written
+Only this file and those beside it named ``carrier_*`` touch ``jax.interpreters``. The primitive *op* stands
+for the call; *op.lin* is its derivative, linear in the tangents: it lowers to the jvp rule or to the
+transposed backward formula, and its own transpose is the backward formula. Batching keeps both and adds a *level*: kernel and rules stay written
 for one example and are mapped level by level, because a kernel inlined under vmap would lose its rules.
 """
 
