@@ -2,8 +2,9 @@
 
 Only this file and those beside it named ``carrier_*`` touch ``jax.interpreters``. The primitive *op* stands
 for the call; *op.lin* is its derivative, linear in the tangents: it lowers to the jvp rule or to the
-transposed backward formula, and its own transpose is the backward formula. Batching keeps both and adds a *level*: kernel and rules stay written
-for one example and are mapped level by level, because a kernel inlined under vmap would lose its rules.
+transposed backward formula, and its own transpose is the backward formula. Batching keeps both and adds a
+*level*: kernel and rules stay written for one example and are mapped level by level, because a kernel inlined
+under vmap would lose its rules.
 """
 
 from __future__ import annotations
