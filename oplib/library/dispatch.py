@@ -156,10 +156,10 @@ class Dispatcher:
         if self.record.takes_tensors and not self.record.derivative.derive:
             result = run_on_tensors(self.overload, values, self._autograd_impl)
             if self._needs_comparison:
-                self._needs_comparison = False
                 given = [unbox(value) for value in flat]
                 results = [unbox(value) for value in tree_leaves(result) if isinstance(value, Tensor)]
                 compare_with_fake(self.record, layout, given, results)
+                self._needs_comparison = False
             return result
         tensors, arrays = read_arrays(flat)
         wanted = self._find_wanted(tensors)
@@ -280,8 +280,8 @@ class Dispatcher:
     ) -> tuple[Structure, Sequence[Any]]:
         structure, outputs = run_kernel(self.record, layout, arrays, device)
         if self._needs_comparison:
-            self._needs_comparison = False
             compare_with_fake(self.record, layout, arrays, outputs)
+            self._needs_comparison = False
         return structure, outputs
 
 

@@ -307,6 +307,18 @@ class TestFakeKernelsThatDoNotFit:
         ):
             jax.block_until_ready(run(tensor(X) if kind is Tensor and not jitted else X))
 
+    def test_a_kernel_that_runs_at_once_raises_each_time_until_they_agree(self) -> None:
+        @custom_op("miss::again")
+        def again(x: Tensor) -> Tensor:
+            return x + 1
+
+        again.register_fake(lambda x: jnp.zeros((*x.shape, 2)))
+        for _ in range(2):
+            with pytest.raises(ResultError, match="not what its fake kernel says"):
+                again(tensor(X))
+        again.register_fake(lambda x: x)
+        assert again(tensor(X)).shape == X.shape
+
     def test_a_dtype_that_differs_does_so_too(self) -> None:
         @custom_op("miss::half")
         def half(x: jax.Array) -> jax.Array:
