@@ -85,11 +85,16 @@ def _make_batch_norm(functions: Functions) -> Function:
             )
         result, mean, variance = by_batch(input, weight, bias, eps)
         for running, new in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
-            if running is not None:
-                running.detach().copy_(running.detach() * (1 - momentum) + new.detach() * momentum)
+            _move_running(running, new, momentum)
         return result
 
     return batch_norm
+
+
+def _move_running(running: Any, new: Any, momentum: float) -> None:
+    """Moves a running moment, where there is one, towards a new one."""
+    if running is not None:
+        running.detach().copy_(running.detach() * (1 - momentum) + new.detach() * momentum)
 
 
 def _make_instance_norm(functions: Functions) -> Function:
@@ -102,12 +107,19 @@ def _make_instance_norm(functions: Functions) -> Function:
         weight: Any = None,
         bias: Any = None,
         use_input_stats: bool = True,
-        momentum: float = 0.1,  # noqa: ARG001  torch's signature
+        momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Any:
-        """Brings each channel of each example to mean 0 and variance 1, then scales and moves it."""
+        """Brings each channel of each example to mean 0 and variance 1, then scales and moves it.
+
+        The running moments, where given, move by ``momentum`` towards the averages of those of the examples.
+        """
         if not use_input_stats:
             return functions["fixed_batch_norm"](input, running_mean, running_var, weight, bias, eps)
+        if running_mean is not None or running_var is not None:
+            items = input.detach().flatten(2)
+            _move_running(running_mean, items.mean(-1).mean(0), momentum)
+            _move_running(running_var, items.var(-1).mean(0), momentum)
         return op(input, weight, bias, eps)
 
     return instance_norm

@@ -99,12 +99,19 @@ PLAIN: dict[str, Program] = {
         lib.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2, return_indices=True
     ),
     "running moments": lambda lib: _move_moments(lib),
+    "running moments of instances": lambda lib: _move_moments_of_instances(lib),
 }
 
 
 def _move_moments(lib: Any) -> Any:
     mean, variance = lib.zeros(2), lib.ones(2)
     lib.nn.functional.batch_norm(lib.tensor(IMAGE), mean, variance, training=True, momentum=0.3)
+    return mean, variance
+
+
+def _move_moments_of_instances(lib: Any) -> Any:
+    mean, variance = lib.zeros(2), lib.ones(2)
+    lib.nn.functional.instance_norm(lib.tensor(IMAGE), mean, variance, momentum=0.3)
     return mean, variance
 
 
