@@ -14,6 +14,7 @@ from .layout import Layout
 from .record import Record, Tag
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
+_CAPACITY = 256
 
 
 def gives_views(record: Record) -> bool:
@@ -67,7 +68,9 @@ class ViewDeriver:
                 _find_frame(run, number, whole, result._storage.array)
                 for number, result in enumerate(results)
             ]
-            if key is not None and len(self._known) < 256:
+            if key is not None:
+                if len(self._known) >= _CAPACITY:
+                    self._known.clear()
                 self._known[key] = found
         return found
 
