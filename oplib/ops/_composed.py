@@ -116,6 +116,11 @@ def _make_instance_norm(functions: Functions) -> Function:
         """
         if not use_input_stats:
             return functions["fixed_batch_norm"](input, running_mean, running_var, weight, bias, eps)
+        if math.prod(input.shape[2:]) == 1:
+            raise ArgumentValueError(
+                "instance_norm: expected more than 1 spatial element when training. Got "
+                f"{describe(input)}. Give more places, or use_input_stats=False."
+            )
         if running_mean is not None or running_var is not None:
             items = input.detach().flatten(2)
             _move_running(running_mean, items.mean(-1).mean(0), momentum)

@@ -128,6 +128,7 @@ BAD: dict[str, Program] = {
         lib.ones(1, 2, 2), lib.ones(1, 2, 2), lib.ones(1, 2, 2), attn_mask=lib.ones(2, 2), is_causal=True
     ),
     "a probability above 1": lambda lib: lib.nn.functional.dropout(lib.ones(2), 1.5),
+    "one place per channel": lambda lib: lib.nn.functional.instance_norm(lib.ones(2, 3, 1)),
     "one value per channel": lambda lib: lib.nn.functional.batch_norm(
         lib.ones(1, 2), None, None, training=True
     ),
