@@ -7,23 +7,23 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtype_rules import COMPLEX
 
-from ._promotion import broadcast, compute_dtype, elementwise, find_dtype, is_integral, strong
+from ._promotion import (
+    broadcast,
+    compute_dtype,
+    elementwise,
+    find_dtype,
+    is_integral,
+    refuse_complex,
+    strong,
+)
 from ._table import DERIVED, Row, constant
 
 _FLAT = constant("the result is rounded, and so flat where it has a derivative")
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
-
-
-def _refuse_complex(op: str, *operands: Any) -> None:
-    if any(operand.dtype in COMPLEX for operand in operands):
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for complex tensors, which have no order. "
-            f"Got {', '.join(map(describe, operands))}. Use it on their absolute values."
-        )
 
 
 def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
@@ -84,48 +84,48 @@ _INSIDE = "the gradient at a bound is that inside"
 BOUNDS = (
     Row(
         "maximum(Tensor self, Tensor other) -> Tensor",
-        elementwise("maximum", lax.max, check=_refuse_complex),
+        elementwise("maximum", lax.max, check=refuse_complex),
         "the larger of two items; equal ones share the gradient",
     ),
     Row(
         "minimum(Tensor self, Tensor other) -> Tensor",
-        elementwise("minimum", lax.min, check=_refuse_complex),
+        elementwise("minimum", lax.min, check=refuse_complex),
         "the smaller of two items; equal ones share the gradient",
     ),
     Row(
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
-        elementwise("clamp", _clamp, check=_refuse_complex),
+        elementwise("clamp", _clamp, check=refuse_complex),
         f"self kept in [min, max]; {_INSIDE}",
         operand=("min", "max"),
         in_place=True,
     ),
     Row(
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
-        elementwise("clamp", _clamp, check=_refuse_complex),
+        elementwise("clamp", _clamp, check=refuse_complex),
         f"self kept in [min, max]; {_INSIDE}",
     ),
     Row(
         "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
-        elementwise("clamp_min", _clamp_min, check=_refuse_complex),
+        elementwise("clamp_min", _clamp_min, check=refuse_complex),
         f"the larger of self and min; {_INSIDE}",
         operand=("min",),
         in_place=True,
     ),
     Row(
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        elementwise("clamp_min", _clamp_min, check=_refuse_complex),
+        elementwise("clamp_min", _clamp_min, check=refuse_complex),
         f"the larger of self and min; {_INSIDE}",
     ),
     Row(
         "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
-        elementwise("clamp_max", _clamp_max, check=_refuse_complex),
+        elementwise("clamp_max", _clamp_max, check=refuse_complex),
         f"the smaller of self and max; {_INSIDE}",
         operand=("max",),
         in_place=True,
     ),
     Row(
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        elementwise("clamp_max", _clamp_max, check=_refuse_complex),
+        elementwise("clamp_max", _clamp_max, check=refuse_complex),
         f"the smaller of self and max; {_INSIDE}",
     ),
 )
@@ -162,7 +162,7 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
             f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
             "Leave it out for the exact quotient."
         )
-    return elementwise("div", _ROUNDINGS[rounding_mode], check=_refuse_complex)(self, other)
+    return elementwise("div", _ROUNDINGS[rounding_mode], check=refuse_complex)(self, other)
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -189,18 +189,18 @@ DIVISIONS = (
     ),
     *_all_ways(
         "floor_divide",
-        elementwise("floor_divide", _divide_down, check=_refuse_complex),
+        elementwise("floor_divide", _divide_down, check=refuse_complex),
         "self / other, rounded down",
         _NOT_DIVIDED,
     ),
     *_all_ways(
         "remainder",
-        elementwise("remainder", _remainder, check=_refuse_complex),
+        elementwise("remainder", _remainder, check=refuse_complex),
         "what is left of self / other, with the sign of other",
     ),
     *_all_ways(
         "fmod",
-        elementwise("fmod", lax.rem, check=_refuse_complex),
+        elementwise("fmod", lax.rem, check=refuse_complex),
         "what is left of self / other, with the sign of self",
     ),
 )

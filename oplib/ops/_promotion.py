@@ -159,6 +159,19 @@ def on_real(op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def refuse_complex(op: str, *operands: Any) -> None:
+    """Raises where numbers are to be ordered that have no order.
+
+    Raises:
+        UnsupportedDtypeError: an operand is complex.
+    """
+    if any(operand.dtype in COMPLEX for operand in operands):
+        raise UnsupportedDtypeError(
+            f"{op}: not implemented for complex tensors, which have no order. "
+            f"Got {', '.join(map(describe, operands))}. Use it on their absolute values."
+        )
+
+
 def strong(value: Any, like: Any) -> Any:
     """A Python number as an array of another's dtype."""
     return jnp.asarray(value, like.dtype)

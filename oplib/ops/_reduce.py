@@ -13,7 +13,7 @@ from oplib.tensor import default_int_dtype, dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dim, find_dims
-from ._promotion import elementwise, is_integral, strong, to_floating
+from ._promotion import elementwise, is_integral, refuse_complex, strong, to_floating
 from ._table import Row, constant
 
 _STEP = constant("the result is a bool or a place, which does not change with the items but by a step")
@@ -148,17 +148,9 @@ def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
             )
 
 
-def _refuse_complex(op: str, self: Any) -> None:
-    if self.dtype in COMPLEX:
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for complex tensors, which have no order. Got {describe(self)}. Take the "
-            "absolute value."
-        )
-
-
 def _find_whole(op: str, reduce: Any) -> Any:
     def kernel(self: Any) -> Any:
-        _refuse_complex(op, self)
+        refuse_complex(op, self)
         if not self.size:
             raise ArgumentError(
                 f"{op}: expected reduction dim to be specified for a tensor without items. Got "
@@ -178,7 +170,7 @@ def _find_along(op: str, find: Any) -> Any:
     """The gradient goes to the one item that was picked: the first of equal ones."""
 
     def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        _refuse_complex(op, self)
+        refuse_complex(op, self)
         axis = find_dim(op, self.ndim, dim)
         if not self.ndim:
             return self, lax.full((), 0, default_int_dtype())
@@ -194,7 +186,7 @@ def _find_along(op: str, find: Any) -> Any:
 
 def _find_place(op: str, find: Any) -> Any:
     def kernel(self: Any, dim: int | None, keepdim: bool) -> Any:
-        _refuse_complex(op, self)
+        refuse_complex(op, self)
         if self.dtype == dtypes.bool:
             raise UnsupportedDtypeError(
                 f"{op}: does not support bool input. Got {describe(self)}. Convert it to an integer dtype."
@@ -219,7 +211,7 @@ def _find_place(op: str, find: Any) -> Any:
 
 def _extreme(op: str, reduce: Any) -> Any:
     def kernel(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-        _refuse_complex(op, self)
+        refuse_complex(op, self)
         axes = find_dims(op, self, dim)
         if not dim and not self.size:
             raise ArgumentError(
