@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax.sharding import PartitionSpec
 
@@ -93,6 +93,14 @@ def _list_names(over: Any) -> tuple[str, ...]:
     return over if isinstance(over, tuple) else () if over is None else (over,)
 
 
+class _Entry(NamedTuple):
+    """The axes of one flat array: of the argument of this name, or of a result; and how errors call it."""
+
+    axes: Axes
+    subject: str
+    argument: str = ""
+
+
 def place_call(
     rule: Rule,
     layout: Layout,
@@ -120,12 +128,12 @@ def place_call(
     results = _spread_results(layout, structure, arguments, read.results)
     fitter = _Fitter(layout.schema, read)
     operands = [
-        fitter.fit(axes, shape, before, subject)
-        for (axes, subject), shape, before in zip(arguments, shapes[0], fronts, strict=True)
+        fitter.fit(entry.axes, shape, before, entry.subject)
+        for entry, shape, before in zip(arguments, shapes[0], fronts, strict=True)
     ]
     made = [
-        fitter.fit(axes, shape, front, subject)
-        for (axes, subject), shape in zip(results, shapes[1], strict=True)
+        fitter.fit(entry.axes, shape, front, entry.subject)
+        for entry, shape in zip(results, shapes[1], strict=True)
     ]
     return Placement(tuple(operands), tuple(made), read.reduced, read.kept, fitter.sizes)
 
@@ -165,35 +173,35 @@ class _Fitter:
         return axes
 
 
-def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[tuple[Axes, str]]:
-    """The entry of each flat array, and what it is called; a number operand has no axes."""
-    spread: list[tuple[Axes, str]] = []
+def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
+    """The entry of each flat array; a number operand has no axes."""
+    spread: list[_Entry] = []
     rest = iter(enumerate(entries))
-    for argument, entry in zip(layout.schema.arguments, layout.entries, strict=True):
+    for argument, form in zip(layout.schema.arguments, layout.entries, strict=True):
         place, axes = next(rest) if argument.has_tensor else (0, ())
-        subject = f"argument {place} ('{argument.name}')"
-        if isinstance(entry, tuple):
-            spread.extend([(axes, subject)] * sum(entry))
-        elif entry is Slot.array:
-            spread.append((axes, subject))
+        entry = _Entry(axes, f"argument {place} ('{argument.name}')", argument.name)
+        if isinstance(form, tuple):
+            spread.extend([entry] * sum(form))
+        elif form is Slot.array:
+            spread.append(entry)
     return spread
 
 
 def _spread_results(
-    layout: Layout, structure: Structure, arguments: list[tuple[Axes, str]], entries: Sequence[Axes]
-) -> list[tuple[Axes, str]]:
+    layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
+) -> list[_Entry]:
     """The entry of each flat result: first the new values of written arguments, as these are."""
     names = [layout.schema.arguments[place].name for place in layout.written_places]
-    spread = [pair for name in names for pair in arguments if pair[1].endswith(f"('{name}')")]
+    spread = [entry for name in names for entry in arguments if entry.argument == name]
     own = [
-        (axes, f"result {place}")
+        _Entry(axes, f"result {place}")
         for place, (axes, returned) in enumerate(zip(entries, layout.schema.returned_arguments, strict=True))
         if returned is None
     ]
-    for pair, entry in zip(own, structure.entries[structure.written :], strict=True):
-        flags = entry.flags if isinstance(entry, TupleOf) else entry
+    for entry, form in zip(own, structure.entries[structure.written :], strict=True):
+        flags = form.flags if isinstance(form, TupleOf) else form
         count = sum(flags) if isinstance(flags, tuple) else int(flags is True)
-        spread.extend([pair] * count)
+        spread.extend([entry] * count)
     return spread
 
 
@@ -204,8 +212,8 @@ def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
         return read_sharding_rule(schema, rule)
     given = [argument for argument in schema.arguments if argument.has_tensor]
     by_name: dict[str, int] = {}
-    for (_, subject), rank in zip(_spread_arguments(layout, [()] * len(given)), ranks, strict=True):
-        by_name.setdefault(subject.split("'")[1], rank)
+    for entry, rank in zip(_spread_arguments(layout, [()] * len(given)), ranks, strict=True):
+        by_name.setdefault(entry.argument, rank)
     specs = [
         PartitionSpec(*(f"{argument.name}{axis}" for axis in range(by_name.get(argument.name, 0))))
         for argument in given
