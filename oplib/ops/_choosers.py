@@ -299,6 +299,18 @@ def _conv(rank: int) -> Chooser:
     return choose
 
 
+def choose_sort(overloads: Overloads) -> Function:
+    """Makes ``sort(input, dim=-1, descending=False, *, stable=False)``, whose schema has all by keyword."""
+    overload = overloads["sort"]
+    results = make_results(overload._schema)
+    assert results is not None
+
+    def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:  # noqa: A002  torch's name
+        return results(*overload.call(input, stable=stable, dim=dim, descending=descending))
+
+    return function
+
+
 def choose_scatter(overloads: Overloads) -> Function:
     """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
     by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
@@ -383,6 +395,7 @@ CHOOSERS: dict[str, Chooser] = {
     **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
     "scatter": choose_scatter,
+    "sort": choose_sort,
     "clamp": choose_clamp,
     "clamp_min": _by_last("clamp_min", "input", "min"),
     "clamp_max": _by_last("clamp_max", "input", "max"),

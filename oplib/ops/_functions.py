@@ -36,6 +36,7 @@ from . import (
     _scan,
 )
 from . import _view_rules as rules
+from ._checked_places import CHECKED
 from ._choosers import CHOOSERS
 from ._composed import COMPOSED as _OF_SEVERAL
 from ._data_dependent import DATA_DEPENDENT
@@ -188,6 +189,8 @@ def _make(name: str) -> Function:
     rows = OVERLOADS.rows_of(name)
     chooser = _CHOOSERS.get(name)
     function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
+    if name in CHECKED:
+        function = CHECKED[name](function, name)
     function.__doc__ = describe_function(rows)
     return name_function(function, name)
 

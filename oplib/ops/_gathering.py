@@ -23,8 +23,7 @@ _PLACES = constant("places do not change with the items but by a step")
 def _check_index(op: str, index: Any) -> None:
     if index.dtype not in (dtypes.int32, dtypes.int64):
         raise ArgumentError(
-            f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: "
-            "tensor.long()."
+            f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
         )
 
 
@@ -47,6 +46,11 @@ def _places(index: Any, axis: int) -> tuple[Any, ...]:
         index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
         for place in range(index.ndim)
     )
+
+
+def _from_start(index: Any, length: int) -> Any:
+    """Counts negative places from the end."""
+    return jnp.where(index < strong(0, index), index + strong(length, index), index)
 
 
 # Gathering --------------------------------------------------------------------------------------------------
@@ -73,7 +77,8 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
 
 def _take(self: Any, index: Any) -> Any:
     _check_index("take", index)
-    return jnp.take(lax.reshape(self, (self.size,)), index, mode="clip")
+    flat = lax.reshape(self, (self.size,))
+    return jnp.take(flat, _from_start(index, self.size), mode="clip")
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
@@ -81,7 +86,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     if dim is None:
         return _take(self, lax.reshape(indices, (indices.size,)))
     axis = find_dim("take_along_dim", self.ndim, dim)
-    return jnp.take_along_axis(self, indices, axis, mode="clip")
+    return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
 
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
@@ -98,7 +103,7 @@ def _one_hot(self: Any, num_classes: int) -> Any:
     if self.dtype != default_int_dtype():
         raise ArgumentError(
             f"one_hot: is only applicable to index tensor of type LongTensor. Got {describe(self)}. Convert "
-            "it: tensor.long()."
+            "it: tensor.int()."
         )
     classes = lax.broadcasted_iota(self.dtype, (*self.shape, num_classes), self.ndim)
     return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)

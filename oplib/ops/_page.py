@@ -26,7 +26,8 @@ unless told; and whose contract it follows. The result of an op marked *view*
 shares the memory of its argument, and writing into either is seen in both.
 
 Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
-is int32. Eagerly a place that a tensor does not have raises; a traced one is clamped, as JAX does.
+is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
+A matrix without an inverse, and a division of integers by 0, give what JAX gives.
 """
 
 

@@ -347,7 +347,7 @@ ROWS = (
     *_rows(2),
     *_rows(3),
     Row(
-        "interpolate(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', "
+        "interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', "
         "bool? align_corners=None, bool? recompute_scale_factor=None) -> Tensor",
         _interpolate,
         "items between the items, for another number of places",

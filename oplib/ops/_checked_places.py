@@ -1,0 +1,96 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Places are looked at before a call: compiled code does not raise, but clamps or drops what is not there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import DimensionError, describe
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+
+# Of these torch counts negative places from the end; elsewhere it refuses them.
+_FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
+
+
+def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
+    """Raises where a tensor holds a number that is no place.
+
+    Args:
+        op: the op's name, for the error.
+        index: a tensor or array of places; what is traced, or holds no integers, is left alone.
+        length: how many places there are.
+        low: the lowest number allowed.
+        but: a number that is allowed besides.
+
+    Raises:
+        DimensionError: there is such a number.
+    """
+    array = index._storage.array if isinstance(index, Tensor) else index
+    if isinstance(array, Tracer) or getattr(array, "dtype", np.dtype(bool)).kind != "i" or not array.size:
+        return
+    values = np.asarray(array)
+    wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
+    if wrong.size:
+        raise DimensionError(
+            f"{op}: index {wrong.flat[0]} is out of bounds for a dimension of size {length}. Got "
+            f"{describe(array)}. Give numbers from {low} to {length - 1}."
+        )
+
+
+def _along(function: Function, name: str) -> Function:
+    @functools.wraps(function)
+    def checked(input: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> Any:
+        if -input.ndim <= dim < input.ndim:
+            length = input.shape[dim]
+            check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
+        return function(input, dim, index, *args, **kwargs)
+
+    return checked
+
+
+def _flat(function: Function, name: str) -> Function:
+    @functools.wraps(function)
+    def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+        length = int(np.prod(input.shape))
+        check_range(name, index, length, low=-length)
+        return function(input, index, *args, **kwargs)
+
+    return checked
+
+
+def _along_dim(function: Function, name: str) -> Function:
+    @functools.wraps(function)
+    def checked(input: Any, indices: Any, dim: int | None = None) -> Any:
+        length = int(np.prod(input.shape)) if dim is None else input.shape[dim]
+        check_range(name, indices, length, low=-length)
+        return function(input, indices, dim)
+
+    return checked
+
+
+def _of_classes(function: Function, name: str) -> Function:
+    @functools.wraps(function)
+    def checked(
+        input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, **options: Any
+    ) -> Any:
+        if input.ndim:
+            check_range(name, target, input.shape[1 if input.ndim > 1 else 0], but=ignore_index)
+        return function(input, target, weight, ignore_index=ignore_index, **options)
+
+    return checked
+
+
+CHECKED: dict[str, Callable[[Function, str], Function]] = {
+    **dict.fromkeys(("gather", "index_select", "scatter", "scatter_add", "scatter_reduce"), _along),
+    **dict.fromkeys(("index_add", "index_copy", "index_fill"), _along),
+    **dict.fromkeys(("take", "put"), _flat),
+    "take_along_dim": _along_dim,
+    **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
+}
