@@ -11,6 +11,7 @@ from jax import lax
 
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
+from oplib.tensor import dtypes
 
 from ._dims import find_dim
 from ._moments import compute_norm
@@ -216,13 +217,14 @@ def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1
     """Gives the moments of the batch too, for those that run along."""
     _check_channels("batch_norm", input, weight, bias)
     axes = (0, *range(2, input.ndim))
-    wide = lax.convert_element_type(input, jnp.promote_types(input.dtype, jnp.float32))
+    is_half = input.dtype in (dtypes.float16, dtypes.bfloat16)
+    wide = lax.convert_element_type(input, dtypes.float32) if is_half else input
     mean = jnp.mean(wide, axis=axes)
     variance = jnp.mean(lax.square(wide - lax.reshape(mean, _channel_shape(wide))), axis=axes)
     out = _with_optionals(
         lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, _channel_shape(x)), input, weight, bias
     )
-    return out, lax.stop_gradient(mean), lax.stop_gradient(variance)
+    return out, mean, variance
 
 
 def _batch_norm_fixed(

@@ -168,7 +168,8 @@ def _avg_pool(rank: int) -> Any:
         total = in_single(windows.sum)(input)
         if divisor_override is not None:
             return total / strong(divisor_override, total)
-        return total / jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype)
+        counts = jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype)
+        return total / jnp.broadcast_to(counts, total.shape)
 
     return kernel
 

@@ -223,6 +223,8 @@ def test_the_results_of_an_op_are_those_of_its_kernel_in_both_worlds_and_never_w
 def test_an_op_gives_the_same_under_jit_and_vmap_with_its_gradient(name, sample):
     call = Call(OPS[name], sample)
     floats = list(map(jnp.asarray, call.floats()))
+    if call.op.record.derivative.missing is not None:
+        return  # see the test of those
 
     def differentiate(run: Callable[..., Any]) -> Callable[..., Any]:
         loss = weigh(run, call)
