@@ -309,7 +309,7 @@ class TestSgd:
                 for step in range(20):
                     sgd_(params, velocities, grads, lr=0.7 / (step + 3))
                 assert "Compiling" not in caplog.text
-                sgd_(params, velocities, grads, lr=1.0, momentum=0.5)
+                sgd_(params, velocities, grads, lr=1.0, momentum=0.625)
                 assert "Compiling" in caplog.text
 
     def test_while_grad_mode_is_on_it_may_not_write_into_parameters(self, rng):
