@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -142,9 +141,26 @@ def _logdet(self: Any) -> Any:
     return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
 
 
+_TERMS, _SQUARINGS = 18, 20
+
+
 def _expm(matrix: Any) -> Any:
-    # Looked up here, because importing it takes as long as importing half of oplib.
-    return importlib.import_module("jax.scipy.linalg").expm(matrix)
+    """By the series of a matrix that is halved until its norm is below 1 / 2, and as many squarings.
+
+    JAX's own is a primitive of a kind that its newest version does not lower inside another primitive.
+    """
+    norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
+    least = strong(0.5, norm)
+    halvings = lax.ceil(jnp.log2(jnp.where(norm > least, norm, least) / least))
+    halvings = jnp.where(halvings > strong(_SQUARINGS, halvings), strong(_SQUARINGS, halvings), halvings)
+    small = matrix * lax.convert_element_type(lax.exp2(-halvings), matrix.dtype)
+    one = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    found = one
+    for term in range(_TERMS, 0, -1):
+        found = one + jnp.matmul(small, found) / strong(term, matrix)
+    for squaring in range(_SQUARINGS):
+        found = jnp.where(strong(squaring, halvings) < halvings, jnp.matmul(found, found), found)
+    return found
 
 
 def _matrix_power(self: Any, n: int) -> Any:

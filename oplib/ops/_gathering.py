@@ -245,10 +245,12 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
             f"searchsorted: boundary tensor and input value tensor should have same dtype. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Convert one: tensor.to(dtype)."
         )
-    side = "right" if right else "left"
     dtype = dtypes.int32 if out_int32 else default_int_dtype()
-    if sorted_sequence.ndim == 1:
-        return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
+    if not self.ndim:
+        found = _searchsorted(sorted_sequence, lax.reshape(self, (1,)), right=right, out_int32=out_int32)
+        return lax.squeeze(found, (0,))
+    if sorted_sequence.ndim == 1:  # as if each item had the sequence to itself
+        sorted_sequence = jnp.broadcast_to(sorted_sequence, (*self.shape[:-1], sorted_sequence.size))
     if sorted_sequence.shape[:-1] != self.shape[:-1]:
         raise ArgumentError(
             f"searchsorted: the sequences and the values must have the same axes but the last. Got "
