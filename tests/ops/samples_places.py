@@ -60,6 +60,10 @@ PLACES: dict[str, list[Sample]] = {
         Sample((X, np.array([4, 4], np.int32), draw(2), True)),
     ],
     "masked_scatter": [Sample((X, draw_mask(2, 3), draw(6)))],
-    "searchsorted": [Sample((EDGES, X)), Sample((EDGES, draw())), Sample((np.sort(X, 1), shift(X)), {"right": True})],
+    "searchsorted": [
+        Sample((EDGES, X)),
+        Sample((EDGES, draw())),
+        Sample((np.sort(X, 1), shift(X)), {"right": True}),
+    ],
     "bucketize": [Sample((X, EDGES)), Sample((X, EDGES), {"right": True, "out_int32": True})],
 }
