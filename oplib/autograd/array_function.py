@@ -193,6 +193,7 @@ class Plan:
         sole: the backward from one cotangent, where it is known and never changes; else None.
         structure: how the outputs stand in the result of the op, for the floor that knows ops.
         names: of the inputs and then the outputs, where the function is an op; else empty.
+        pattern: what it shares with plans for other shapes, see :mod:`.record_pattern`; None until asked for.
     """
 
     __slots__ = (
@@ -204,6 +205,7 @@ class Plan:
         "input_count",
         "names",
         "outputs",
+        "pattern",
         "pick",
         "pick_both",
         "sole",
@@ -226,6 +228,7 @@ class Plan:
         self.gather_reads = make_gather(())
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
+        self.pattern: Any = None
 
     def set_sources(self, sources: Sequence[int]) -> None:
         """Says where the residuals come from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, cast
 
 from oplib.config import config
@@ -51,6 +52,7 @@ class FormulaNode(SlottedNode):
     """
 
     plan: Plan
+    input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
     inputs: tuple[Tensor | Edge | None, ...] = ()
     edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
     saved: tuple[Any, ...] | SavedSlots | None = ()
@@ -199,7 +201,6 @@ def record(
     outputs, extras = result[1:first_extra], result[first_extra:]
     node = _new(node_class)
     node.plan = plan
-    node.input_metadata = plan.outputs
     node.edges = tuple(
         [
             gradient_edge(tensor) if want and tensor is not None else None

@@ -13,4 +13,5 @@ def build_call(overload: OpOverload) -> Function:
     dispatcher = Dispatcher(overload)
     overload.arrays = lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True)
     overload.functional = lambda *args, **kwargs: dispatcher.call_functional(args, kwargs)
+    overload.take_dispatcher(dispatcher)
     return make_fast_call(dispatcher)

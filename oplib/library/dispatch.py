@@ -84,6 +84,7 @@ class Dispatcher:
         self.fast_keys: dict[Any, Specialization] = {}
         self._make_key = FastKey(record).compile()
         self.array_types: set[type] = set()
+        self._is_closed = False
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(
             record.node_name, has_one_slot=has_one_slot, saved_names=_find_saved_names(record.schema)
@@ -92,6 +93,11 @@ class Dispatcher:
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
+
+    def close(self) -> None:
+        """Lets no short cut serve a call any more: the op has another record now, or none."""
+        self._is_closed = True
+        self.fast_keys.clear()
 
     # The worlds ---------------------------------------------------------------------------------------------
 
@@ -115,7 +121,7 @@ class Dispatcher:
         self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
         """Enters what the generated code needs to serve the next call like this one."""
-        if not self.is_fast:
+        if not self.is_fast or self._is_closed:
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
         given = [
@@ -271,7 +277,7 @@ class Dispatcher:
         specialization = self.specialize(layout)
         if not self._is_immediate(arrays) or self.record.derivative.derive:
             require_kernel(self.record, arrays)
-            return specialization.recorder(wanted)(*arrays)
+            return specialization.recorders[wanted](*arrays)
         structure, outputs = self._run_now(layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
 

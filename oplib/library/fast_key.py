@@ -35,6 +35,7 @@ class FastKey:
 
     Args:
         record: of the op.
+        names: of the variables that hold the arguments, if not their own.
 
     Attributes:
         names: of the arguments, as generated code spells them.
@@ -43,9 +44,9 @@ class FastKey:
         names_used: what the text refers to.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, names: list[str] | None = None) -> None:
         arguments = record.schema.arguments
-        self.names = [
+        self.names = names or [
             argument.name if _is_plain_name(argument.name) else f"__p{place}"
             for place, argument in enumerate(arguments)
         ]

@@ -1,73 +1,190 @@
-"""The short cut: Python code generated for one overload, for the calls that need no care.
+"""The short cut: Python code generated for the calls that need no care.
 
 It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and
 whose specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the
-caches that this code reads. Positional and keyword-only arguments are bound by Python itself, others by
-:mod:`.late_binding`. Parameters have the names of the schema, and every other name in the generated text
-begins with two underscores.
+caches that this code reads. The code of a function is written anew when a call of it has been recorded in a
+way that it does not know yet: what is saved, and of whose gradients, is then no question any more.
+
+Positional and keyword-only arguments are bound by Python itself, others by :mod:`.late_binding`. Parameters
+have the names of the schema, and every other name in the generated text begins with two underscores.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from types import SimpleNamespace
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import CodeType, SimpleNamespace
 from typing import Any
 
-from oplib.autograd.formula_node import NOBODY, record, save_residuals
+from oplib.autograd.formula_node import NOBODY, record
 from oplib.autograd.origins import note_origin
+from oplib.autograd.record_pattern import find_pattern
 from oplib.config import config
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
 
-from .derived_view import gives_views
 from .dispatch import Dispatcher
-from .fast_key import FastKey
+from .fast_block import FastBlock
 from .late_binding import MISSING, LateBinding
-from .record import Record
-from .scalars import to_operand
+from .scalars import ARRAYS, to_operand, x64
 from .schema import Argument
+
+MAX_PATTERNS = 8  # each adds a dozen lines
+
+
+class ShortCut:
+    """A generated function: lines that begin it, blocks that serve what they can, and a line for the rest.
+
+    Args:
+        head: the first lines.
+        tail: the last lines, which are reached by what no block has served.
+        namespace: what head and tail refer to.
+        place: the name of the code in tracebacks.
+
+    Attributes:
+        function: what is called; it stays the same object when its code is written anew.
+    """
+
+    function: Callable[..., Any]
+
+    def __init__(
+        self, head: Sequence[str], tail: Sequence[str], namespace: dict[str, Any], place: str
+    ) -> None:
+        self._head = list(head)
+        self._tail = tail
+        self._namespace = {**_SHARED, **namespace}
+        self._place = place
+        self._blocks: list[tuple[str, FastBlock]] = []
+        self._writing = threading.Lock()
+
+    def add(self, dispatcher: Dispatcher, block: FastBlock, test: str = "") -> None:
+        """Adds the block of an overload, for the calls that pass a test; without one it stands last."""
+        number = block.number
+        self._namespace |= {
+            f"__find{number}": dispatcher.fast_keys.get,
+            f"__array_types{number}": dispatcher.array_types,
+            f"__node_class{number}": dispatcher.node_class,
+            f"__learn{number}": partial(self._learn, dispatcher, block),
+            **block.key.names_used,
+        }
+        self._blocks.append((test, block))
+
+    def text(self) -> str:
+        """Returns the whole function."""
+        lines = list(self._head)
+        word = "if"
+        for test, block in self._blocks:
+            own = block.lines()
+            if test:
+                lines += [f"    {word} {test}:", *[f"        {line}" for line in own]]
+                word = "elif"
+            elif word == "elif":
+                lines += ["    else:", *[f"        {line}" for line in own]]
+            else:
+                lines += [f"    {line}" for line in own]
+        return "\n".join([*lines, *self._tail])
+
+    def define(self) -> Callable[..., Any]:
+        """Makes the function."""
+        name = self._head[0].removeprefix("def ").partition("(")[0]
+        self.function = define(self.text(), name, self._place, self._namespace)
+        return self.function
+
+    def drop_line(self, line: str) -> None:
+        """Takes a line out of the head, and writes the function anew."""
+        self._head.remove(line)
+        self.rewrite()
+
+    def rewrite(self) -> None:
+        """Gives the function the code of the text as it is now; calls that are running finish the old one."""
+        function: Any = self.function
+        function.__code__ = _compile(self.text(), self._place)
+
+    def define_quiet(self, slow: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes the function for inference mode, where nothing is recorded and results are of another class.
+
+        Args:
+            slow: where it goes on with what it does not serve.
+        """
+        namespace = {**self._namespace, **_QUIET, "__slow": slow}
+        return define(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
+
+    def _learn(self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
+        """Records a call in the complete way, and writes down how it is done for the next one of its kind."""
+        pattern = find_pattern(result[0])
+        if pattern is not None:
+            with self._writing:
+                count = len(block.patterns)
+                if pattern not in block.patterns and count < MAX_PATTERNS:
+                    self._namespace[f"__k{block.number}_{count}"] = pattern
+                    block.patterns.append(pattern)
+                    self.rewrite()
+        return record(dispatcher.node_class, result, tensors, arrays)[0]
+
+
+def define(text: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """Makes the function of a name from its text."""
+    exec(compile(text, place, "exec"), namespace)
+    return namespace[name]
+
+
+def _compile(text: str, place: str) -> CodeType:
+    whole = compile(text, place, "exec")
+    return next(constant for constant in whole.co_consts if isinstance(constant, CodeType))
 
 
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
     if not dispatcher.is_fast:
         return lambda *args, **kwargs: dispatcher.call(args, kwargs)
-    source = FastSource(dispatcher.record)
+    block = FastBlock(dispatcher.record)
     binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
-    namespace: dict[str, Any] = {
-        "__MISSING": MISSING,
-        "__Storage": Storage,
-        "__Tensor": Tensor,
-        "__array_types": dispatcher.array_types,
-        "__box": box,
-        "__by_name": binding.by_name,
-        "__config": config,
-        "__find": dispatcher.fast_keys.get,
-        "__modes": modes,
-        "__new": object.__new__,
-        "__nobody": NOBODY,
-        "__note": note_origin,
-        "__node_class": dispatcher.node_class,
-        "__record": record,
-        "__save": save_residuals,
-        "__slow": binding.slow,
-        "__to_operand": to_operand,
-        **source.defaults,
-        **source.key.names_used,
+    head, tail = _spell_any_call(block)
+    defaults = {
+        f"__d{place}": argument.default_value
+        for place, argument in enumerate(dispatcher.schema.arguments)
+        if argument.has_default_value()
     }
-    text, place = source.text(), f"<call of {dispatcher.name}>"
-    binding.call = _define(text, place, namespace)
-    if not source.is_view:  # views of ordinary tensors stay ordinary ones
-        quiet = {**namespace, **_QUIET, "__slow": binding.complete}
-        binding.make_quiet = lambda: _define(text.replace(_EXACTLY, _EITHER), place, quiet)
+    bound = {"__MISSING": MISSING, "__by_name": binding.by_name, "__slow": binding.slow}
+    short_cut = ShortCut(head, tail, bound | defaults, f"<call of {dispatcher.name}>")
+    short_cut.add(dispatcher, block)
+    binding.call = short_cut.define()
+    if not block.is_view:  # views of ordinary tensors stay ordinary ones
+        binding.make_quiet = partial(short_cut.define_quiet, binding.complete)
     return binding.call
 
 
-def _define(text: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    exec(compile(text, place, "exec"), namespace)
-    return namespace["__call"]
+def _spell_any_call(block: FastBlock) -> tuple[list[str], list[str]]:
+    """First and last lines that take whatever is given, so that it is the schema that refuses."""
+    pairs = block.pairs
+    positional = [name for name, argument in pairs if not argument.kwarg_only]
+    keyword_only = [(place, *pair) for place, pair in enumerate(pairs) if pair[1].kwarg_only]
+    parameters = [
+        *[f"{name}=__MISSING" for name in positional],
+        *(["/"] if positional else []),
+        "*__rest",
+        *[f"{name}={_spell_default(place, argument)}" for place, name, argument in keyword_only],
+        "**__named",
+    ]
+    by_keyword = ", ".join(f"{argument.name!r}: {name}" for _, name, argument in keyword_only)
+    given = f"({''.join(f'{name}, ' for name in positional)}), {{{by_keyword}}}"
+    defaults = [
+        f"    if {name} is __MISSING: {name} = __d{place}"
+        for place, (name, argument) in enumerate(pairs)
+        if argument.has_default_value() and not argument.kwarg_only
+    ]
+    head = [
+        f"def __call({', '.join(parameters)}):",
+        f"    if __named or __rest: return __by_name({given}, __rest, __named)",
+        *defaults,
+    ]
+    return head, [f"    return __slow({given})"]
+
+
+def _spell_default(place: int, argument: Argument) -> str:
+    return f"__d{place}" if argument.has_default_value() else "__MISSING"
 
 
 def _box_inference(array: Any) -> Tensor:
@@ -80,7 +197,21 @@ def _make_quiet_modes() -> SimpleNamespace:
     return SimpleNamespace(state=state)
 
 
-# The same text in inference mode, where nothing is recorded: what it makes are inference tensors.
+_SHARED: dict[str, Any] = {
+    "__Storage": Storage,
+    "__Tensor": Tensor,
+    "__box": box,
+    "__config": config,
+    "__modes": modes,
+    "__new": object.__new__,
+    "__nobody": NOBODY,
+    "__note": note_origin,
+    "__numbers": ARRAYS,
+    "__record": record,
+    "__to_operand": to_operand,
+    "__x64": x64,
+}
+# The same text in inference mode: what it makes are inference tensors.
 _EXACTLY, _EITHER = ".__class__ is __Tensor", ".__class__ in __tensor_classes"
 _QUIET: dict[str, Any] = {
     "__Storage": InferenceStorage,
@@ -89,207 +220,3 @@ _QUIET: dict[str, Any] = {
     "__modes": _make_quiet_modes(),
     "__tensor_classes": frozenset((Tensor, InferenceTensor)),
 }
-
-
-class FastSource:
-    """The text of the generated function.
-
-    Args:
-        record: of the op.
-
-    Attributes:
-        defaults: values that the text refers to.
-    """
-
-    def __init__(self, record: Record) -> None:
-        arguments = record.schema.arguments
-        self.key = FastKey(record)
-        self.is_single = len(record.schema.returns) == 1
-        self.records = record.derivative.constant is None
-        self.is_view = gives_views(record)
-        self.pairs: list[tuple[str, Argument]] = list(zip(self.key.names, arguments, strict=True))
-        self.defaults: dict[str, Any] = {
-            f"__d{place}": argument.default_value
-            for place, argument in enumerate(arguments)
-            if argument.has_default_value()
-        }
-        self.operands = [(name, argument) for name, argument in self.pairs if argument.name in record.operand]
-
-    def text(self) -> str:
-        """Returns the whole function: one block for each way in which optional tensors are there or not."""
-        blocks: list[str] = []
-        for present in itertools.product((True, False), repeat=len(self.key.optionals)):
-            absent = {name for name, there in zip(self.key.optionals, present, strict=True) if not there}
-            tests = [f"{name} is {'None' if name in absent else 'not None'}" for name in self.key.optionals]
-            blocks.append(f"    if {' and '.join(tests) or 'True'}:")
-            blocks += [f"        {line}" for line in FastBlock(self, absent).lines()]
-        return "\n".join(
-            [
-                f"def __call({self._parameters()}):",
-                f"    if __named or __rest: return __by_name({self._given()}, __rest, __named)",
-                *self._default_lines(),
-                *[f"    __o_{name} = {_operand(name, argument)}" for name, argument in self.operands],
-                *blocks,
-                f"    return __slow({self._given()})",
-            ]
-        )
-
-    def _parameters(self) -> str:
-        """Parameters that take whatever is given, so that it is the schema that refuses."""
-        positional = [f"{name}=__MISSING" for name, argument in self.pairs if not argument.kwarg_only]
-        keyword_only = [
-            f"{name}={self._default(place)}"
-            for place, (name, argument) in enumerate(self.pairs)
-            if argument.kwarg_only
-        ]
-        slash = ["/"] if positional else []
-        return ", ".join([*positional, *slash, "*__rest", *keyword_only, "**__named"])
-
-    def _default(self, place: int) -> str:
-        return f"__d{place}" if f"__d{place}" in self.defaults else "__MISSING"
-
-    def _default_lines(self) -> list[str]:
-        return [
-            f"    if {name} is __MISSING: {name} = __d{place}"
-            for place, (name, argument) in enumerate(self.pairs)
-            if argument.has_default_value() and not argument.kwarg_only
-        ]
-
-    def _given(self) -> str:
-        """The arguments for the complete path."""
-        positional = "".join(f"{name}, " for name, argument in self.pairs if not argument.kwarg_only)
-        keyword_only = [f"{argument.name!r}: {name}" for name, argument in self.pairs if argument.kwarg_only]
-        return f"({positional}), {{{', '.join(keyword_only)}}}"
-
-
-class FastBlock:
-    """What the generated function does where just these arguments are arrays.
-
-    Args:
-        source: the function that the block is part of.
-        absent: the optional tensors that are None.
-    """
-
-    def __init__(self, source: FastSource, absent: set[str]) -> None:
-        self.source = source
-        self.absent = absent
-        # What is an array in the call: its expression among Tensors, and the tensor behind it or None.
-        self.flat: list[tuple[str, str | None]] = [
-            (f"{name}._storage.array", name) if argument.has_tensor else (f"__o_{name}", None)
-            for name, argument in source.pairs
-            if (argument.has_tensor and name not in absent) or (name, argument) in source.operands
-        ]
-        self.tensors = [name for _, name in self.flat if name is not None]
-
-    def lines(self) -> list[str]:
-        """Returns the lines of the block; it falls through where the complete path is needed."""
-        if self.source.is_view:  # of Tensors the complete path makes views
-            arrays = self._all("{}.__class__ in __array_types")
-            return [
-                *self._find_lines(),
-                f"if __s is not None and __config.compile_kernels and {arrays}:",
-                f"    return {self._run_arrays()}",
-            ]
-        return [
-            *self._find_lines(),
-            "if __s is not None and __config.compile_kernels:",
-            f"    if {self._all('{}.__class__ is __Tensor')}:",
-            "        __m = __modes.state",
-            "        if not __m.watchers:",
-            *[f"            {line}" for line in self._record_lines() if self.source.records],
-            f"            {self._run_line()}",
-            f"    elif {self._all('{}.__class__ in __array_types')}:",
-            f"        return {self._run_arrays()}",
-        ]
-
-    def _find_lines(self) -> list[str]:
-        """What cannot stand in a key is for the complete path; where nothing is fixed, all calls have one."""
-        key = self.source.key
-        find = f"__s = __find({key.spell(self.absent)})"
-        return [f"try: {find}", "except (TypeError, ValueError): __s = None"] if key.fixed else [find]
-
-    def _all(self, test: str) -> str:
-        operands = [f"__o_{name} is not None" for name, _ in self.source.operands]
-        return " and ".join([*(test.format(name) for name in self.tensors), *operands])
-
-    def _run_line(self) -> str:
-        read = ", ".join(expression for expression, _ in self.flat)
-        if self.source.is_single:
-            return (
-                f"__o = __new(__Storage); __o.array = __s.run_one({read}); __o.version = 0; "
-                f"__t = __new(__Tensor); __t._storage = __o; return __t"
-            )
-        return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
-
-    def _run_arrays(self) -> str:
-        arrays = ", ".join(expression if name is None else name for expression, name in self.flat)
-        return f"__s.run_one({arrays})" if self.source.is_single else f"__s.run({arrays})[1]"
-
-    def _record_lines(self) -> list[str]:
-        """The hot path of training: everything that ``record`` does, spelled out for this schema."""
-        wanted = ", ".join("False" if name is None else f"__q_{name}" for _, name in self.flat)
-        lines = self._record_one_lines() if self.source.is_single else self._record_several_lines()
-        return [
-            *[f"__q_{name} = {name}._requires_grad" for name in self.tensors],
-            f"if ({' or '.join(f'__q_{name}' for name in self.tensors)}) and __m.grad_enabled:",
-            f"    __w = ({wanted},)",
-            "    __r = __s.recorders.get(__w) or __s.recorder(__w)",
-            *[f"    {line}" for line in lines],
-        ]
-
-    def _record_several_lines(self) -> list[str]:
-        read = ", ".join(expression for expression, _ in self.flat)
-        boxes = ", ".join(name or "None" for _, name in self.flat)
-        return [f"__a = ({read},)", f"return tuple(__record(__node_class, __r(*__a), ({boxes},), __a))"]
-
-    def _record_one_lines(self) -> list[str]:
-        places = range(len(self.flat))
-        names = [name for _, name in self.flat]
-        arrays = ", ".join(f"__a{place}" for place in places)
-        storages = ", ".join("__nobody" if names[place] is None else f"__s{place}" for place in places)
-        edges = ", ".join("None" if name is None else f"__e_{name}" for name in names)
-        leaves = " or ".join(f"__e_{name}.__class__ is __Tensor" for name in self.tensors)
-        versions = ", ".join("0" if names[place] is None else f"__s{place}.version" for place in places)
-        written = " or ".join(f"__s{place}.version" for place in places if names[place] is not None)
-        reads = [
-            f"__a{place} = {expression}"
-            if name is None
-            else f"__s{place} = {name}._storage; __a{place} = __s{place}.array"
-            for place, (expression, name) in enumerate(self.flat)
-        ]
-        return [
-            *reads,
-            f"__r = __r({arrays})",
-            "__p = __r[0]",
-            "__o = __new(__Storage); __o.array = __r[1]; __o.version = 0",
-            "__t = __new(__Tensor); __t._storage = __o",
-            "if not __p.differentiable[0]: return __t",
-            "__n = __new(__node_class); __n.plan = __p; __n.input_metadata = __p.outputs",
-            *[f"__e_{name} = {_edge(name)}" for name in self.tensors],
-            f"if {leaves}: __n.inputs = ({edges},)",
-            f"else: __n.edges = ({edges},)",
-            "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
-            "if __m.locations: __note(__n)",
-            "__t._requires_grad = True; __t._grad_fn = __n",
-            "if __p.sources:",
-            "    if len(__r) == 2:",
-            f"        __n.saved = __p.pick_both(({arrays}, __r[1], {storages}, __o))",
-            f"        if {written}: __n.versions = __p.pick(({versions}, 0))",
-            "    else:",
-            "        __x = [__nobody] * (len(__r) - 2)",
-            f"        __save(__n, __p, ({arrays}, *__r[1:]), ({storages}, __o, *__x))",
-            "return __t",
-        ]
-
-
-def _edge(name: str) -> str:
-    """The edge of an input, or the leaf itself: the node makes its edge when it is looked at."""
-    edge = f"({name}._grad_fn, {name}._output_nr)"
-    return f"None if not __q_{name} else {name} if {name}._grad_fn is None else {edge}"
-
-
-def _operand(name: str, argument: Argument) -> str:
-    """The array of a number; None where the complete path has to look at it."""
-    kind = str(argument.type)
-    classes = f"is {kind}" if kind in ("float", "int") else "in (float, int)"
-    return f"__to_operand({name}) if {name}.__class__ {classes} else None"

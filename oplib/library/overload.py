@@ -58,6 +58,7 @@ class OpOverload(Redirecting):
         self._name = str(qualname)
         self.alive = False
         self._is_built = False
+        self._dispatcher: Any = None
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
     if not TYPE_CHECKING:
@@ -111,15 +112,35 @@ class OpOverload(Redirecting):
         Building late keeps the import of many ops cheap, and the attaching of several rules to one op too.
         """
         self.record = record
-        self._is_built = False
+        self._drop_dispatcher()
         self.alive = True
+        self._build = build
         self.call = self._defer("call", build)
         self.arrays = self._defer("arrays", build)
         self.functional = self._defer("functional", build)
 
+    def prepare(self) -> Any:
+        """Builds what a call runs, if no call has been, and returns the dispatcher of the current record."""
+        if self._dispatcher is None:
+            self._build(self)
+        return self._dispatcher
+
+    def take_dispatcher(self, dispatcher: Any) -> None:
+        """Keeps what serves the calls of the current record."""
+        self._dispatcher = dispatcher
+        self._is_built = True
+
+    def _drop_dispatcher(self) -> None:
+        """Lets code that was generated for the last record serve nothing from now on."""
+        self._is_built = False
+        if self._dispatcher is not None:
+            self._dispatcher.close()
+            self._dispatcher = None
+
     def retire(self) -> None:
         """Makes calls raise, because nothing defines the op any more; the record stays."""
         self.alive = False
+        self._drop_dispatcher()
         self.call = self.arrays = self._refuse
 
     def _defer(self, attribute: str, build: Callable[[OpOverload], None]) -> Function:
@@ -184,6 +205,7 @@ def _refuse_calls_of_orphan() -> None:
     """Makes every op raise in a process in which JAX would hang; those defined later raise when bound."""
     if is_orphan():
         for overload in _interned.values():
+            overload._drop_dispatcher()
             overload.call = overload.arrays = overload.functional = refuse_call
 
 

@@ -204,7 +204,6 @@ class Registry:
         with self._writing():
             if not overload._is_built and overload.alive:
                 overload.call = build_call(overload)
-                overload._is_built = True
 
 
 def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribution) -> str:

@@ -32,7 +32,7 @@ class Specialization:
         run: ``(*arrays) -> (structure, outputs)``.
         run_one: the same for an op with one result, which it returns bare.
         run_donating: the same as ``run``, taking over the buffers of donated arguments.
-        recorders: by the pattern of needed gradients, see :meth:`recorder`.
+        recorders: by the pattern of needed gradients ``(*arrays) -> (plan, *outputs, *extras)``.
         function: the op as a pure array function, for what JAX differentiates.
         pushers: by the pattern of inputs with a tangent, see :meth:`pusher`.
         last_use: a number that grows with every look-up, for the cache.
@@ -58,7 +58,7 @@ class Specialization:
         self.layout = layout
         self.call = call = BoundCall(overload, layout)
         self.last_use = 0
-        self.recorders: dict[Mask, Callable[..., Recorded]] = {}
+        self.recorders = _Recorders(self._make_recorder)
         self.pushers: dict[Mask, ArrayFunction] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
@@ -72,23 +72,19 @@ class Specialization:
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
 
-    def recorder(self, wanted: Mask) -> Callable[..., Recorded]:
-        """Returns ``(*arrays) -> (plan, *outputs, *extras)`` for a pattern of needed gradients."""
-        found = self.recorders.get(wanted)
-        if found is None:
-            derived = self._is_derived()
+    def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
+        derived = self._is_derived()
 
-            def record(*arrays: Any) -> Recorded:
-                structure = self.call.structure(arrays)
-                if not derived:
-                    return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
-                recorded = self.function.recorder(wanted)(*arrays)
-                recorded[0].structure = structure
-                recorded[0].names = self._find_names(recorded[0])
-                return recorded
+        def record(*arrays: Any) -> Recorded:
+            structure = self.call.structure(arrays)
+            if not derived:
+                return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
+            recorded = self.function.recorder(wanted)(*arrays)
+            recorded[0].structure = structure
+            recorded[0].names = self._find_names(recorded[0])
+            return recorded
 
-            found = self.recorders[wanted] = jax.jit(record, inline=True)
-        return found
+        return jax.jit(record, inline=True)
 
     def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:
         """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.
@@ -119,7 +115,7 @@ class Specialization:
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
-        """Plans the backward of a kernel that has run; gives what :meth:`recorder` gives."""
+        """Plans the backward of a kernel that has run; gives what a recorder gives."""
         plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
         plan.names = self._find_names(plan)
         return plan, *outputs, *extras
@@ -128,6 +124,17 @@ class Specialization:
         """Under which names a node shows what it has saved of inputs and outputs."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
         return (*inputs, *name_results(len(plan.outputs)))
+
+
+class _Recorders(dict[Mask, Callable[..., Recorded]]):
+    """Recorders by the pattern of needed gradients; one that is not there is made."""
+
+    def __init__(self, make: Callable[[Mask], Callable[..., Recorded]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, wanted: Mask) -> Callable[..., Recorded]:
+        return self.setdefault(wanted, self._make(wanted))
 
 
 def name_results(count: int) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
+from oplib.library.fusion import fuse
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
@@ -21,6 +22,7 @@ Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 Chooser = Callable[[Overloads], Function]
 _NUMBERS = (bool, int, float, complex)
+_SECOND_IS_NUMBER = "{1}.__class__ is float or {1}.__class__ is int"
 
 
 def take_operand(value: Any) -> Any:
@@ -34,63 +36,49 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
     """Makes ``f(input, other)``, where ``other`` may be a number."""
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-        kind = other.__class__
-        if kind is Tensor:
-            return on_tensor.call(input, other)
-        if kind is float or kind is int:
-            return on_number.call(input, other)
         other = take_operand(other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
 
-    return function
+    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensor)])
 
 
 def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
     """Makes ``f(input, other)``, where one of the two may be a number."""
-    by_other = choose_by_other(on_tensors, on_number)
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-        if input.__class__ is Tensor:
-            return by_other(input, other)
-        input = take_operand(input)  # noqa: A001
+        input, other = take_operand(input), take_operand(other)  # noqa: A001
         if isinstance(input, _NUMBERS):
-            return of_number.call(input, take_operand(other))
-        return by_other(input, other)
+            return of_number.call(input, other)
+        return (on_number if isinstance(other, _NUMBERS) else on_tensors).call(input, other)
 
-    return function
+    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensors)])
 
 
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
-        kind = other.__class__
-        if alpha.__class__ is int and alpha == 1:
-            if kind is Tensor:
-                return on_tensor.call(input, other)
-            if kind is float or kind is int:
-                return on_number.call(input, other)
         other = take_operand(other)
         if isinstance(other, _NUMBERS):
             return on_number.call(input, other if alpha == 1 else other * alpha)
         return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
 
-    return function
+    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensor)])
 
 
 def choose_div(overloads: Overloads) -> Function:
     """Makes ``div(input, other, *, rounding_mode=None)``."""
-    exact = choose_by_other(overloads["div.Tensor"], overloads["div.Scalar"])
-    on_tensor, on_number = overloads["div.Tensor_mode"], overloads["div.Scalar_mode"]
+    exact = {True: overloads["div.Scalar"], False: overloads["div.Tensor"]}
+    rounded = {True: overloads["div.Scalar_mode"], False: overloads["div.Tensor_mode"]}
 
     def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002  torch's name
-        if rounding_mode is None:
-            return exact(input, other)
         other = take_operand(other)
-        rounded = on_number if isinstance(other, _NUMBERS) else on_tensor
-        return rounded.call(input, other, rounding_mode=rounding_mode)
+        is_number = isinstance(other, _NUMBERS)
+        if rounding_mode is None:
+            return exact[is_number].call(input, other)
+        return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
 
-    return function
+    return fuse(function, [(_SECOND_IS_NUMBER, exact[True]), ("", exact[False])])
 
 
 def choose_clamp(overloads: Overloads) -> Function:
@@ -129,7 +117,7 @@ def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
         other = take_operand(other)
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
-    return function
+    return fuse(function, [(_SECOND_IS_NUMBER, on_number)])
 
 
 _SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
@@ -155,7 +143,8 @@ def choose_pow(overloads: Overloads) -> Function:
             return on_int.call(input, int(exponent))
         return on_scalar.call(input, exponent)
 
-    return function
+    is_small = f"{{1}}.__class__ is int and {{1}} in ({', '.join(map(str, sorted(_SMALL)))})"
+    return fuse(function, [(is_small, on_int), ("{1}.__class__ is __Tensor", on_tensors)])
 
 
 def choose_where(overloads: Overloads) -> Function:
@@ -172,7 +161,7 @@ def choose_where(overloads: Overloads) -> Function:
         are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)
 
-    return function
+    return fuse(function, [("", by_numbers[False, False])])
 
 
 def _extremum(name: str) -> Chooser:

@@ -43,6 +43,7 @@ from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
 from ._in_place import make_in_place
+from ._operators import fuse_operators
 from ._out import add_out, takes_out
 from ._placement import to_device
 from ._registrar import Overloads, describe_function, make_function
@@ -191,6 +192,7 @@ def _make(name: str) -> Function:
     function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
     if name in CHECKED:
         function = CHECKED[name](function, name)
+    fuse_operators(name, function)
     function.__doc__ = describe_function(rows)
     return name_function(function, name)
 

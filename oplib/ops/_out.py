@@ -13,6 +13,7 @@ from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.in_place import check_may_write, refuse_cast
 from oplib.autograd.rebase import note_write
 from oplib.errors import ArgumentError, describe
+from oplib.library.fusion import fuse, list_branches
 from oplib.library.recording import refuse_out_gradient
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -54,7 +55,8 @@ def add_out(function: Function, name: str) -> Function:
     exec(compile("\n".join(lines), f"<oplib.{name} with out>", "exec"), namespace)
     made = namespace[name]
     made.__doc__ = function.__doc__
-    return made
+    branches = list_branches(function)
+    return fuse(made, branches) if branches else made
 
 
 def takes_out(function: Function) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.deferral import defer, settle
+from oplib.library.fusion import fuse
 from oplib.library.schema import FunctionSchema
 from oplib.tensor import Tensor
 
@@ -86,8 +87,8 @@ class Overloads(Mapping[str, OpOverload]):
 def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
     """Makes the function of an op with one overload: ``oplib.exp(input)``.
 
-    It is written out as text, because a function with the parameters of the schema costs a call nothing, and
-    ``*args`` and ``**kwargs`` would. The overload's ``call`` is looked up each time: rules replace it.
+    It is written out as text, because it has the parameters of the schema. The overload's ``call`` is looked
+    up each time: rules replace it.
     """
     schema = overload._schema
     names = [_to_parameter(argument.name) for argument in schema.arguments]
@@ -111,7 +112,8 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
         namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
     text = "\n".join(lines)
     exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
-    return namespace[row.op]
+    function = namespace[row.op]
+    return function if results or row.view is not None else fuse(function, [("", overload)])
 
 
 def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:

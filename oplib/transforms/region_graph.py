@@ -219,7 +219,6 @@ class RegionGraph:
             tuple(one.is_batched for one in reads),
             own,
         )
-        made.input_metadata = made.plan.outputs
         made.edges = tuple(target.edge for target in targets)
         made.sequence_nr = node.sequence_nr
         made._metadata = node._metadata

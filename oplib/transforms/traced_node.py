@@ -224,7 +224,6 @@ class TracedNode(FormulaNode):
     def fill(self, values: Sequence[Any], size: int, *, residuals: Mask, targets: Mask) -> None:
         """Gives it the values that its program reads."""
         self.plan = TracedPlan(self._traced, self._name, size, residuals=residuals, targets=targets)
-        self.input_metadata = self.plan.outputs
         self.saved = None if self._traced.jaxpr is None else (*values, *([NOBODY] * len(values)))
 
     def linked_residuals(self) -> list[Tensor]:

@@ -41,9 +41,26 @@ def test_a_number_has_one_array_for_each_setting_of_x64() -> None:
             assert found.dtype == dtype
 
 
-@pytest.mark.parametrize("number", [0.0, -0.0, float("nan"), 0], ids=repr)
-def test_numbers_that_are_no_good_keys_stay_numbers(number: float) -> None:
+def test_a_nan_stays_a_number_since_none_equals_another() -> None:
+    number = float("nan")
     assert all(to_operand(number) is number for _ in range(3))
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, complex(0.0, -0.0), complex(-0.0, 0.0), 0], ids=repr)
+def test_zeros_keep_their_signs(number: complex) -> None:
+    for other in (
+        0.0,
+        -0.0,
+        0j,
+        complex(0.0, -0.0),
+        complex(-0.0, 0.0),
+        0,
+    ):  # each might take another's place
+        for _ in range(2):
+            to_operand(other)
+    found = to_operand(number)
+    assert isinstance(found, jax.Array)
+    assert repr(found.item()) == repr(number)
 
 
 def test_integers_and_floats_of_one_value_are_two_numbers() -> None:
@@ -80,6 +97,6 @@ def test_what_is_committed_to_the_devices_of_a_mesh_is_not_cached() -> None:
 def test_the_cache_is_bounded() -> None:
     cache = ScalarCache()
     for number in range(1, CAPACITY + 10):
-        cache.remember(number)
-        cache.remember(number)
+        cache.find(number)
+        cache.find(number)
     assert len(cache.arrays) <= CAPACITY

@@ -1,0 +1,97 @@
+"""Functions that choose among overloads, with the short cuts of these written into them.
+
+``oplib.mul`` asks for the class of its second argument and calls an overload; ``Tensor.__mul__`` calls
+``oplib.mul``. Each frame of Python between a user and the compiled call costs about a twentieth of that call.
+So the function is generated anew when it is first called, with the lines in place that the overloads would
+run; what these do not serve goes on as it is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .fast_block import FastBlock
+from .fast_path import ShortCut
+from .overload import OpOverload
+
+Function = Callable[..., Any]
+Branches = Sequence[tuple[str, OpOverload]]
+_KINDS = inspect.Parameter
+
+
+def fuse(function: Function, branches: Branches) -> Function:
+    """Returns a function that does as another one, with the short cuts of overloads written into it.
+
+    Args:
+        function: the whole function: every call may go through it. Its first parameters stand for the
+            arguments of the overloads, in their order; further ones have defaults, and the short cuts serve
+            the calls that leave these as they are.
+        branches: the overloads, each with a test of the calls that are to run it, in which ``{0}`` stands
+            for the first parameter and so on; an empty test passes, and stands last.
+    """
+    return Fusion(function, branches).function
+
+
+def list_branches(function: Function) -> Branches:
+    """Returns what is fused into a function; nothing where it was not made here."""
+    return getattr(function, "__oplib_branches__", ())
+
+
+class Fusion:
+    """One fused function.
+
+    Args:
+        whole: the function that serves every call.
+        branches: see :func:`fuse`.
+
+    Attributes:
+        function: the fused one. Until its first call it only prepares itself.
+    """
+
+    def __init__(self, whole: Function, branches: Branches) -> None:
+        self._branches = branches
+        self._parameters = list(inspect.signature(whole).parameters.values())
+        self._preparing = threading.Lock()
+        self._is_prepared = False
+        defaults = {f"__d_{one.name}": one.default for one in self._parameters}
+        names = {"__whole": whole, "__prepare": self._prepare, **defaults}
+        head = f"def {whole.__name__}({', '.join(_declare(self._parameters))}):"
+        tail = f"    return __whole({', '.join(map(_hand_on, self._parameters))})"
+        self._short_cut = ShortCut([head, "    __prepare()"], [tail], names, f"<oplib.{whole.__name__}>")
+        self.function = self._short_cut.define()
+        self.function.__doc__ = whole.__doc__
+        vars(self.function)["__oplib_branches__"] = branches
+
+    def _prepare(self) -> None:
+        """Writes the short cuts in, for the next call; this one is served by the whole function."""
+        with self._preparing:
+            if self._is_prepared:
+                return
+            for number, (test, overload) in enumerate(self._branches):
+                dispatcher = overload.prepare()
+                if dispatcher is None or not dispatcher.is_fast:
+                    continue  # the whole function serves its calls
+                count = len(dispatcher.schema.arguments)
+                names = [one.name for one in self._parameters[:count]]
+                kept = [f"{one.name} is __d_{one.name}" for one in self._parameters[count:]]
+                tests = [f"({test.format(*names)})"] if test else []
+                block = FastBlock(dispatcher.record, number, names)
+                self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
+            self._short_cut.drop_line("    __prepare()")
+            self._is_prepared = True
+
+
+def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:
+    declared: list[str] = []
+    for one in parameters:
+        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
+            declared.append("*")
+        declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__d_{one.name}")
+    return declared
+
+
+def _hand_on(parameter: inspect.Parameter) -> str:
+    return f"{parameter.name}={parameter.name}" if parameter.kind is _KINDS.KEYWORD_ONLY else parameter.name
