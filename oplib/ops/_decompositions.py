@@ -147,7 +147,7 @@ _TERMS, _SQUARINGS = 18, 20
 def _expm(matrix: Any) -> Any:
     """By the series of a matrix that is halved until its norm is below 1 / 2, and as many squarings.
 
-    JAX's own is a primitive of a kind that its newest version does not lower inside another primitive.
+    JAX's own stands in ``jax.scipy``, which takes as long to import as half of oplib.
     """
     norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
     least = strong(0.5, norm)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -245,21 +247,19 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
             f"searchsorted: boundary tensor and input value tensor should have same dtype. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Convert one: tensor.to(dtype)."
         )
+    side = "right" if right else "left"
     dtype = dtypes.int32 if out_int32 else default_int_dtype()
-    if not self.ndim:
-        found = _searchsorted(sorted_sequence, lax.reshape(self, (1,)), right=right, out_int32=out_int32)
-        return lax.squeeze(found, (0,))
-    if sorted_sequence.ndim == 1:  # as if each item had the sequence to itself
-        sorted_sequence = jnp.broadcast_to(sorted_sequence, (*self.shape[:-1], sorted_sequence.size))
+    if sorted_sequence.ndim == 1:
+        return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
     if sorted_sequence.shape[:-1] != self.shape[:-1]:
         raise ArgumentError(
             f"searchsorted: the sequences and the values must have the same axes but the last. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
         )
-    last = lax.expand_dims(sorted_sequence, (sorted_sequence.ndim - 1,))
-    wanted = lax.expand_dims(self, (self.ndim,))
-    below = last <= wanted if right else last < wanted
-    return jnp.sum(below, axis=-1, dtype=dtype)
+    search = partial(jnp.searchsorted, side=side)
+    for _ in self.shape[:-1]:
+        search = jax.vmap(search)
+    return lax.convert_element_type(search(sorted_sequence, self), dtype)
 
 
 def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
