@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
+
+from oplib.errors import ArgumentError, describe
 
 from .upcalls import upcalls
 
@@ -143,10 +146,21 @@ class TensorMethods:
 
     @property
     def T(self) -> Tensor:  # noqa: N802  torch's name
-        return upcalls.permute(self, tuple(reversed(range(len(self._storage.spec.shape)))))
+        rank = len(self._storage.spec.shape)
+        if rank != 2:
+            _warn_of_reversing(rank)
+        return upcalls.permute(self, tuple(reversed(range(rank))))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802  torch's name
+        rank = len(self._storage.spec.shape)
+        if not rank:
+            return self.T
+        if rank == 1:
+            raise ArgumentError(
+                f"mT: it is only supported on matrices or batches of matrices. Got "
+                f"{describe(self._storage.spec)}. Use unsqueeze to make a matrix of it."
+            )
         return upcalls.transpose(self, -2, -1)
 
     def clone(self) -> Tensor:
@@ -218,6 +232,14 @@ class TensorMethods:
         inputs: Any = None,
     ) -> None:
         upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _warn_of_reversing(rank: int) -> None:
+    warnings.warn(
+        f"T: the use of x.T on tensors of dimension other than 2 to reverse their shape is deprecated in "
+        f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute.",
+        stacklevel=3,
+    )
 
 
 def _join(sizes: tuple[Any, ...]) -> Any:
