@@ -7,6 +7,7 @@ upcalls, by which the tensor floor reaches the ops and the engine, and lists the
 from __future__ import annotations
 
 import typing as _typing
+from math import e, inf, nan, pi
 
 from . import autograd, errors, library, linalg, nn, ops, pytree, transforms, utils, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -29,11 +30,13 @@ from .tensor import (
     empty_like,
     equal,
     eye,
+    finfo,
     from_dlpack,
     from_numpy,
     full,
     full_like,
     get_default_dtype,
+    iinfo,
     is_tensor,
     linspace,
     load,
@@ -65,6 +68,8 @@ if _typing.TYPE_CHECKING:
     from .ops._functions import *
 
 __version__ = "0.1.0.dev0"
+device = Device  # torch's names
+newaxis = None
 
 upcalls.fill(
     {
@@ -94,17 +99,22 @@ __all__ = [
     "config",
     "custom_op",
     "default_generator",
+    "device",
+    "e",
     "empty",
     "empty_like",
     "enable_grad",
     "equal",
     "errors",
     "eye",
+    "finfo",
     "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
     "get_default_dtype",
+    "iinfo",
+    "inf",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -114,11 +124,14 @@ __all__ = [
     "linspace",
     "load",
     "manual_seed",
+    "nan",
+    "newaxis",
     "nn",
     "no_grad",
     "ones",
     "ones_like",
     "ops",
+    "pi",
     "promote_types",
     "pytree",
     "rand",

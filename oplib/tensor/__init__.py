@@ -16,6 +16,7 @@ from .dtype_rules import (
 from .factories import as_tensor, from_dlpack, from_numpy, tensor
 from .generator import Generator, default_generator, manual_seed
 from .likeness import empty_like, full_like, ones_like, zeros_like
+from .limits import finfo, iinfo
 from .metadata import is_tensor
 from .promotion import can_cast, promote_types, result_dtype, result_type
 from .random import rand, rand_like, randint, randint_like, randn, randn_like
@@ -41,11 +42,13 @@ __all__ = [
     "empty_like",
     "equal",
     "eye",
+    "finfo",
     "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
     "get_default_dtype",
+    "iinfo",
     "is_tensor",
     "jax_node",
     "linspace",
