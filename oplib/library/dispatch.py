@@ -269,7 +269,7 @@ class Dispatcher:
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
-        if not self._is_immediate(arrays) or self.record.derivative.derive:
+        if not self._is_immediate(arrays) or self.record.takes_tensors:
             require_kernel(self.record, arrays)
             return specialization.recorder(wanted)(*arrays)
         structure, outputs = self._run_now(layout, arrays)
