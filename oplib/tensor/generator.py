@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import threading
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.errors import ArgumentError, TracingError
+from oplib.errors import ArgumentError, TracingError, describe
 
 from .device import Device
 from .forked import check_process
@@ -47,6 +49,7 @@ class Generator:
         self._seed = _DEFAULT_SEED
         self._key: Any = None  # made at the first draw: importing oplib must start no backend
         self._count = 0
+        self._is_of_call = False
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
 
@@ -60,6 +63,9 @@ class Generator:
         Returns:
             A Generator whose draws are functions of the key.
 
+        Raises:
+            ArgumentError: it is no such key.
+
         Example:
             >>> import jax
             >>> from oplib.tensor.random import rand
@@ -67,6 +73,11 @@ class Generator:
             >>> draw(jax.random.key(0)).shape
             (2,)
         """
+        if not is_key(key):
+            raise ArgumentError(
+                f"Generator.from_key: expected a key. Got {describe(key)}. Make one with "
+                "jax.random.key(seed), or of such numbers with jax.random.wrap_key_data(numbers)."
+            )
         generator = Generator()
         generator._key = key
         return generator
@@ -115,8 +126,7 @@ class Generator:
         Raises:
             TracingError: the Generator was made outside the running trace.
         """
-        key, count = self.advance()
-        return jax.random.fold_in(key, count)
+        return _fold(*self.advance())
 
     def advance(self) -> tuple[Any, np.uint32]:
         """Advances the Generator and returns a key and a number to fold into it.
@@ -130,7 +140,7 @@ class Generator:
         """
         check_process()
         self._refuse_other_trace("a draw")
-        levels = map_levels.stack
+        levels = () if self._is_of_call else map_levels.stack
         for level in levels:
             _refuse_drawing(level)
         with self._lock:  # threads share the global Generator, and must not draw the same numbers
@@ -168,6 +178,29 @@ def _refuse_drawing(level: MapLevel) -> None:
             f"the {level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
             "'same', or draw outside of it."
         )
+
+
+def is_key(value: object) -> bool:
+    """Whether a value is a key of JAX, or an array of keys."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def begin_at(key: Any) -> Generator:
+    """Makes the Generator that a kernel gets: the call has drawn the key, so no map is asked again.
+
+    Args:
+        key: of the call; for a batching rule one for each example.
+    """
+    generator = Generator.from_key(key)
+    generator._is_of_call = True
+    return generator
+
+
+@partial(jax.jit, inline=True)
+def _fold(key: Any, count: Any) -> Any:
+    """Folds a number into a key, or into each of several."""
+    fold: Any = jax.random.fold_in
+    return jax.vmap(fold, (0, None))(key, count) if key.ndim else fold(key, count)
 
 
 def _make_key(seed: int) -> Any:
