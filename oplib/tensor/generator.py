@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.errors import ArgumentError, TracingError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
 
 from .device import Device
 from .forked import check_process
@@ -89,10 +89,13 @@ class Generator:
             seed: any integer from -2**63 to 2**64 - 1; negative ones count from above, as in torch.
 
         Raises:
-            ArgumentError: the seed is outside of this range.
+            ArgumentError: it is no integer, or outside of this range.
         """
+        if not isinstance(seed, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise ArgumentError(f"manual_seed: expected an integer. Got {describe(seed)}. Write int(seed).")
+        seed = int(seed)
         if not -(2**63) <= seed < 2**64:
-            raise ArgumentError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
+            raise ArgumentValueError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
         self._refuse_other_trace("manual_seed")
         self._seed, self._key, self._count = seed % 2**64, None, 0
         return self
@@ -185,11 +188,29 @@ def is_key(value: object) -> bool:
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
+def read_generator(generator: Any) -> Generator:
+    """Returns the Generator that a call means: the global one by None, and one of its own by a key.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if isinstance(generator, Generator):
+        return generator
+    if generator is None:
+        return default_generator
+    if is_key(generator):
+        return begin_at(generator)
+    raise ArgumentTypeError(
+        f"generator: expected a Generator, or a key of jax.random.key. Got {describe(generator)}, of type "
+        f"{type(generator).__name__}. Write generator=oplib.Generator().manual_seed(seed)."
+    )
+
+
 def begin_at(key: Any) -> Generator:
-    """Makes the Generator that a kernel gets: the call has drawn the key, so no map is asked again.
+    """Makes the Generator that stands on a key and asks no map: whoever gave the key has said what differs.
 
     Args:
-        key: of the call; for a batching rule one for each example.
+        key: the one that a call has drawn; in a batching rule one for each example.
     """
     generator = Generator.from_key(key)
     generator._is_of_call = True
@@ -225,3 +246,32 @@ def manual_seed(seed: int) -> Generator:
         True
     """
     return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """Returns the seed from which the global Generator started last."""
+    return default_generator.initial_seed()
+
+
+def seed() -> int:
+    """Starts the global Generator over from a seed of the operating system's choice, and returns it."""
+    return default_generator.seed()
+
+
+def get_rng_state() -> tuple[int, Any, int]:
+    """Returns the state of the global Generator, which :func:`set_rng_state` takes."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: tuple[int, Any, int]) -> None:
+    """Takes the global Generator back to a state that :func:`get_rng_state` returned.
+
+    Example:
+        >>> from oplib.tensor.random import rand
+        >>> state = get_rng_state()
+        >>> first = rand(2).tolist()
+        >>> set_rng_state(state)
+        >>> rand(2).tolist() == first
+        True
+    """
+    default_generator.set_state(new_state)
