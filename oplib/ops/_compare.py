@@ -26,7 +26,7 @@ def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
             derivative=_STEP,
             operand=("other",),
         ),
-        Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),
+        Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP, in_place=True),
     )
 
 

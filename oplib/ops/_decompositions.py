@@ -84,6 +84,11 @@ def _solve_triangular(
 ) -> Any:
     _check("solve_triangular", self)
     check_dtypes("linalg.solve_triangular", self, B)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != self.shape[-1]:
+        raise ArgumentError(
+            f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
+            f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
+        )
     batch = jnp.broadcast_shapes(self.shape[:-2], B.shape[:-2])
     matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
@@ -92,11 +97,11 @@ def _solve_triangular(
     )
 
 
-def _lstsq(self: Any, B: Any) -> Any:
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
     """By the pseudoinverse, whose gradient is known."""
     _check("lstsq", self, is_square=False)
     check_dtypes("linalg.lstsq", self, B)
-    return jnp.matmul(_pinv(self), B)
+    return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
 def _pinv(self: Any, *, rtol: float | None = None, hermitian: bool = False) -> Any:
@@ -122,7 +127,11 @@ SYSTEMS = (
         _pinv,
         "pseudoinverse of Moore and Penrose",
     ),
-    _row("linalg_lstsq(Tensor self, Tensor B) -> Tensor", _lstsq, "x with the least norm of self @ x - B"),
+    _row(
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
+        _lstsq,
+        "x with the least norm of self @ x - B, matrices both",
+    ),
 )
 
 # Determinants and powers ------------------------------------------------------------------------------------
@@ -203,8 +212,18 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
+    """What fills the matrices up has no gradient, which JAX's own full ones do not have at all."""
     _check("svd", self, is_square=False)
-    return tuple(jnp.linalg.svd(self, full_matrices=full_matrices))
+    u, s, vh = jnp.linalg.svd(self, full_matrices=False)
+    if not full_matrices or self.shape[-1] == self.shape[-2]:
+        return u, s, vh
+    whole_u, _, whole_vh = jnp.linalg.svd(lax.stop_gradient(self), full_matrices=True)
+    count = s.shape[-1]
+    return (
+        jnp.concatenate([u, whole_u[..., count:]], -1),
+        s,
+        jnp.concatenate([vh, whole_vh[..., count:, :]], -2),
+    )
 
 
 def _svdvals(self: Any) -> Any:
@@ -213,8 +232,18 @@ def _svdvals(self: Any) -> Any:
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
+    """Of one triangle; the gradient is that of a Hermitian matrix, and so in both."""
     _check("eigh", self)
-    return tuple(jnp.linalg.eigh(self, UPLO=UPLO, symmetrize_input=False))
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ArgumentError(
+            f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
+        )
+    given = lax.stop_gradient(self)
+    triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
+    other = jnp.conj(jnp.swapaxes(jnp.tril(given, -1) if UPLO in "Ll" else jnp.triu(given, 1), -1, -2))
+    even = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) * strong(0.5, self)
+    matrix = triangle + other + (even - lax.stop_gradient(even))
+    return tuple(jnp.linalg.eigh(matrix, symmetrize_input=False))
 
 
 def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
@@ -235,7 +264,7 @@ DECOMPOSITIONS = (
     _row(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
-        "U @ diag(S) @ Vh == self; differentiable with full_matrices=False",
+        "U @ diag(S) @ Vh == self; what fills the full matrices up has no gradient",
     ),
     _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
     _row(
@@ -261,9 +290,10 @@ def _matrix_norm(
 ) -> Any:
     _check("matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    rows, columns = (find_dim("matrix_norm", array.ndim, one) for one in dim)
-    if rows == columns:
-        raise ArgumentError(f"linalg.matrix_norm: expected two dims. Got {dim}. Name two different ones.")
+    found = [find_dim("matrix_norm", array.ndim, one) for one in dim]
+    if len(set(found)) != 2 or len(found) != 2:
+        raise ArgumentError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}. Name two different ones.")
+    rows, columns = found
     matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
     found = _norm_of_matrix(matrix, ord)
     return lax.expand_dims(found, sorted((rows, columns))) if keepdim else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from jax import lax
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import result_type
 
+from . import _partition_rules as partition
 from . import _view_rules as rules
 from ._dims import find_dim
 from ._table import Row, constant
@@ -122,6 +124,11 @@ VIEWS = (
         lambda spec, shape: rules.find_shape("reshape", spec, shape),
     ),
     _reshape_row(
+        "ravel(Tensor self) -> Tensor",
+        "the items along one dimension; a view where torch gives one",
+        lambda spec: (math.prod(spec.shape),),
+    ),
+    _reshape_row(
         "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
         "some dimensions as one; a view where torch gives one",
         rules.flat_shape,
@@ -143,6 +150,7 @@ VIEWS = (
         "dimensions of length 1 repeated",
         source="torch.Tensor.expand",
     ),
+    _row("broadcast_to(Tensor self, int[] size) -> Tensor", rules.expand, "as expand", node="Expand"),
     _row(
         "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
     ),
@@ -163,22 +171,22 @@ VIEWS = (
         "the items where two dimensions have the same place, as the last dimension",
     ),
     _row(
-        "unbind(Tensor self, int dim=0) -> Tensor[]", rules.unbind, "one tensor for each place of a dimension"
+        "unbind(Tensor self, int dim=0) -> Tensor[]", partition.unbind, "one tensor for each place of a dimension"
     ),
     _row(
         "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
-        rules.split_evenly,
+        partition.split_evenly,
         "parts of a dimension, of one length",
     ),
     _row(
         "split.sizes(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]",
-        rules.split,
+        partition.split,
         "parts of a dimension, of given lengths",
         node="SplitWithSizes",
     ),
     _row(
         "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
-        rules.chunk,
+        partition.chunk,
         "so many parts of a dimension, or fewer",
         node="Split",
     ),

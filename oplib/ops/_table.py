@@ -11,7 +11,7 @@ from oplib.library import Derivative, Tag
 Function = Callable[..., Any]
 
 DERIVED = Derivative(derive=True)
-_MAY_COPY = frozenset({"reshape", "flatten", "unflatten", "real"})
+_MAY_COPY = frozenset({"reshape", "flatten", "ravel", "unflatten", "real"})
 
 
 @dataclass(frozen=True, slots=True)

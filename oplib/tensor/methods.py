@@ -6,6 +6,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from oplib.errors import ArgumentError, describe
 
 from .upcalls import upcalls
@@ -31,8 +33,12 @@ class TensorMethods:
     def mul(self, other: Any) -> Tensor:
         return upcalls.mul(self, other)
 
-    def div(self, other: Any) -> Tensor:
-        return upcalls.div(self, other)
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return (
+            upcalls.div(self, other)
+            if rounding_mode is None
+            else upcalls.div(self, other, rounding_mode=rounding_mode)
+        )
 
     def true_divide(self, other: Any) -> Tensor:
         return upcalls.div(self, other)
@@ -123,7 +129,9 @@ class TensorMethods:
     def reshape(self, *shape: Any) -> Tensor:
         return upcalls.reshape(self, _join(shape))
 
-    def view(self, *shape: Any) -> Tensor:
+    def view(self, *shape: Any, dtype: Any = None) -> Tensor:
+        if dtype is not None or (len(shape) == 1 and isinstance(shape[0], (np.dtype, type))):
+            return upcalls.view_dtype(self, shape[0] if dtype is None else dtype)
         return upcalls.view(self, _join(shape))
 
     def expand(self, *sizes: Any) -> Tensor:
@@ -177,8 +185,12 @@ class TensorMethods:
     def mul_(self, other: Any) -> Tensor:
         return upcalls.mul_(self, other)
 
-    def div_(self, other: Any) -> Tensor:
-        return upcalls.div_(self, other)
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return (
+            upcalls.div_(self, other)
+            if rounding_mode is None
+            else upcalls.div_(self, other, rounding_mode=rounding_mode)
+        )
 
     def pow_(self, exponent: Any) -> Tensor:
         return upcalls.pow_(self, exponent)
