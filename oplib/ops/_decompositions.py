@@ -13,9 +13,10 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 
 from ._dims import find_dim
+from ._dtype_classes import classify
 from ._moments import compute_norm
 from ._products import check_dtypes
-from ._promotion import is_integral, strong
+from ._promotion import strong
 from ._table import Row
 
 
@@ -25,11 +26,6 @@ def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
         raise ArgumentError(
             f"linalg.{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
             f"{describe(matrix)}. Reshape it."
-        )
-    if is_integral(matrix.dtype):
-        raise ArgumentError(
-            f"linalg.{op}: expected a floating point or complex tensor. Got {describe(matrix)}. Convert it: "
-            f"tensor.float()."
         )
 
 
@@ -41,9 +37,9 @@ def _of_square(op: str, function: Any) -> Any:
     return kernel
 
 
-def _row(schema: str, kernel: Any, doc: str) -> Row:
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
     name = schema.partition("(")[0]
-    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}")
+    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
 
 
 # Systems of equations ---------------------------------------------------------------------------------------
@@ -174,6 +170,11 @@ def _expm(matrix: Any) -> Any:
 
 def _matrix_power(self: Any, n: int) -> Any:
     _check("matrix_power", self)
+    if n < 0 and classify(self.dtype) not in "fc":
+        raise ArgumentError(
+            f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
+            f"{describe(self)} and n={n}. Convert it: tensor.float()."
+        )
     return jnp.linalg.matrix_power(self, n)
 
 
@@ -184,9 +185,24 @@ DETERMINANTS = (
         _slogdet,
         "sign of the determinant, and the logarithm of its absolute value",
     ),
-    Row("logdet(Tensor self) -> Tensor", _logdet, "logarithm of the determinant, nan where that is negative"),
-    _row("linalg_matrix_power(Tensor self, int n) -> Tensor", _matrix_power, "self @ self @ ..., n times"),
-    _row("linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", _expm), "matrix exponential"),
+    Row(
+        "logdet(Tensor self) -> Tensor",
+        _logdet,
+        "logarithm of the determinant, nan where that is negative",
+        dtypes="fc",
+    ),
+    _row(
+        "linalg_matrix_power(Tensor self, int n) -> Tensor",
+        _matrix_power,
+        "self @ self @ ..., n times",
+        "ihfc",
+    ),
+    _row(
+        "linalg_matrix_exp(Tensor self) -> Tensor",
+        _of_square("matrix_exp", _expm),
+        "matrix exponential",
+        "hfc",
+    ),
 )
 
 # Decompositions ---------------------------------------------------------------------------------------------
@@ -304,6 +320,11 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
     if order == "fro":
         return compute_norm(matrix, 2, last, keepdim=False)
     if order in ("nuc", 2, -2):
+        if classify(matrix.dtype) == "h":
+            raise ArgumentError(
+                f"linalg.matrix_norm: order {order!r} needs singular values, and so float32 or more. Got "
+                f"{describe(matrix)}. Convert it: tensor.float()."
+            )
         values = _svdvals(matrix)
         return jnp.sum(values, -1) if order == "nuc" else values[..., 0 if order == 2 else -1]
     if order in (1, -1, math.inf, -math.inf):
@@ -322,6 +343,7 @@ NORMS = (
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
         "norm of a matrix by a number",
+        "hfc",
     ),
     Row(
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
@@ -329,6 +351,7 @@ NORMS = (
         _matrix_norm,
         "norm of a matrix by name",
         source="torch.linalg.matrix_norm",
+        dtypes="hfc",
     ),
 )
 

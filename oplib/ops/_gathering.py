@@ -126,14 +126,22 @@ def _cut_to(src: Any, index: Any) -> Any:
     return lax.slice(src, (0,) * src.ndim, index.shape) if src.shape != index.shape else src
 
 
+_OF_BOOLS = {"add": "max", "multiply": "min"}
+
+
+def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
+    """Puts items at a place as ``.at[...]`` gives it; the sum of bools is "or", the product "and"."""
+    return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
+
+
 def _scatter_with(op: str, put: str) -> Any:
     def kernel(self: Any, dim: int, index: Any, src: Any) -> Any:
         axis = find_dim(op, self.ndim, dim)
         _check_fit(op, self, index, axis)
         _check_dtype(op, self, src)
         if not self.ndim:
-            return getattr(self.at[()], put)(lax.reshape(src, ()))
-        return getattr(self.at[_places(index, axis)], put)(_cut_to(src, index), mode="drop")
+            return combine(self.at[()], put, lax.reshape(src, ()))
+        return combine(self.at[_places(index, axis)], put, _cut_to(src, index), mode="drop")
 
     return kernel
 
@@ -163,8 +171,8 @@ def _scatter_reduce(
     start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
     target = start.at[_places(index, axis)]
     if reduce != "mean":
-        return getattr(target, _REDUCTIONS[reduce])(items, mode="drop")
-    total = target.add(items, mode="drop")
+        return combine(target, _REDUCTIONS[reduce], items, mode="drop")
+    total = combine(target, "add", items, mode="drop")
     ones = jnp.ones(index.shape, self.dtype)
     start_counts = jnp.full(self.shape, int(include_self), self.dtype)
     counts = start_counts.at[_places(index, axis)].add(ones, mode="drop")
@@ -195,13 +203,13 @@ def _index_with(op: str, put: str) -> Any:
         axis = find_dim(op, self.ndim, dim)
         items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
         if not self.ndim:
-            return getattr(self.at[()], put)(lax.reshape(items, ()))
+            return combine(self.at[()], put, lax.reshape(items, ()))
         if items.shape[axis : axis + 1] != index.shape or items.ndim != self.ndim:
             raise ArgumentError(
                 f"{op}: number of indices should be equal to source.size(dim). Got {describe(index)} and "
                 f"{describe(source)} for dim {axis}. Give one place for each slice."
             )
-        return getattr(self.at[_whole(axis, index)], put)(items, mode="drop")
+        return combine(self.at[_whole(axis, index)], put, items, mode="drop")
 
     return kernel
 
@@ -220,7 +228,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     _check_dtype("put", self, source)
     flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
     items = lax.reshape(source, (source.size,))
-    found = flat.add(items, mode="drop") if accumulate else flat.set(items, mode="drop")
+    found = combine(flat, "add" if accumulate else "set", items, mode="drop")
     return lax.reshape(found, self.shape)
 
 
@@ -295,6 +303,7 @@ GATHERING = (
         "1 at the place that each item tells, and 0 elsewhere",
         derivative=_PLACES,
         source="torch.nn.functional.one_hot",
+        dtypes="i",
     ),
 )
 
@@ -366,12 +375,14 @@ SEARCHING = (
         _searchsorted,
         "where items would stand in a sorted sequence",
         derivative=_PLACES,
+        dtypes="ihf",
     ),
     Row(
         "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
         _bucketize,
         "between which boundaries items stand",
         derivative=_PLACES,
+        dtypes="ihf",
     ),
 )
 

@@ -15,6 +15,7 @@ from oplib.tensor import result_type
 from . import _partition_rules as partition
 from . import _view_rules as rules
 from ._dims import find_dim
+from ._dtype_classes import ALL
 from ._table import Row, constant
 
 # Shapes -----------------------------------------------------------------------------------------------------
@@ -109,8 +110,9 @@ def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row
     )
 
 
-def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "") -> Row:
-    return Row(schema, rules.make_kernel(rule), doc, view=rule, node=node, source=source)
+def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "", dtypes: str = ALL) -> Row:
+    kernel = rules.make_kernel(rule)
+    return Row(schema, kernel, doc, view=rule, node=node, source=source, dtypes=dtypes)
 
 
 def _real(self: Any) -> Any:
@@ -171,7 +173,9 @@ VIEWS = (
         "the items where two dimensions have the same place, as the last dimension",
     ),
     _row(
-        "unbind(Tensor self, int dim=0) -> Tensor[]", partition.unbind, "one tensor for each place of a dimension"
+        "unbind(Tensor self, int dim=0) -> Tensor[]",
+        partition.unbind,
+        "one tensor for each place of a dimension",
     ),
     _row(
         "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
@@ -190,11 +194,17 @@ VIEWS = (
         "so many parts of a dimension, or fewer",
         node="Split",
     ),
-    _row("view_as_real(Tensor self) -> Tensor", rules.view_as_real, "complex numbers as pairs of real ones"),
+    _row(
+        "view_as_real(Tensor self) -> Tensor",
+        rules.view_as_real,
+        "complex numbers as pairs of real ones",
+        dtypes="c",
+    ),
     _row(
         "view_as_complex(Tensor self) -> Tensor",
         rules.view_as_complex,
         "pairs of real numbers as complex ones",
+        dtypes="f",
     ),
     Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
     Row(
@@ -203,6 +213,7 @@ VIEWS = (
         "imaginary parts",
         view=rules.imag,
         node="Select",
+        dtypes="c",
     ),
 )
 
