@@ -8,14 +8,16 @@ import time
 
 import benchmarks
 
-from . import against_torch, calls, compiled, imports, reported, scale, views, watched
-from .results import describe_machine, save
+from . import against_torch, calls, compiled, imports, networks, pointwise, reported, scale, views, watched
+from .results import describe_machine, name_machine, save, use_cores
 from .rounds import Effort
 from .table import Row, format_head, format_row, format_summary, format_title
 
 GROUPS = {
     "calls": calls,
+    "pointwise": pointwise,
     "torch": against_torch,
+    "networks": networks,
     "compiled": compiled,
     "scale": scale,
     "imports": imports,
@@ -29,6 +31,7 @@ CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
 def main() -> int:
     """Measures the groups asked for, and returns the exit code."""
     options = read_options()
+    use_cores(options.cores)
     effort = Effort(
         seconds=0.3 if options.quick else 2.0,
         least_rounds=1 if options.quick else 5,
@@ -42,7 +45,8 @@ def main() -> int:
         show(lines, format_title(GROUPS[name].TITLE))
         for row in GROUPS[name].measure(effort):
             rows.append(row)
-            show(lines, format_row(row))
+            if row.is_printed:
+                show(lines, format_row(row))
     show(lines, format_summary(rows))
     if options.save:
         print(f"written: {save(options.save, rows, lines)}")
@@ -67,8 +71,17 @@ def read_options() -> argparse.Namespace:
         "--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"some of {', '.join(GROUPS)}"
     )
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="'process' counts processor time")
+    parser.add_argument(
+        "--cores", type=int, default=1, help="that all may use, torch as well; 1 if not given, 0 for all"
+    )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
-    parser.add_argument("--save", metavar="NAME", help="write the table into benchmarks/results/<date>-NAME")
+    parser.add_argument(
+        "--save",
+        metavar="NAME",
+        nargs="?",
+        const=name_machine(),
+        help="write the table into benchmarks/results/<date>-NAME; by default named after the machine's kind",
+    )
     return parser.parse_args()
 
 

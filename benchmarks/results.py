@@ -24,12 +24,31 @@ def describe_machine(*, clock: str) -> str:
         f"jax {jax.__version__}",
         f"torch {_find_version('torch')}",
         f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
-        f"{os.cpu_count()} cores",
+        f"{count_cores()} of {os.cpu_count()} cores",
         f"{clock} clock",
     ]
     if hasattr(os, "getloadavg"):  # not on every platform
         parts.append(f"load {os.getloadavg()[0]:.1f}")
     return ", ".join(parts)
+
+
+def use_cores(count: int) -> None:
+    """Keeps this process, with every thread that it will start, on so many cores; before JAX starts its own.
+
+    Where another program needs a core too, threads of torch's that wait for each other wait for that program,
+    and a step takes a hundred times as long; with one core there is nobody to wait for. Platforms that cannot
+    bind a process keep all cores, as the first line of the table then says.
+
+    Args:
+        count: of cores; 0 for all of them.
+    """
+    if count and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def count_cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _find_version(package: str) -> str:
@@ -39,11 +58,24 @@ def _find_version(package: str) -> str:
         return "absent"
 
 
+def name_machine() -> str:
+    """Returns what kind of machine this is, and no name: ``x86_64-2-cores``."""
+    return f"{platform.machine() or 'unknown'}-{os.cpu_count()}-cores"
+
+
 def save(name: str, rows: Sequence[Row], lines: Sequence[str]) -> str:
     """Writes the table under the date and a name, and returns where it stands, without its ending."""
     FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{dt.datetime.now(tz=dt.UTC).date()}-{name}"
+    today = dt.datetime.now(tz=dt.UTC).date()
+    path = FOLDER / f"{today}-{name}"
     data = {"machine": lines[0], "rows": [row.as_json() for row in rows]}
     path.with_name(path.name + ".json").write_text(json.dumps(data, indent=2) + "\n")
-    path.with_name(path.name + ".txt").write_text("\n".join(lines) + "\n")
+    path.with_name(path.name + ".md").write_text(_format_page(today, lines))
     return str(path.relative_to(FOLDER.parent.parent))
+
+
+def _format_page(today: dt.date, lines: Sequence[str]) -> str:
+    machine, *table = lines
+    facts = "\n".join(f"- {fact}" for fact in machine.split(", "))
+    how = "How to read it: `python -m benchmarks --help`. Rows that are not printed stand in the JSON file."
+    return "\n".join([f"# What oplib costs, {today}", "", facts, "", how, "", "```text", *table, "```", ""])

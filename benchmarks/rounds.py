@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 Clock = Callable[[], float]
 TRIES = 3
@@ -41,7 +41,11 @@ class Case:
 
 
 def wait(result: Any) -> None:
-    """Waits until an array, or the array of a Tensor, has been computed."""
+    """Waits until an array, or the array of a Tensor, has been computed, or each of a list of them."""
+    if isinstance(result, list):
+        for one in cast("list[Any]", result):
+            wait(one)
+        return
     array = getattr(result, "array", result)
     if hasattr(array, "block_until_ready"):
         array.block_until_ready()

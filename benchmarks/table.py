@@ -22,6 +22,7 @@ class Row:
         seconds: the subject alone, for a row that is bounded in seconds and not by a ratio.
         note: what else there is to say, or why the row did not run.
         exact: False where something that should be identical is not; such a row is missed at any ratio.
+        is_printed: False for one of many rows: it counts, and is kept by ``--save``.
     """
 
     what: str
@@ -31,6 +32,7 @@ class Row:
     seconds: float | None = None
     note: str = ""
     exact: bool = True
+    is_printed: bool = True
 
     @property
     def figure(self) -> float | None:
@@ -111,7 +113,7 @@ def format_summary(rows: Sequence[Row]) -> str:
     bounded = [row for row in rows if row.bound is not None]
     counts = Counter(row.verdict for row in bounded)
     head = f"\n{counts['reached']} bounds reached, {counts['missed']} missed, {counts['not run']} not run."
-    missed = [row for row in bounded if row.verdict == "missed"]
+    missed = [row for row in bounded if row.verdict == "missed" and row.is_printed]
     return "\n".join(
         [head, *(f"  missed: {row.what}: {row.figure:.2f}, bound {row.bound:.2f}" for row in missed)]
     )

@@ -7,6 +7,7 @@ upcalls, by which the tensor floor reaches the ops and the engine, and lists the
 from __future__ import annotations
 
 import typing as _typing
+from math import e, inf, nan, pi
 
 from . import autograd, errors, library, linalg, nn, ops, pytree, transforms, utils, visual
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -29,11 +30,15 @@ from .tensor import (
     empty_like,
     equal,
     eye,
+    finfo,
     from_dlpack,
     from_numpy,
     full,
     full_like,
     get_default_dtype,
+    get_rng_state,
+    iinfo,
+    initial_seed,
     is_tensor,
     linspace,
     load,
@@ -47,9 +52,12 @@ from .tensor import (
     randint_like,
     randn,
     randn_like,
+    randperm,
     result_type,
     save,
+    seed,
     set_default_dtype,
+    set_rng_state,
     tensor,
     upcalls,
     zeros,
@@ -65,6 +73,8 @@ if _typing.TYPE_CHECKING:
     from .ops._functions import *
 
 __version__ = "0.1.0.dev0"
+device = Device  # torch's names
+newaxis = None
 
 upcalls.fill(
     {
@@ -94,18 +104,25 @@ __all__ = [
     "config",
     "custom_op",
     "default_generator",
+    "device",
+    "e",
     "empty",
     "empty_like",
     "enable_grad",
     "equal",
     "errors",
     "eye",
+    "finfo",
     "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
     "get_default_dtype",
+    "get_rng_state",
+    "iinfo",
+    "inf",
     "inference_mode",
+    "initial_seed",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
@@ -114,11 +131,14 @@ __all__ = [
     "linspace",
     "load",
     "manual_seed",
+    "nan",
+    "newaxis",
     "nn",
     "no_grad",
     "ones",
     "ones_like",
     "ops",
+    "pi",
     "promote_types",
     "pytree",
     "rand",
@@ -127,10 +147,13 @@ __all__ = [
     "randint_like",
     "randn",
     "randn_like",
+    "randperm",
     "result_type",
     "save",
+    "seed",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_rng_state",
     "tensor",
     "transforms",
     "utils",

@@ -18,6 +18,7 @@ import numpy as np
 from oplib.config import config
 
 from .array_types import match_type, sum_gradient
+from .concreteness import VALUE_ERRORS
 from .liveness import find_forwarded, find_live_inputs
 
 Arrays = tuple[Any, ...]
@@ -276,10 +277,19 @@ class DerivedPlan(Plan):
         differentiable = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
         super().__init__(wanted, outputs, self._find_read_inputs(wanted, differentiable, outputs))
 
-    def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> list[int]:
+    def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> Sequence[int]:
+        """Looks into the vjp; of what cannot be traced, or is not to be, all inputs count as read."""
+        self._forwarded = (given, None)
+        if not self._function.compiled:
+            return range(len(wanted))
         cotangents = [shape_of(value) for value, has in zip(outputs, given, strict=True) if has]
         pulled_back = self._function.vjp(wanted, given)
-        jaxpr = jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
+        try:
+            jaxpr = jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
+        except VALUE_ERRORS:
+            if config.compile_kernels:
+                raise
+            return range(len(wanted))
         live = find_live_inputs(jaxpr)
         self._forwarded = (given, find_forwarded(jaxpr))
         return [place for place in range(len(wanted)) if live[place]]
@@ -289,7 +299,8 @@ class DerivedPlan(Plan):
 
         So it is known of each gradient by itself what it does not depend on, as a strict Hessian asks.
         """
-        if given == self.differentiable or not self._function.is_formula:
+        whole = given == self.differentiable or not self._function.is_formula
+        if whole or not self._function.compiled:
             return self.wanted
         jaxpr = jax.jit(self._function.function).trace(*self._inputs).jaxpr.jaxpr
         counted = [has for has, output in zip(given, self.outputs, strict=True) if output is not None]

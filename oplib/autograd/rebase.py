@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.views import mark_stale
@@ -30,7 +32,7 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     """
     root = tensor._root
     if root is None:
-        take_over(tensor, edge or (_number(_new(Overwritten)), 0))
+        take_over(tensor, edge or (_number(Overwritten.make(tensor)), 0))
         if tensor._views is not None:
             mark_stale(tensor, StaleView, restricted_only=False)
         return
@@ -74,6 +76,14 @@ class Overwritten(TapeNode):
 
     has_one_slot = True
     results_are_checked = True
+
+    @staticmethod
+    def make(tensor: Tensor) -> Overwritten:
+        """Makes the node of a tensor; whoever calls numbers it."""
+        node = _new(Overwritten)
+        spec = tensor._storage.spec
+        node.input_metadata = (jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype),)
+        return node
 
     def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002, D102  there is nobody to give it to
         return ()

@@ -1,4 +1,4 @@
-"""What the plans of one op have in common, whatever the shapes: after this, recording code can be written out."""
+"""What the plans of one op have in common, whatever the shapes: from it recording can be written out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _known: dict[Pattern, Pattern] = {}
 
 def find_pattern(plan: Plan) -> Pattern | None:
     """Returns the pattern of a plan, one object for equal ones; None where it saves intermediates."""
-    if plan.pattern is None and len(plan.outputs) == 1 and plan.extras is None:
-        if all(source <= plan.input_count for source in plan.sources):
-            found = Pattern(plan.wanted, plan.sources, plan.differentiable[0])
-            plan.pattern = _known.setdefault(found, found)
+    is_simple = len(plan.outputs) == 1 and plan.extras is None
+    if plan.pattern is None and is_simple and all(source <= plan.input_count for source in plan.sources):
+        found = Pattern(plan.wanted, plan.sources, plan.differentiable[0])
+        plan.pattern = _known.setdefault(found, found)
     return plan.pattern

@@ -18,7 +18,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from .bound_call import BoundCall
-from .carrier_platforms import lower_for_each
+from .carrier_platforms import lower_for_each, lower_late
 from .host_parts import find_spread_lowering
 from .kernel_choice import require_kernels
 from .levels import Level, Levels, move_to_front
@@ -48,6 +48,7 @@ class Carrier:
         self.linear.def_abstract_eval(_linear_avals)
         for primitive, lower in ((self.call, _lower_call), (self.linear, _lower_linear)):
             primitive.multiple_results = True
+            lower_late(primitive)
             primitive.def_impl(partial(xla.apply_primitive, primitive))
             mlir.register_lowering(primitive, lower)
         batching.fancy_primitive_batchers[self.call] = self._batch_call

@@ -17,8 +17,21 @@ from jax.interpreters import mlir
 
 from .kernel_choice import group_platforms
 
+
+def lower_late(primitive: Any) -> None:
+    """Has JAX leave the jaxpr among the parameters of a primitive alone until the primitive is lowered.
+
+    JAX's newest functions (``jnp.searchsorted``, ``jax.scipy.linalg.expm``) are primitives of a higher kind,
+    which are made of others before anything is lowered; JAX asks each primitive whose parameters hold some
+    to do that for its own, and of ours it cannot know. They trace theirs anew when they are lowered, and what
+    is traced there is made of lower ones by itself.
+    """
+    primitive.is_high = lambda *_, **__: False
+
+
 _apart = Primitive("on_platforms")
 _apart.multiple_results = True
+lower_late(_apart)
 
 
 @_apart.def_effectful_abstract_eval

@@ -33,6 +33,7 @@ from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
 from .kernel_choice import find_device, require_kernel
 from .kernels import run_kernel
+from .keys import draw_keys
 from .layout import Layout, count_arrays, make_layout
 from .observers import is_observed, read_recorded, read_run, run_observed
 from .overload import OpOverload
@@ -92,6 +93,7 @@ class Dispatcher:
         self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
+        self._draws = record.draws
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 
     def close(self) -> None:
@@ -107,6 +109,10 @@ class Dispatcher:
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
         self._teach_fast_path(layout, flat, args, kwargs)
+        if self._draws:
+            flat = draw_keys(flat)
+            if self.record.takes_tensors:
+                values = self._give_generators(layout, flat, values)
         if any(isinstance(value, Tensor) for value in flat):
             if modes.dual_level is not None:
                 return call_in_dual_level(self, layout, flat, values)
@@ -136,11 +142,19 @@ class Dispatcher:
         with suppress(TypeError, ValueError):  # an array of one element passes for a number, but is no key
             self.fast_keys[self._make_key(*given)] = specialization
 
+    def _give_generators(self, layout: Layout, flat: list[Any], values: list[Any]) -> list[Any]:
+        """The bound values, with Generators that begin at the keys that the call has drawn."""
+        given = layout.rebuild(flat)
+        return [
+            given[place] if argument.is_generator else value
+            for place, (argument, value) in enumerate(zip(self.schema.arguments, values, strict=True))
+        ]
+
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the op on arrays; new values of written arguments come before the results."""
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
-        arrays = [unbox(value) for value in flat]
+        arrays = [unbox(value) for value in (draw_keys(flat) if self._draws else flat)]
         structure, outputs = self._run_on_arrays(layout, arrays, device=find_device(self.record, values))
         return structure.arrange(outputs)
 
@@ -275,7 +289,7 @@ class Dispatcher:
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
-        if not self._is_immediate(arrays) or self.record.derivative.derive:
+        if not self._is_immediate(arrays) or self.record.takes_tensors:
             require_kernel(self.record, arrays)
             return specialization.recorders[wanted](*arrays)
         structure, outputs = self._run_now(layout, arrays)

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 
 from oplib.errors import ResultError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Generator, Tensor
 
 from .kernel_choice import choose_kernel, find_device
+from .keys import to_generator, to_key
 from .layout import copy_lists
 from .record import Record, Tag
 from .recording import box_results
@@ -53,7 +54,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
 
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel through the op's function of arrays."""
-    args, kwargs = _split(record, values)
+    args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
     with grad_off():
         return _box_arrays(functional(*args, **kwargs))
 
@@ -78,7 +79,12 @@ def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> 
 
 
 def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return split_values(record.schema, list(map(copy_lists, values)))
+    return split_values(record.schema, list(map(_copy, values)))
+
+
+def _copy(value: Any) -> Any:
+    """What a kernel may change is its own: a rule gets the Generator as it was before the kernel drew."""
+    return to_generator(to_key(value)) if isinstance(value, Generator) else copy_lists(value)
 
 
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from oplib.autograd.record_pattern import Pattern
 
@@ -177,22 +176,16 @@ class _Part:
 
     def _edge_lines(self, pattern: Pattern) -> list[str]:
         """The edges; of a leaf the leaf itself, of which the node makes an edge when it is looked at."""
-        names = [name if want else None for name, want in zip(self.names, pattern.wanted, strict=True)]
-        reads = [f"__g{place} = {name}._grad_fn" for place, name in enumerate(names) if name is not None]
-        leaves = [f"__g{place} is None" for place, name in enumerate(names) if name is not None]
-        edges = [
-            "None" if name is None else f"(__g{place}, {name}._output_nr)" for place, name in enumerate(names)
-        ]
-        inputs = [
-            edge
-            if name is None
-            else name
-            if len(leaves) == 1
-            else f"{name} if __g{place} is None else {edge}"
-            for place, (name, edge) in enumerate(zip(names, edges, strict=True))
-        ]
+        pairs = zip(self.names, pattern.wanted, strict=True)
+        names = {place: name for place, (name, want) in enumerate(pairs) if want}
+        leaves = [f"__g{place} is None" for place in names]
+        edges = ["None"] * len(pattern.wanted)
+        inputs = list(edges)
+        for place, name in names.items():
+            edges[place] = f"(__g{place}, {name}._output_nr)"
+            inputs[place] = f"{name} if __g{place} is None else {edges[place]}"
         return [
-            *reads,
+            *[f"__g{place} = {name}._grad_fn" for place, name in names.items()],
             f"if {' or '.join(leaves)}: __n.inputs = ({', '.join(inputs)},)",
             f"else: __n.edges = ({', '.join(edges)},)",
         ]

@@ -20,6 +20,7 @@ def is_eligible(record: Record) -> bool:
         and record.compiled
         and record.sole_kernel is not None
         and not record.schema.is_mutable
+        and not record.draws
         and any(argument.is_tensor for argument in arguments)
         and all(
             argument.is_tensor or argument.is_optional_tensor for argument in arguments if argument.has_tensor

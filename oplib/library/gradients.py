@@ -13,7 +13,7 @@ from oplib.autograd.array_function import Mask
 from oplib.autograd.conformity import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
 
-from .layout import Layout, Slot
+from .layout import Layout, Slot, count_arrays
 from .recording import unbox
 
 
@@ -51,8 +51,10 @@ class GradientTargets:
                 flat.extend(self._take_list(value, entry, self.layout.schema.arguments[place].name))
             elif entry is Slot.array:
                 flat.append(value)
-            elif value is not None:
-                self._refuse_value(value, place)
+            else:
+                if value is not None:
+                    self._refuse_value(value, place)
+                flat.extend([None] * count_arrays(entry))
         return tuple(
             self._fit(value, shape, place)
             for place, (value, shape, want) in enumerate(zip(flat, self.inputs, self.wanted, strict=True))

@@ -13,6 +13,7 @@ from oplib.tensor.ingestion import to_array
 
 from .carrier_host import call_host
 from .fake_kernel import run_fake_kernel
+from .keys import to_key_data
 from .layout import Layout
 from .record import Function, Record
 from .results import check_results, take_returned_arguments
@@ -42,7 +43,10 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
     structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
 
     return structure, call_host(
-        bind_host_kernel(record, kernel, layout, shapes), shapes, arrays, op=record.name
+        bind_host_kernel(record, kernel, layout, shapes),
+        shapes,
+        list(map(to_key_data, arrays)),
+        op=record.name,
     )
 
 
@@ -97,7 +101,7 @@ def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]
 
 
 def _view(value: Any) -> np.ndarray:
-    view = np.asarray(value).view()
+    view = np.asarray(to_key_data(value)).view()
     view.flags.writeable = False
     return view
 

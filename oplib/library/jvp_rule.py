@@ -14,7 +14,7 @@ from oplib.tensor import box
 
 from .layout import Layout
 from .record import Record
-from .tracing import running
+from .tracing import is_traced, running
 
 
 def run_jvp_rule(
@@ -37,7 +37,7 @@ def run_jvp_rule(
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
     primals = tuple(layout.rebuild(inputs))
-    with running(record.name, "jvp rule", eager=record.takes_tensors):
+    with running(record.name, "jvp rule", eager=record.takes_tensors or not is_traced(inputs)):
         answer = rule(primals, tuple(layout.rebuild_tangents(tangents)))
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise AutogradError(

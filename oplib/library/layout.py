@@ -11,6 +11,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError
 
+from .keys import to_generator
 from .schema import FunctionSchema, split_values
 
 
@@ -51,6 +52,7 @@ class Slot(enum.Enum):
 
     array = "array"
     absent = "absent"
+    key = "key"  # an array too: the key that stands for a Generator
 
 
 class Fixed:
@@ -112,7 +114,10 @@ class Layout:
     def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
         """Arranges one tangent per array as one value per schema argument: None for what has none."""
         rest = iter(tangents)
-        return [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
+        return [
+            next(rest) if entry is Slot.key else None if isinstance(entry, Fixed) else _rebuild(entry, rest)
+            for entry in self.entries
+        ]
 
     def find_argument(self, position: int) -> str:
         """Returns the name of the argument to which the array at a flat position belongs."""
@@ -134,7 +139,7 @@ class Layout:
 
 def count_arrays(entry: Entry) -> int:
     """How many arrays stand at an argument's place."""
-    return sum(entry) if isinstance(entry, tuple) else int(entry is Slot.array)
+    return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
 
 
 def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
@@ -142,6 +147,8 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
         return next(arrays)
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
+    if entry is Slot.key:
+        return to_generator(next(arrays))
     return copy_lists(entry.value) if isinstance(entry, Fixed) else None
 
 
@@ -151,7 +158,7 @@ def copy_lists(value: Any) -> Any:
 
 
 def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:
-    if entry is Slot.array:
+    if entry in (Slot.array, Slot.key):
         return next(flags)
     if isinstance(entry, tuple):
         return [next(flags) if present else False for present in entry]
@@ -170,7 +177,8 @@ def make_layout(
         op: the op's name, for errors.
 
     Returns:
-        The layout and the flat list of whatever stands in array places.
+        The layout and the flat list of whatever stands in array places: for a Generator that, or None, until
+        ``keys.draw_keys`` puts a key in its place.
 
     Raises:
         ArgumentError: a static argument that cannot be hashed.
@@ -185,6 +193,9 @@ def make_layout(
             entries.append(Slot.absent if value is None else Slot.array)
             if value is not None:
                 flat.append(value)
+        elif argument.is_generator:
+            entries.append(Slot.key)
+            flat.append(value)
         else:
             entries.append(_fix(value, argument.name, op))
     return Layout(schema, entries), flat

@@ -182,7 +182,7 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
         entry = _Entry(axes, f"argument {place} ('{argument.name}')", argument.name)
         if isinstance(form, tuple):
             spread.extend([entry] * sum(form))
-        elif form is Slot.array:
+        elif form in (Slot.array, Slot.key):
             spread.append(entry)
     return spread
 

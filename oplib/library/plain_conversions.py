@@ -19,7 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.device import Device
 from oplib.tensor.dtype_rules import normalize_dtype
-from oplib.tensor.generator import Generator
+from oplib.tensor.generator import Generator, is_key
 
 Converter = Callable[[Any], Any]
 
@@ -138,9 +138,9 @@ def to_device(value: Any) -> Device:
     raise UnfitError
 
 
-def to_generator(value: Any) -> Generator:
-    """A Generator, as it is."""
-    if isinstance(value, Generator):
+def to_generator(value: Any) -> Any:
+    """A Generator, or a key of JAX, as it is."""
+    if isinstance(value, Generator) or is_key(value):
         return value
     raise UnfitError
 
@@ -190,7 +190,7 @@ EXPECTED = {
     "Scalar": "a Python number",
     "ScalarType": "a dtype such as oplib.float32",
     "Device": "a device such as 'cpu'",
-    "Generator": "a Generator",
+    "Generator": "a Generator, or a key of jax.random.key",
     "Enum": "a member of an enum",
     "Any": "anything",
 }

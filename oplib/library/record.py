@@ -98,6 +98,11 @@ class Record:
     version: int = 0
 
     @property
+    def draws(self) -> bool:
+        """Whether a call draws a key from a Generator."""
+        return any(argument.is_generator for argument in self.schema.arguments)
+
+    @property
     def takes_tensors(self) -> bool:
         """Whether kernel and rules are eager code that gets Tensors."""
         return self.kind in {"tensor", "composite"}

@@ -8,6 +8,7 @@ from oplib.errors import RegistrationValueError
 
 from .binding import Binder
 from .bound_call import BoundCall
+from .keys import hold_keys
 from .layout import make_layout
 from .namespace import OpOverloadPacket
 from .recording import unbox
@@ -53,7 +54,7 @@ def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     record = overload.record
     values = Binder(record.schema, operand=record.operand).bind(args, kwargs, op=record.name)
     layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
-    structure, outputs = BoundCall(overload, layout).shapes([unbox(value) for value in flat])
+    structure, outputs = BoundCall(overload, layout).shapes([unbox(value) for value in hold_keys(flat)])
     found = structure.rebuild(outputs)
     written = dict(zip(layout.written_places, found, strict=False))
     return pack(put_back_returned_arguments(record.schema, found[structure.written :], written))

@@ -9,12 +9,14 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan
+from oplib.autograd.array_function import ArrayFunction, DerivedPlan, Mask, Plan
+from oplib.config import config
 
 from .bound_call import BoundCall
 from .carrier import Carrier
 from .layout import Layout
 from .overload import OpOverload
+from .plain_function import make_plain_function
 from .structure import Structure
 
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
@@ -39,6 +41,7 @@ class Specialization:
     """
 
     __slots__ = (
+        "_plain",
         "call",
         "function",
         "last_use",
@@ -59,6 +62,7 @@ class Specialization:
         self.call = call = BoundCall(overload, layout)
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)
+        self._plain: ArrayFunction | None = None
         self.pushers: dict[Mask, ArrayFunction] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
@@ -100,6 +104,8 @@ class Specialization:
 
             def push(*values: Any) -> tuple[Any, ...]:
                 arrays, last = values[:count], len(values) - given_count
+                if self._is_derived() and (record.is_plain or not config.compile_kernels):
+                    return self._find_plain().jvp(given)(*arrays, *values[last:])
                 own = iter(values[last:])
                 pairs = zip(given, arrays, strict=True)
                 tangents = [next(own).astype(array.dtype) if has else None for has, array in pairs]
@@ -114,9 +120,19 @@ class Specialization:
         record = self.overload.record
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
+    def _find_plain(self) -> ArrayFunction:
+        if self._plain is None:
+            self._plain = make_plain_function(self.overload, self.layout)
+        return self._plain
+
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has run; gives what a recorder gives."""
-        plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
+        extras: Sequence[Any] = ()
+        if self._is_derived():
+            plan: Plan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
+            plan.structure = structure
+        else:
+            plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
         plan.names = self._find_names(plan)
         return plan, *outputs, *extras
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from oplib.autograd.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.tensor import Tensor, box
 
@@ -17,7 +18,7 @@ from .record import Function, Record
 from .results import check_results, take_returned_arguments
 from .sites import find_line
 from .structure import Results, make_structure
-from .tracing import VALUE_ERRORS, is_traced, running
+from .tracing import is_traced, running
 
 _OTHERS_ERROR = re.compile(r"\w+::")  # said already, of an op that the kernel calls
 

@@ -7,23 +7,15 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import jax
 from jax.core import Tracer
 
+from oplib.autograd.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError, describe
 from oplib.modes import modes
 
 from .layout import Layout
 
 _scopes = iter(range(1, 1 << 62))
-_CONCRETIZATION = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
-VALUE_ERRORS = (TracingError, *_CONCRETIZATION)
-"""What is raised where the value of something traced is needed."""
 
 
 @contextmanager
@@ -61,7 +53,7 @@ def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) ->
             try:
                 with _tracing(op):
                     yield
-            except _CONCRETIZATION as error:
+            except CONCRETIZATION_ERRORS as error:
                 raise _explain_value(op, part, layout, error) from error
         except Exception as error:
             if not str(error).startswith(f"{op}:"):

@@ -18,7 +18,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 def tells_world(record: Record, layout: Layout) -> bool:
     """Whether an array stands in a tensor's place, not only in those of operands."""
     return any(
-        count_arrays(entry) and argument.name not in record.operand
+        count_arrays(entry) and entry is not Slot.key and argument.name not in record.operand
         for entry, argument in zip(layout.entries, record.schema.arguments, strict=True)
     )
 

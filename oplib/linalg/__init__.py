@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import UPCALLS
+from oplib.ops._functions import LINALG
 
 _PREFIX = "linalg_"
-__all__ = sorted(name.removeprefix(_PREFIX) for name in UPCALLS if name.startswith(_PREFIX))  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+__all__ = sorted(name.removeprefix(_PREFIX) for name in LINALG)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Finds the function of an op when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = UPCALLS[f"{_PREFIX}{name}"]
+    function = globals()[name] = LINALG[f"{_PREFIX}{name}"]
     return function
 
 

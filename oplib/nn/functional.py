@@ -1,4 +1,4 @@
-"""The functions of networks under torch's names; each is the op of its name.
+"""The functions of networks under torch's names; each is the op of its name, some also with ``inplace``.
 
 Example:
     >>> import oplib
@@ -14,16 +14,20 @@ from typing import Any
 
 from oplib.ops._functions import COMPOSED, FUNCTIONS, ROWS
 
+from . import activations
+from .activations import *  # noqa: F403  the names that its own list has
+
 _COMPOSED_OF_NETWORKS = (
     *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
     *("one_hot", "scaled_dot_product_attention"),
 )
 _ALSO_AT_THE_ROOT = (
-    *("relu", "sigmoid", "tanh", "softmax", "log_softmax"),
+    *("sigmoid", "tanh", "softmax", "log_softmax"),
     *(name for name in COMPOSED if name in _COMPOSED_OF_NETWORKS),
 )
 _OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
-__all__ = sorted({name for name in (*_ALSO_AT_THE_ROOT, *_OF_NETWORKS) if name in FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+_NAMES = (*activations.__all__, *_ALSO_AT_THE_ROOT, *_OF_NETWORKS)
+__all__ = sorted({name for name in _NAMES if name in FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

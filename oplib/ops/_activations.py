@@ -9,20 +9,22 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ._promotion import in_single, on_real, strong, to_floating
+from oplib.errors import ArgumentError, describe
+
+from ._promotion import in_single, strong
 from ._table import Row
 
 Function = Callable[..., Any]
 
 
-def _row(schema: str, function: Function, doc: str) -> Row:
+def _row(schema: str, function: Function, doc: str, dtypes: str = "hf") -> Row:
     """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
     name = schema.partition("(")[0]
 
     def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
-        return in_single(lambda x: function(x, *numbers, **named))(to_floating(self))
+        return in_single(lambda x: function(x, *numbers, **named))(self)
 
-    return Row(schema, on_real(name, kernel), doc, in_place=True, source=f"torch.nn.functional.{name}")
+    return Row(schema, kernel, doc, in_place=True, source=f"torch.nn.functional.{name}", dtypes=dtypes)
 
 
 def _where_positive(x: Any, above: Any, below: Any) -> Any:
@@ -71,6 +73,13 @@ def _mish(x: Any) -> Any:
 
 
 def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
+    if x.dtype.kind in "iu":
+        min_val, max_val = int(min_val), int(max_val)
+        if x.dtype.kind == "u" and min(min_val, max_val) < 0:
+            raise ArgumentError(
+                "hardtanh: cannot be done on an unsigned type with negative limits. Got "
+                f"{describe(x)}, min_val={min_val} and max_val={max_val}. Convert it to a signed dtype."
+            )
     low, high = strong(min_val, x), strong(max_val, x)
     return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
 
@@ -103,7 +112,7 @@ ROWS = (
         _gelu,
         "self times the normal distribution function of self, exact or by tanh",
     ),
-    _row("silu(Tensor self) -> Tensor", lambda x: x * lax.logistic(x), "self * sigmoid(self)"),
+    _row("silu(Tensor self) -> Tensor", lambda x: x * lax.logistic(x), "self * sigmoid(self)", "hfc"),
     _row("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))"),
     _row(
         "softplus(Tensor self, float beta=1., float threshold=20.) -> Tensor",
@@ -114,8 +123,9 @@ ROWS = (
         "hardtanh(Tensor self, float min_val=-1., float max_val=1.) -> Tensor",
         _hardtanh,
         "self kept in [min_val, max_val]; the gradient at the ends is 0",
+        "ihf",
     ),
-    _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self kept in [0, 6]"),
+    _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self kept in [0, 6]", "ihf"),
     _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6"),
     _row(
         "logsigmoid(Tensor self) -> Tensor",

@@ -80,6 +80,7 @@ ROWS = (
         _attend,
         "values weighed by the softmax of scaled products of queries and keys",
         source=_SOURCE,
+        dtypes="hf",
     ),
     Row(
         "sdpa_weights(Tensor query, Tensor key, Tensor? attn_mask=None, *, bool is_causal, float scale) "
@@ -87,5 +88,6 @@ ROWS = (
         _weigh_alone,
         "the weights of attention",
         source=_SOURCE,
+        dtypes="hf",
     ),
 )

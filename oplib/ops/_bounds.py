@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtype_rules import COMPLEX
 
@@ -17,7 +17,6 @@ from ._promotion import (
     elementwise,
     find_dtype,
     is_integral,
-    refuse_complex,
     strong,
 )
 from ._table import DERIVED, Row, constant
@@ -35,6 +34,7 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
             doc,
             operand=("other",),
             derivative=derivative,
+            dtypes="ihf",
         ),
         Row(
             f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
@@ -42,6 +42,7 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
             doc,
             operand=("self",),
             derivative=derivative,
+            dtypes="ihf",
         ),
         Row(
             f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -49,6 +50,7 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
             doc,
             derivative=derivative,
             in_place=True,
+            dtypes="ihf",
         ),
     )
 
@@ -84,49 +86,57 @@ _INSIDE = "the gradient at a bound is that inside"
 BOUNDS = (
     Row(
         "maximum(Tensor self, Tensor other) -> Tensor",
-        elementwise("maximum", lax.max, check=refuse_complex),
+        elementwise("maximum", lax.max),
         "the larger of two items; equal ones share the gradient",
+        dtypes="bihf",
     ),
     Row(
         "minimum(Tensor self, Tensor other) -> Tensor",
-        elementwise("minimum", lax.min, check=refuse_complex),
+        elementwise("minimum", lax.min),
         "the smaller of two items; equal ones share the gradient",
+        dtypes="bihf",
     ),
     Row(
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
-        elementwise("clamp", _clamp, check=refuse_complex),
+        elementwise("clamp", _clamp),
         f"self kept in [min, max]; {_INSIDE}",
         operand=("min", "max"),
         in_place=True,
+        dtypes="ihf",
     ),
     Row(
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
-        elementwise("clamp", _clamp, check=refuse_complex),
+        elementwise("clamp", _clamp),
         f"self kept in [min, max]; {_INSIDE}",
+        dtypes="ihf",
     ),
     Row(
         "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
-        elementwise("clamp_min", _clamp_min, check=refuse_complex),
+        elementwise("clamp_min", _clamp_min),
         f"the larger of self and min; {_INSIDE}",
         operand=("min",),
         in_place=True,
+        dtypes="bihf",
     ),
     Row(
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        elementwise("clamp_min", _clamp_min, check=refuse_complex),
+        elementwise("clamp_min", _clamp_min),
         f"the larger of self and min; {_INSIDE}",
+        dtypes="bihf",
     ),
     Row(
         "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
-        elementwise("clamp_max", _clamp_max, check=refuse_complex),
+        elementwise("clamp_max", _clamp_max),
         f"the smaller of self and max; {_INSIDE}",
         operand=("max",),
         in_place=True,
+        dtypes="bihf",
     ),
     Row(
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        elementwise("clamp_max", _clamp_max, check=refuse_complex),
+        elementwise("clamp_max", _clamp_max),
         f"the smaller of self and max; {_INSIDE}",
+        dtypes="bihf",
     ),
 )
 
@@ -162,7 +172,7 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
             f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
             "Leave it out for the exact quotient."
         )
-    return elementwise("div", _ROUNDINGS[rounding_mode], check=refuse_complex)(self, other)
+    return elementwise("div", _ROUNDINGS[rounding_mode])(self, other)
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -180,27 +190,29 @@ DIVISIONS = (
         _ROUNDED,
         derivative=_FLAT,
         operand=("other",),
+        dtypes="ihf",
     ),
     Row(
         "div.Tensor_mode(Tensor self, Tensor other, *, str rounding_mode) -> Tensor",
         _div_rounded,
         _ROUNDED,
         derivative=_FLAT,
+        dtypes="ihf",
     ),
     *_all_ways(
         "floor_divide",
-        elementwise("floor_divide", _divide_down, check=refuse_complex),
+        elementwise("floor_divide", _divide_down),
         "self / other, rounded down",
         _NOT_DIVIDED,
     ),
     *_all_ways(
         "remainder",
-        elementwise("remainder", _remainder, check=refuse_complex),
+        elementwise("remainder", _remainder),
         "what is left of self / other, with the sign of other",
     ),
     *_all_ways(
         "fmod",
-        elementwise("fmod", lax.rem, check=refuse_complex),
+        elementwise("fmod", lax.rem),
         "what is left of self / other, with the sign of self",
     ),
 )
@@ -215,6 +227,11 @@ def _lerp(self: Any, end: Any, weight: Any) -> Any:
             f"lerp: expected both ends to have the same dtype. Got {describe(self)} and {describe(end)}. "
             "Convert one: tensor.to(dtype)."
         )
+    if is_integral(self.dtype):
+        raise UnsupportedDtypeError(
+            f"lerp: not implemented for integers. Got {describe(self)} and {describe(end)}. Convert them: "
+            "tensor.float()."
+        )
     own = compute_dtype(self.dtype, (self, end, weight))
     x, y, w = broadcast([lax.convert_element_type(one, own) for one in (self, end, weight)], "lerp")
     is_near = lax.abs(w) < strong(0.5, lax.abs(w))
@@ -227,7 +244,7 @@ def _add_combined(op: str, combine: Any) -> Any:
 
     def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
         dtype = find_dtype(self, tensor1, tensor2)
-        if op == "addcdiv" and is_integral(dtype):
+        if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
             raise ArgumentError(
                 f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
                 f"{describe(tensor2)}. Convert them to a floating dtype."
@@ -247,11 +264,13 @@ BLENDS = (
         "self + weight * (end - self)",
         operand=("weight",),
         in_place=True,
+        dtypes="hfc",
     ),
     Row(
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
         _lerp,
         "self + weight * (end - self)",
+        dtypes="hfc",
     ),
     Row(
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -259,6 +278,7 @@ BLENDS = (
         "self + value * tensor1 * tensor2",
         operand=("value",),
         in_place=True,
+        dtypes="ihfc",
     ),
     Row(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -266,6 +286,7 @@ BLENDS = (
         "self + value * tensor1 / tensor2",
         operand=("value",),
         in_place=True,
+        dtypes="hfc",
     ),
 )
 

@@ -16,6 +16,7 @@ from oplib.library.fusion import fuse
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
+from ._data_dependent import find_places
 from ._registrar import make_results
 
 Function = Callable[..., Any]
@@ -148,7 +149,7 @@ def choose_pow(overloads: Overloads) -> Function:
 
 
 def choose_where(overloads: Overloads) -> Function:
-    """Makes ``where(condition, input, other)``, where the last two may be numbers."""
+    """Makes ``where(condition, input, other)``, where the last two may be numbers, or both left out."""
     by_numbers = {
         (False, False): overloads["where.self"],
         (False, True): overloads["where.ScalarOther"],
@@ -156,7 +157,9 @@ def choose_where(overloads: Overloads) -> Function:
         (True, True): overloads["where.Scalar"],
     }
 
-    def function(condition: Any, input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+    def function(condition: Any, input: Any = None, other: Any = None) -> Any:  # noqa: A002  torch's name
+        if other is None and input is None:
+            return find_places(condition)
         condition, first, second = map(take_operand, (condition, input, other))
         are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)

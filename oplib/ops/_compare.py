@@ -16,8 +16,9 @@ _STEP = constant("the result is a bool, which does not change with the operands 
 
 
 def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
-    kernel = comparison(op, function, is_order=op not in ("eq", "ne"))
+    kernel = comparison(op, function)
     doc = f"self {sign} other"
+    taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
     return (
         Row(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -25,8 +26,16 @@ def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
             doc,
             derivative=_STEP,
             operand=("other",),
+            dtypes=taken,
         ),
-        Row(f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP),
+        Row(
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_STEP,
+            in_place=True,
+            dtypes=taken,
+        ),
     )
 
 

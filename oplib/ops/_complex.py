@@ -51,6 +51,16 @@ def _polar(abs: Any, angle: Any) -> Any:  # noqa: A002  torch's name
 ROWS = (
     Row("conj(Tensor self) -> Tensor", _conj, "complex conjugate"),
     Row("angle(Tensor self) -> Tensor", _angle, "angle in radians, of a real number 0 or pi"),
-    Row("complex(Tensor real, Tensor imag) -> Tensor", _complex, "the number with these parts"),
-    Row("polar(Tensor abs, Tensor angle) -> Tensor", _polar, "the number of this size and angle"),
+    Row(
+        "complex(Tensor real, Tensor imag) -> Tensor",
+        _complex,
+        "the number with these parts",
+        dtypes="f",
+    ),
+    Row(
+        "polar(Tensor abs, Tensor angle) -> Tensor",
+        _polar,
+        "the number of this size and angle",
+        dtypes="f",
+    ),
 )

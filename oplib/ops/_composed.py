@@ -50,8 +50,9 @@ def _make_norm(functions: Functions) -> Function:
         input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
     ) -> Any:
         """Computes the norm of all items, or of vectors along ``dim``; ``p`` is a number, "fro" or "nuc"."""
-        if p == "nuc":
-            return of_matrix(input, "nuc", [-2, -1] if dim is None else list(dim), keepdim, dtype=dtype)
+        if isinstance(p, str) and p != "fro":
+            dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+            return of_matrix(input, p, dims, keepdim, dtype=dtype)
         order = 2 if p in ("fro", None) else p
         return of_vector(input, order, dim, keepdim, dtype=dtype)
 

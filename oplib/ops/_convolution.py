@@ -165,6 +165,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             _convolve(rank),
             f"{doc}, padded by name",
             source=source,
+            dtypes="ihfc",
         ),
         Row(
             f"conv{rank}d({head}, {many} stride=1, {many} padding=0, {many} dilation=1, int groups=1) -> "
@@ -172,6 +173,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             _convolve(rank),
             doc,
             source=source,
+            dtypes="ihfc",
         ),
         Row(
             f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
@@ -179,6 +181,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             _transpose(rank),
             f"transpose of the {doc}",
             source=f"torch.nn.functional.conv_transpose{rank}d",
+            dtypes="ihfc",
         ),
     )
 

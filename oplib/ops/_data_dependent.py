@@ -41,6 +41,12 @@ def _like(value: Any, found: Any, dtype: Any = None) -> Any:
     return Tensor.from_array(array) if isinstance(value, Tensor) else array
 
 
+def find_places(condition: Any) -> tuple[Any, ...]:
+    """Finds the places of items that are not 0, as one tensor for each axis: ``where(condition)``."""
+    values = _read("where", condition)
+    return tuple(_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
+
+
 def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
     def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
         """Finds the places of items that are not 0: ``[count, ndim]``, or one tensor for each axis."""

@@ -13,9 +13,10 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 
 from ._dims import find_dim
+from ._dtype_classes import classify
 from ._moments import compute_norm
 from ._products import check_dtypes
-from ._promotion import is_integral, strong
+from ._promotion import strong
 from ._table import Row
 
 
@@ -25,11 +26,6 @@ def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
         raise ArgumentError(
             f"linalg.{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
             f"{describe(matrix)}. Reshape it."
-        )
-    if is_integral(matrix.dtype):
-        raise ArgumentError(
-            f"linalg.{op}: expected a floating point or complex tensor. Got {describe(matrix)}. Convert it: "
-            f"tensor.float()."
         )
 
 
@@ -41,9 +37,9 @@ def _of_square(op: str, function: Any) -> Any:
     return kernel
 
 
-def _row(schema: str, kernel: Any, doc: str) -> Row:
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
     name = schema.partition("(")[0]
-    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}")
+    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
 
 
 # Systems of equations ---------------------------------------------------------------------------------------
@@ -84,6 +80,11 @@ def _solve_triangular(
 ) -> Any:
     _check("solve_triangular", self)
     check_dtypes("linalg.solve_triangular", self, B)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != self.shape[-1]:
+        raise ArgumentError(
+            f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
+            f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
+        )
     batch = jnp.broadcast_shapes(self.shape[:-2], B.shape[:-2])
     matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
@@ -92,11 +93,11 @@ def _solve_triangular(
     )
 
 
-def _lstsq(self: Any, B: Any) -> Any:
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
     """By the pseudoinverse, whose gradient is known."""
     _check("lstsq", self, is_square=False)
     check_dtypes("linalg.lstsq", self, B)
-    return jnp.matmul(_pinv(self), B)
+    return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
 def _pinv(self: Any, *, rtol: float | None = None, hermitian: bool = False) -> Any:
@@ -122,7 +123,11 @@ SYSTEMS = (
         _pinv,
         "pseudoinverse of Moore and Penrose",
     ),
-    _row("linalg_lstsq(Tensor self, Tensor B) -> Tensor", _lstsq, "x with the least norm of self @ x - B"),
+    _row(
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
+        _lstsq,
+        "x with the least norm of self @ x - B, matrices both",
+    ),
 )
 
 # Determinants and powers ------------------------------------------------------------------------------------
@@ -147,7 +152,7 @@ _TERMS, _SQUARINGS = 18, 20
 def _expm(matrix: Any) -> Any:
     """By the series of a matrix that is halved until its norm is below 1 / 2, and as many squarings.
 
-    JAX's own is a primitive of a kind that its newest version does not lower inside another primitive.
+    JAX's own stands in ``jax.scipy``, which takes as long to import as half of oplib.
     """
     norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
     least = strong(0.5, norm)
@@ -165,6 +170,11 @@ def _expm(matrix: Any) -> Any:
 
 def _matrix_power(self: Any, n: int) -> Any:
     _check("matrix_power", self)
+    if n < 0 and classify(self.dtype) not in "fc":
+        raise ArgumentError(
+            f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
+            f"{describe(self)} and n={n}. Convert it: tensor.float()."
+        )
     return jnp.linalg.matrix_power(self, n)
 
 
@@ -175,9 +185,24 @@ DETERMINANTS = (
         _slogdet,
         "sign of the determinant, and the logarithm of its absolute value",
     ),
-    Row("logdet(Tensor self) -> Tensor", _logdet, "logarithm of the determinant, nan where that is negative"),
-    _row("linalg_matrix_power(Tensor self, int n) -> Tensor", _matrix_power, "self @ self @ ..., n times"),
-    _row("linalg_matrix_exp(Tensor self) -> Tensor", _of_square("matrix_exp", _expm), "matrix exponential"),
+    Row(
+        "logdet(Tensor self) -> Tensor",
+        _logdet,
+        "logarithm of the determinant, nan where that is negative",
+        dtypes="fc",
+    ),
+    _row(
+        "linalg_matrix_power(Tensor self, int n) -> Tensor",
+        _matrix_power,
+        "self @ self @ ..., n times",
+        "ihfc",
+    ),
+    _row(
+        "linalg_matrix_exp(Tensor self) -> Tensor",
+        _of_square("matrix_exp", _expm),
+        "matrix exponential",
+        "hfc",
+    ),
 )
 
 # Decompositions ---------------------------------------------------------------------------------------------
@@ -203,8 +228,18 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
+    """What fills the matrices up has no gradient, which JAX's own full ones do not have at all."""
     _check("svd", self, is_square=False)
-    return tuple(jnp.linalg.svd(self, full_matrices=full_matrices))
+    u, s, vh = jnp.linalg.svd(self, full_matrices=False)
+    if not full_matrices or self.shape[-1] == self.shape[-2]:
+        return u, s, vh
+    whole_u, _, whole_vh = jnp.linalg.svd(lax.stop_gradient(self), full_matrices=True)
+    count = s.shape[-1]
+    return (
+        jnp.concatenate([u, whole_u[..., count:]], -1),
+        s,
+        jnp.concatenate([vh, whole_vh[..., count:, :]], -2),
+    )
 
 
 def _svdvals(self: Any) -> Any:
@@ -213,8 +248,18 @@ def _svdvals(self: Any) -> Any:
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
+    """Of one triangle; the gradient is that of a Hermitian matrix, and so in both."""
     _check("eigh", self)
-    return tuple(jnp.linalg.eigh(self, UPLO=UPLO, symmetrize_input=False))
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ArgumentError(
+            f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
+        )
+    given = lax.stop_gradient(self)
+    triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
+    other = jnp.conj(jnp.swapaxes(jnp.tril(given, -1) if UPLO in "Ll" else jnp.triu(given, 1), -1, -2))
+    even = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) * strong(0.5, self)
+    matrix = triangle + other + (even - lax.stop_gradient(even))
+    return tuple(jnp.linalg.eigh(matrix, symmetrize_input=False))
 
 
 def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
@@ -235,7 +280,7 @@ DECOMPOSITIONS = (
     _row(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
-        "U @ diag(S) @ Vh == self; differentiable with full_matrices=False",
+        "U @ diag(S) @ Vh == self; what fills the full matrices up has no gradient",
     ),
     _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
     _row(
@@ -261,9 +306,10 @@ def _matrix_norm(
 ) -> Any:
     _check("matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    rows, columns = (find_dim("matrix_norm", array.ndim, one) for one in dim)
-    if rows == columns:
-        raise ArgumentError(f"linalg.matrix_norm: expected two dims. Got {dim}. Name two different ones.")
+    found = [find_dim("matrix_norm", array.ndim, one) for one in dim]
+    if len(set(found)) != 2 or len(found) != 2:
+        raise ArgumentError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}. Name two different ones.")
+    rows, columns = found
     matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
     found = _norm_of_matrix(matrix, ord)
     return lax.expand_dims(found, sorted((rows, columns))) if keepdim else found
@@ -274,6 +320,11 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
     if order == "fro":
         return compute_norm(matrix, 2, last, keepdim=False)
     if order in ("nuc", 2, -2):
+        if classify(matrix.dtype) == "h":
+            raise ArgumentError(
+                f"linalg.matrix_norm: order {order!r} needs singular values, and so float32 or more. Got "
+                f"{describe(matrix)}. Convert it: tensor.float()."
+            )
         values = _svdvals(matrix)
         return jnp.sum(values, -1) if order == "nuc" else values[..., 0 if order == 2 else -1]
     if order in (1, -1, math.inf, -math.inf):
@@ -292,6 +343,7 @@ NORMS = (
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
         "norm of a matrix by a number",
+        "hfc",
     ),
     Row(
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
@@ -299,6 +351,7 @@ NORMS = (
         _matrix_norm,
         "norm of a matrix by name",
         source="torch.linalg.matrix_norm",
+        dtypes="hfc",
     ),
 )
 

@@ -17,7 +17,6 @@ from ._promotion import (
     in_single,
     is_integral,
     on_floating,
-    on_real,
     strong,
     to_floating,
 )
@@ -36,8 +35,14 @@ def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED)
 
 def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
     """A row for a function that complex numbers do not have."""
-    kernel = on_real(name, on_floating(function))
-    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, derivative=derivative, in_place=True)
+    return Row(
+        f"{name}(Tensor self) -> Tensor",
+        on_floating(function),
+        doc,
+        derivative=derivative,
+        in_place=True,
+        dtypes="bihf",
+    )
 
 
 def _step(name: str, function: Any, doc: str) -> Row:
@@ -46,7 +51,7 @@ def _step(name: str, function: Any, doc: str) -> Row:
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
 
-    return Row(f"{name}(Tensor self) -> Tensor", on_real(name, kernel), doc, derivative=_FLAT, in_place=True)
+    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, derivative=_FLAT, in_place=True, dtypes="ihf")
 
 
 # Exponentials and powers ------------------------------------------------------------------------------------
@@ -147,9 +152,10 @@ SPECIAL = (
     _real("digamma", lax.digamma, "derivative of lgamma"),
     Row(
         "logit(Tensor self, float? eps=None) -> Tensor",
-        on_real("logit", _logit),
+        _logit,
         "log(self / (1 - self)), with self kept in [eps, 1 - eps] where eps is given",
         in_place=True,
+        dtypes="bihf",
     ),
 )
 
@@ -194,18 +200,26 @@ STEPS = (
     _step("trunc", _trunc, "self without its fraction"),
     Row(
         "round(Tensor self, *, int decimals=0) -> Tensor",
-        on_real("round", _round),
+        _round,
         "nearest integer, the even one of two; or so many decimals",
         derivative=_FLAT,
         in_place=True,
+        dtypes="ihf",
     ),
-    Row("frac(Tensor self) -> Tensor", on_real("frac", _frac), "self less its integer part", in_place=True),
+    Row(
+        "frac(Tensor self) -> Tensor",
+        _frac,
+        "self less its integer part",
+        in_place=True,
+        dtypes="hf",
+    ),
     Row(
         "sign(Tensor self) -> Tensor",
-        on_real("sign", _sign),
+        _sign,
         "-1, 0 or 1",
         derivative=_FLAT,
         in_place=True,
+        dtypes="bihf",
     ),
     Row("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
 )
@@ -240,12 +254,14 @@ PAIRS = (
         "angle of the point (other, self); the gradient at the origin is 0",
         derivative=_ATAN2,
         in_place=True,
+        dtypes="bihf",
     ),
     Row(
         "hypot(Tensor self, Tensor other) -> Tensor",
         elementwise("hypot", _hypot),
         "length of the vector (self, other)",
         in_place=True,
+        dtypes="hf",
     ),
     Row(
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -253,6 +269,7 @@ PAIRS = (
         "size of self with the sign of other",
         derivative=_COPYSIGN,
         in_place=True,
+        dtypes="bihf",
     ),
     Row(
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -260,6 +277,7 @@ PAIRS = (
         "size of self with the sign of other",
         derivative=_COPYSIGN,
         operand=("other",),
+        dtypes="bihf",
     ),
     Row(
         "heaviside(Tensor self, Tensor values) -> Tensor",
@@ -267,6 +285,7 @@ PAIRS = (
         "0 below 0, 1 above, and values at 0",
         derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
         in_place=True,
+        dtypes="bihf",
     ),
 )
 

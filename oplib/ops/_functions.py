@@ -24,6 +24,7 @@ from . import (
     _linalg,
     _logic,
     _losses,
+    _memory,
     _moments,
     _movement,
     _normalisation,
@@ -39,10 +40,16 @@ from . import _view_rules as rules
 from ._checked_places import CHECKED
 from ._choosers import CHOOSERS
 from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed_linalg import LINALG as _LINALG
+from ._composed_linalg import METHODS as _OLDER_METHODS
+from ._composed_linalg import OLDER as _OLDER
+from ._composed_shapes import METHODS as _SHAPE_METHODS
+from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
 from ._in_place import make_in_place
+from ._memory import make_view_dtype
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
 from ._placement import to_device
@@ -51,7 +58,8 @@ from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT}
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER}
+_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS))
 
 FAMILIES = (
     _pointwise,
@@ -66,6 +74,7 @@ FAMILIES = (
     _scan,
     _order,
     _movement,
+    _memory,
     _rearrangement,
     _indexing,
     _gathering,
@@ -96,6 +105,7 @@ _INTERNAL = frozenset(
         "slice",
         "stored",
         "sum_to_size",
+        "unfold",
         "view",
         "zero",
     }
@@ -124,6 +134,7 @@ ALIASES = {
     "clip": "clamp",
     "concat": "cat",
     "concatenate": "cat",
+    "conj_physical": "conj",
     "cross": "linalg_cross",
     "det": "linalg_det",
     "divide": "div",
@@ -141,9 +152,9 @@ ALIASES = {
     "negative": "neg",
     "not_equal": "ne",
     "pinverse": "linalg_pinv",
+    "row_stack": "vstack",
     "slogdet": "linalg_slogdet",
     "subtract": "sub",
-    "swapaxes": "transpose",
     "swapdims": "transpose",
     "true_divide": "div",
 }
@@ -240,11 +251,15 @@ def _compose(name: str) -> Function:
     return name_function(COMPOSED[name](_functions), name)
 
 
+def _compose_linalg(name: str) -> Function:
+    return name_function(_LINALG[name](_functions), name)
+
+
 def _has_self(name: str) -> bool:
     if name == "index_put":
         return True
     if name in COMPOSED:
-        return name in ("norm", *_THEIR_METHODS)
+        return name in _METHODS_OF_COMPOSED
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
@@ -265,14 +280,24 @@ _public = Functions(
     {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}
 )
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
+LINALG = Functions(
+    {
+        **{
+            name: partial(_functions.__getitem__, name)
+            for name in OVERLOADS.list_ops()
+            if name.startswith("linalg_")
+        },
+        **{name: partial(_compose_linalg, name) for name in _LINALG},
+    }
+)
 FUNCTIONS = Functions({name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain})
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
-_VARIADIC = ("flip", "repeat", "tile")
+_VARIADIC = ("broadcast_to", "flip", "repeat", "sum_to_size", "tile")
 
 
 def _make_variadic(name: str) -> Function:
     """A method that takes its numbers one by one, or in one sequence."""
-    function = FUNCTIONS[name]
+    function = _functions[name]
 
     def method(input: Any, *numbers: Any) -> Any:  # noqa: A002  torch's name
         are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
@@ -284,6 +309,7 @@ def _make_variadic(name: str) -> Function:
 METHODS = Functions(
     {
         **{name: partial(_plain.__getitem__, name) for name in _plain if _has_self(name)},
+        "unfold": partial(_functions.__getitem__, "unfold"),
         **{name: partial(_make_variadic, name) for name in _VARIADIC},
         **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
     }
@@ -297,6 +323,7 @@ UPCALLS = Functions(
         "rpow": lambda: _rpow,
         "setitem_": lambda: name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
         "to_device": lambda: to_device,
+        "view_dtype": lambda: make_view_dtype(OVERLOADS["view.dtype"]),
         "to_dtype": lambda: _functions["_to_copy"],
     }
 )

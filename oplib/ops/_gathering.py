@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -124,14 +126,22 @@ def _cut_to(src: Any, index: Any) -> Any:
     return lax.slice(src, (0,) * src.ndim, index.shape) if src.shape != index.shape else src
 
 
+_OF_BOOLS = {"add": "max", "multiply": "min"}
+
+
+def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
+    """Puts items at a place as ``.at[...]`` gives it; the sum of bools is "or", the product "and"."""
+    return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
+
+
 def _scatter_with(op: str, put: str) -> Any:
     def kernel(self: Any, dim: int, index: Any, src: Any) -> Any:
         axis = find_dim(op, self.ndim, dim)
         _check_fit(op, self, index, axis)
         _check_dtype(op, self, src)
         if not self.ndim:
-            return getattr(self.at[()], put)(lax.reshape(src, ()))
-        return getattr(self.at[_places(index, axis)], put)(_cut_to(src, index), mode="drop")
+            return combine(self.at[()], put, lax.reshape(src, ()))
+        return combine(self.at[_places(index, axis)], put, _cut_to(src, index), mode="drop")
 
     return kernel
 
@@ -161,8 +171,8 @@ def _scatter_reduce(
     start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
     target = start.at[_places(index, axis)]
     if reduce != "mean":
-        return getattr(target, _REDUCTIONS[reduce])(items, mode="drop")
-    total = target.add(items, mode="drop")
+        return combine(target, _REDUCTIONS[reduce], items, mode="drop")
+    total = combine(target, "add", items, mode="drop")
     ones = jnp.ones(index.shape, self.dtype)
     start_counts = jnp.full(self.shape, int(include_self), self.dtype)
     counts = start_counts.at[_places(index, axis)].add(ones, mode="drop")
@@ -193,13 +203,13 @@ def _index_with(op: str, put: str) -> Any:
         axis = find_dim(op, self.ndim, dim)
         items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
         if not self.ndim:
-            return getattr(self.at[()], put)(lax.reshape(items, ()))
+            return combine(self.at[()], put, lax.reshape(items, ()))
         if items.shape[axis : axis + 1] != index.shape or items.ndim != self.ndim:
             raise ArgumentError(
                 f"{op}: number of indices should be equal to source.size(dim). Got {describe(index)} and "
                 f"{describe(source)} for dim {axis}. Give one place for each slice."
             )
-        return getattr(self.at[_whole(axis, index)], put)(items, mode="drop")
+        return combine(self.at[_whole(axis, index)], put, items, mode="drop")
 
     return kernel
 
@@ -218,7 +228,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     _check_dtype("put", self, source)
     flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
     items = lax.reshape(source, (source.size,))
-    found = flat.add(items, mode="drop") if accumulate else flat.set(items, mode="drop")
+    found = combine(flat, "add" if accumulate else "set", items, mode="drop")
     return lax.reshape(found, self.shape)
 
 
@@ -245,21 +255,19 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
             f"searchsorted: boundary tensor and input value tensor should have same dtype. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Convert one: tensor.to(dtype)."
         )
+    side = "right" if right else "left"
     dtype = dtypes.int32 if out_int32 else default_int_dtype()
-    if not self.ndim:
-        found = _searchsorted(sorted_sequence, lax.reshape(self, (1,)), right=right, out_int32=out_int32)
-        return lax.squeeze(found, (0,))
-    if sorted_sequence.ndim == 1:  # as if each item had the sequence to itself
-        sorted_sequence = jnp.broadcast_to(sorted_sequence, (*self.shape[:-1], sorted_sequence.size))
+    if sorted_sequence.ndim == 1:
+        return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
     if sorted_sequence.shape[:-1] != self.shape[:-1]:
         raise ArgumentError(
             f"searchsorted: the sequences and the values must have the same axes but the last. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
         )
-    last = lax.expand_dims(sorted_sequence, (sorted_sequence.ndim - 1,))
-    wanted = lax.expand_dims(self, (self.ndim,))
-    below = last <= wanted if right else last < wanted
-    return jnp.sum(below, axis=-1, dtype=dtype)
+    search = partial(jnp.searchsorted, side=side)
+    for _ in self.shape[:-1]:
+        search = jax.vmap(search)
+    return lax.convert_element_type(search(sorted_sequence, self), dtype)
 
 
 def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
@@ -295,6 +303,7 @@ GATHERING = (
         "1 at the place that each item tells, and 0 elsewhere",
         derivative=_PLACES,
         source="torch.nn.functional.one_hot",
+        dtypes="i",
     ),
 )
 
@@ -366,12 +375,14 @@ SEARCHING = (
         _searchsorted,
         "where items would stand in a sorted sequence",
         derivative=_PLACES,
+        dtypes="ihf",
     ),
     Row(
         "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
         _bucketize,
         "between which boundaries items stand",
         derivative=_PLACES,
+        dtypes="ihf",
     ),
 )
 

@@ -13,6 +13,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 
 from . import _view_rules as rules
 from ._creation import store
+from ._gathering import combine
 from ._promotion import broadcast_to
 from ._table import Row
 
@@ -116,7 +117,7 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
     place = self.at[_place(self.ndim, indices, dims)]
     values = lax.convert_element_type(values, self.dtype)
-    return place.add(values) if accumulate else place.set(values)
+    return combine(place, "add" if accumulate else "set", values)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:

@@ -45,6 +45,16 @@ def _mm(self: Any, mat2: Any) -> Any:
 
 
 ROWS = (
-    Row("matmul(Tensor self, Tensor other) -> Tensor", _matmul, "matrix product, over the last two axes"),
-    Row("mm(Tensor self, Tensor mat2) -> Tensor", _mm, "product of two matrices"),
+    Row(
+        "matmul(Tensor self, Tensor other) -> Tensor",
+        _matmul,
+        "matrix product, over the last two axes",
+        dtypes="ihfc",
+    ),
+    Row(
+        "mm(Tensor self, Tensor mat2) -> Tensor",
+        _mm,
+        "product of two matrices",
+        dtypes="ihfc",
+    ),
 )

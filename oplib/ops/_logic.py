@@ -10,7 +10,7 @@ from jax import lax
 from oplib.errors import UnsupportedDtypeError, describe
 from oplib.tensor import dtypes
 
-from ._promotion import broadcast, elementwise, find_dtype, is_integral, strong
+from ._promotion import broadcast, elementwise, is_integral, strong
 from ._table import Row, constant
 
 _STEP = constant("the result is a bool, which does not change with the operands but by a step")
@@ -28,25 +28,8 @@ def _logical(op: str, function: Any, doc: str) -> Row:
     return Row(f"{op}(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP, in_place=True)
 
 
-def _refuse_floating(op: str, *operands: Any) -> None:
-    if not is_integral(find_dtype(*operands)):
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for floating tensors. Got {', '.join(map(describe, operands))}. Convert "
-            "them to an integer dtype, or to bool."
-        )
-
-
-def _refuse_bool_shift(op: str, *operands: Any) -> None:
-    _refuse_floating(op, *operands)
-    if find_dtype(*operands) == dtypes.bool:
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for bool. Got {', '.join(map(describe, operands))}. Convert to an "
-            "integer dtype."
-        )
-
-
-def _bitwise(op: str, function: Any, doc: str, check: Any = _refuse_floating) -> tuple[Row, Row, Row]:
-    kernel = elementwise(op, function, check=check)
+def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, Row, Row]:
+    kernel = elementwise(op, function)
     return (
         Row(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -54,6 +37,7 @@ def _bitwise(op: str, function: Any, doc: str, check: Any = _refuse_floating) ->
             doc,
             derivative=_BITS,
             operand=("other",),
+            dtypes=taken,
         ),
         Row(
             f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
@@ -61,15 +45,20 @@ def _bitwise(op: str, function: Any, doc: str, check: Any = _refuse_floating) ->
             doc,
             derivative=_BITS,
             operand=("self",),
+            dtypes=taken,
         ),
         Row(
-            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_BITS, in_place=True
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_BITS,
+            in_place=True,
+            dtypes=taken,
         ),
     )
 
 
 def _bitwise_not(self: Any) -> Any:
-    _refuse_floating("bitwise_not", self)
     return lax.bitwise_not(self)
 
 
@@ -122,14 +111,15 @@ ROWS = (
     *_bitwise("bitwise_and", lax.bitwise_and, "self & other"),
     *_bitwise("bitwise_or", lax.bitwise_or, "self | other"),
     *_bitwise("bitwise_xor", lax.bitwise_xor, "self ^ other"),
-    *_bitwise("bitwise_left_shift", lax.shift_left, "self << other", _refuse_bool_shift),
-    *_bitwise("bitwise_right_shift", _shift_right, "self >> other", _refuse_bool_shift),
+    *_bitwise("bitwise_left_shift", lax.shift_left, "self << other", "i"),
+    *_bitwise("bitwise_right_shift", _shift_right, "self >> other", "i"),
     Row(
         "bitwise_not(Tensor self) -> Tensor",
         _bitwise_not,
         "~self, the complement of a bool",
         derivative=_BITS,
         in_place=True,
+        dtypes="bi",
     ),
     _ask("isnan", jnp.isnan, "whether self is no number"),
     _ask("isinf", jnp.isinf, "whether self is infinite"),

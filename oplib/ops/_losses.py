@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import default_int_dtype
 
 from ._dims import find_dim
 from ._moments import compute_norm
@@ -23,8 +24,13 @@ def _reduce(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any
     if reduction == "none":
         return losses
     if reduction == "sum":
-        return jnp.sum(losses)
+        return jnp.sum(losses, dtype=default_int_dtype() if is_integral(losses.dtype) else None)
     if reduction == "mean":
+        if is_integral(losses.dtype):
+            raise ArgumentError(
+                f"{op}: could not infer output dtype of a mean of integers. Got {describe(losses)}. Convert "
+                "them: tensor.float(), or choose reduction='sum'."
+            )
         return jnp.mean(losses) if weights is None else jnp.sum(losses) / jnp.sum(weights)
     raise ArgumentValueError(
         f"{op}: {reduction!r} is not a valid value for reduction. The values are 'none', 'mean' and 'sum'. "
@@ -45,7 +51,7 @@ def _pair(op: str, function: Any) -> Any:
 
 def _size(x: Any) -> Any:
     """The absolute value, whose gradient at 0 is 0."""
-    return x * lax.stop_gradient(lax.sign(x))
+    return jnp.abs(x) if x.dtype.kind in "uc" else x * lax.stop_gradient(lax.sign(x))
 
 
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
@@ -287,4 +293,7 @@ CLASSES = (
     ),
 )
 
-ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in (*PAIRS, *CLASSES))
+ROWS = tuple(
+    replace(row, source=f"torch.nn.functional.{row.op}", dtypes="ihfc" if row.op == "l1_loss" else "hf")
+    for row in (*PAIRS, *CLASSES)
+)

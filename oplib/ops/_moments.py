@@ -46,11 +46,6 @@ def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
     ) -> Any:
-        if is_integral(self.dtype):
-            raise ArgumentError(
-                f"{op}: std and var only support floating point and complex dtypes. Got {describe(self)}. "
-                f"Convert it: tensor.float()."
-            )
         axes = find_dims(op, self, dim)
         less = 1 if correction is None else correction
         found = in_single(lambda array: compute(array, axes, less, keepdim))(self)
@@ -60,21 +55,29 @@ def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
 
 
 VARIANCES = (
-    Row(f"var(Tensor self, {_DIM}) -> Tensor", _moment("var"), "variance; divided by count - correction"),
+    Row(
+        f"var(Tensor self, {_DIM}) -> Tensor",
+        _moment("var"),
+        "variance; divided by count - correction",
+        dtypes="hfc",
+    ),
     Row(
         f"std(Tensor self, {_DIM}) -> Tensor",
         _moment("std", is_root=True),
         "standard deviation; its gradient where it is 0 is 0",
+        dtypes="hfc",
     ),
     Row(
         f"var_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
         _moment("var_mean", has_mean=True),
         "variance and mean",
+        dtypes="hfc",
     ),
     Row(
         f"std_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
         _moment("std_mean", is_root=True, has_mean=True),
         "standard deviation and mean",
+        dtypes="hfc",
     ),
 )
 
@@ -150,6 +153,12 @@ ROWS = (
         _vector_norm,
         "vector norm over some axes, or all; its gradient at the origin is 0",
         source="torch.linalg.vector_norm",
+        dtypes="hfc",
     ),
-    Row("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", _dist, "norm of the difference"),
+    Row(
+        "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+        _dist,
+        "norm of the difference",
+        dtypes="hfc",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from jax import lax
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import result_type
 
+from . import _partition_rules as partition
 from . import _view_rules as rules
 from ._dims import find_dim
+from ._dtype_classes import ALL
 from ._table import Row, constant
 
 # Shapes -----------------------------------------------------------------------------------------------------
@@ -107,8 +110,9 @@ def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row
     )
 
 
-def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "") -> Row:
-    return Row(schema, rules.make_kernel(rule), doc, view=rule, node=node, source=source)
+def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "", dtypes: str = ALL) -> Row:
+    kernel = rules.make_kernel(rule)
+    return Row(schema, kernel, doc, view=rule, node=node, source=source, dtypes=dtypes)
 
 
 def _real(self: Any) -> Any:
@@ -120,6 +124,11 @@ VIEWS = (
         "reshape(Tensor self, int[] shape) -> Tensor",
         "the items in another shape; a view where torch gives one",
         lambda spec, shape: rules.find_shape("reshape", spec, shape),
+    ),
+    _reshape_row(
+        "ravel(Tensor self) -> Tensor",
+        "the items along one dimension; a view where torch gives one",
+        lambda spec: (math.prod(spec.shape),),
     ),
     _reshape_row(
         "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
@@ -143,6 +152,7 @@ VIEWS = (
         "dimensions of length 1 repeated",
         source="torch.Tensor.expand",
     ),
+    _row("broadcast_to(Tensor self, int[] size) -> Tensor", rules.expand, "as expand", node="Expand"),
     _row(
         "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
     ),
@@ -163,30 +173,38 @@ VIEWS = (
         "the items where two dimensions have the same place, as the last dimension",
     ),
     _row(
-        "unbind(Tensor self, int dim=0) -> Tensor[]", rules.unbind, "one tensor for each place of a dimension"
+        "unbind(Tensor self, int dim=0) -> Tensor[]",
+        partition.unbind,
+        "one tensor for each place of a dimension",
     ),
     _row(
         "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
-        rules.split_evenly,
+        partition.split_evenly,
         "parts of a dimension, of one length",
     ),
     _row(
         "split.sizes(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]",
-        rules.split,
+        partition.split,
         "parts of a dimension, of given lengths",
         node="SplitWithSizes",
     ),
     _row(
         "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
-        rules.chunk,
+        partition.chunk,
         "so many parts of a dimension, or fewer",
         node="Split",
     ),
-    _row("view_as_real(Tensor self) -> Tensor", rules.view_as_real, "complex numbers as pairs of real ones"),
+    _row(
+        "view_as_real(Tensor self) -> Tensor",
+        rules.view_as_real,
+        "complex numbers as pairs of real ones",
+        dtypes="c",
+    ),
     _row(
         "view_as_complex(Tensor self) -> Tensor",
         rules.view_as_complex,
         "pairs of real numbers as complex ones",
+        dtypes="f",
     ),
     Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
     Row(
@@ -195,6 +213,7 @@ VIEWS = (
         "imaginary parts",
         view=rules.imag,
         node="Select",
+        dtypes="c",
     ),
 )
 

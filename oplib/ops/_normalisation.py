@@ -9,29 +9,21 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.tensor import dtypes
 
 from ._dims import find_dim
 from ._moments import compute_norm
-from ._promotion import in_single, is_integral, strong
+from ._promotion import in_single, strong
 from ._table import Row
 
 # Softmax ----------------------------------------------------------------------------------------------------
 
 
-def _check_floating(op: str, array: Any) -> None:
-    if is_integral(array.dtype):
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for integers. Got {describe(array)}. Give dtype=, or convert the tensor."
-        )
-
-
 def _along(op: str, function: Any) -> Any:
     def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
         array = self if dtype is None else lax.convert_element_type(self, dtype)
-        _check_floating(op, array)
         axis = find_dim(op, array.ndim, dim)
         if not array.ndim:
             return in_single(lambda x: lax.squeeze(function(lax.expand_dims(x, (0,)), 0), (0,)))(array)
@@ -78,18 +70,21 @@ SOFTMAX = (
         _along("softmax", _softmax),
         "exp(self) over its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
+        dtypes="hf",
     ),
     Row(
         f"log_softmax{_ALONG}",
         _along("log_softmax", _log_softmax),
         "logarithm of softmax",
         derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
+        dtypes="hf",
     ),
     Row(
         f"softmin{_ALONG}",
         _along("softmin", lambda x, axis: _softmax(-x, axis)),
         "softmax of -self",
         source="torch.nn.functional.softmin",
+        dtypes="hf",
     ),
 )
 
@@ -247,7 +242,6 @@ def _batch_norm_fixed(
 
 
 def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float = 1e-12) -> Any:
-    _check_floating("normalize", input)
     axes = tuple(find_dim("normalize", input.ndim, one) for one in dim)
 
     def compute(x: Any) -> Any:
@@ -258,8 +252,8 @@ def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float
     return in_single(compute)(input)
 
 
-def _row(schema: str, kernel: Any, doc: str) -> Row:
-    return Row(schema, kernel, doc, source=f"torch.nn.functional.{schema.partition('(')[0]}")
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "hf") -> Row:
+    return Row(schema, kernel, doc, source=f"torch.nn.functional.{schema.partition('(')[0]}", dtypes=dtypes)
 
 
 ROWS = (
@@ -274,6 +268,7 @@ ROWS = (
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
         _rms_norm,
         "mean square 1 over the last axes, then scaled",
+        "hfc",
     ),
     _row(
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
@@ -287,6 +282,7 @@ ROWS = (
         _instance_norm,
         "mean 0 and variance 1 over the places of each channel, then scaled and moved",
         source="torch.nn.functional.instance_norm",
+        dtypes="hf",
     ),
     Row(
         "native_batch_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
@@ -294,6 +290,7 @@ ROWS = (
         _batch_norm,
         "mean 0 and variance 1 of each channel over the batch, then scaled and moved; and these moments",
         source="torch.nn.functional.batch_norm",
+        dtypes="hf",
     ),
     Row(
         "fixed_batch_norm(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight=None, "
@@ -301,10 +298,12 @@ ROWS = (
         _batch_norm_fixed,
         "batch_norm by moments that are given",
         source="torch.nn.functional.batch_norm",
+        dtypes="hf",
     ),
     _row(
         "normalize(Tensor input, float p=2., int[1] dim=[1], float eps=1e-12) -> Tensor",
         _normalize,
         "self over its norm along a dim",
+        "hfc",
     ),
 )

@@ -7,9 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype, dtypes
-from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dim
 from ._promotion import is_integral, strong
@@ -17,13 +16,6 @@ from ._reduce import refuse_empty, take_at
 from ._table import Row, constant
 
 _PLACES = constant("places do not change with the items but by a step")
-
-
-def _check(op: str, self: Any, *, is_for_bool: bool = True) -> None:
-    if self.dtype in COMPLEX or (self.dtype == dtypes.bool and not is_for_bool):
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for this dtype. Got {describe(self)}. Convert it to a real dtype."
-        )
 
 
 def _sort_places(array: Any, axis: int, *, descending: bool) -> Any:
@@ -45,7 +37,6 @@ def _sort(
     dim: int = -1,
     descending: bool = False,
 ) -> tuple[Any, Any]:
-    _check("sort", self)
     axis = find_dim("sort", self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
@@ -62,7 +53,6 @@ def _msort(self: Any) -> Any:
 
 
 def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:  # noqa: A002, ARG001  torch's name, and always sorted
-    _check("topk", self, is_for_bool=False)
     axis = find_dim("topk", self.ndim, dim)
     count = self.shape[axis] if self.ndim else 1
     if not 0 <= k <= count:
@@ -82,7 +72,6 @@ def _finish(values: Any, places: Any, axis: int, *, keepdim: bool) -> tuple[Any,
 
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    _check("kthvalue", self, is_for_bool=False)
     axis = find_dim("kthvalue", self.ndim, dim)
     refuse_empty("kthvalue", self, [axis])
     count = self.shape[axis] if self.ndim else 1
@@ -112,7 +101,6 @@ def _median_place(array: Any, axis: int) -> Any:
 
 def _median(self: Any) -> Any:
     """Equal items share the gradient."""
-    _check("median", self, is_for_bool=False)
     if not self.size:
         return jnp.full((), jnp.nan, self.dtype)
     flat = lax.reshape(self, (self.size,))
@@ -128,7 +116,6 @@ def _median(self: Any) -> Any:
 
 
 def _median_dim(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    _check("median", self, is_for_bool=False)
     axis = find_dim("median", self.ndim, dim)
     refuse_empty("median", self, [axis])
     if not self.ndim:
@@ -139,7 +126,6 @@ def _median_dim(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """The smallest of the most frequent items, where it stands last."""
-    _check("mode", self)
     axis = find_dim("mode", self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
@@ -164,38 +150,45 @@ ROWS = (
         " -> (Tensor values, Tensor indices)",
         _sort,
         "items in order along a dim, and where they stood; always stable",
+        dtypes="bihf",
     ),
     Row(
         "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
         _argsort,
         "where the items stand that come first, second, ...",
         derivative=_PLACES,
+        dtypes="bihf",
     ),
-    Row("msort(Tensor self) -> Tensor", _msort, "items in order along the first dim"),
+    Row("msort(Tensor self) -> Tensor", _msort, "items in order along the first dim", dtypes="bihf"),
     Row(
         "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)"
         " -> (Tensor values, Tensor indices)",
         _topk,
         "the k largest or smallest items along a dim, in order, and where they stand",
+        dtypes="ihf",
     ),
     Row(
         "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _kthvalue,
         "the k-th smallest items along a dim, and where they stand",
+        dtypes="ihf",
     ),
     Row(
         "median(Tensor self) -> Tensor",
         _median,
         "item in the middle, the lower of two; equal ones share the gradient",
+        dtypes="ihf",
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _median_dim,
         "items in the middle along a dim, and where they stand",
+        dtypes="ihf",
     ),
     Row(
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _mode,
         "most frequent items along a dim, the smallest of equals, and where they stand last",
+        dtypes="bihf",
     ),
 )

@@ -9,21 +9,26 @@ from types import ModuleType
 
 from oplib.tensor import Tensor
 
+from ._dtype_classes import describe_classes
 from ._functions import FAMILIES, FUNCTIONS, IN_PLACE
 from ._registrar import describe_derivative
 from ._table import Row
 
 PAGE = Path("docs/use/ops.md")
-COLUMNS = "| op | calls | what | operands | gradient | follows |"
+COLUMNS = "| op | calls | what | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
 Made from the tables in `oplib/ops/`; `python -c "import oplib.ops._page as p; p.write_page()"` makes it anew.
 
 Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then:
-how it is called, as a function of `oplib`, as a method of Tensor and in place; what it gives; its operands,
-the numbers that may change at every call without compiling anew; its gradient, derived by JAX from the kernel
-unless told; and whose contract it follows. The result of an op marked *view*
-shares the memory of its argument, and writing into either is seen in both.
+how it is called, as a function of `oplib`, as a method of Tensor and in place; what it gives; in which dtypes
+its tensors may meet; its operands, the numbers that may change at every call without compiling anew; its
+gradient, derived by JAX from the kernel unless told; and whose contract it follows. The result of an op
+marked *view* shares the memory of its argument, and writing into either is seen in both.
+
+The classes of dtypes are bool; int, with a sign or without; half, which is float16 and bfloat16; float,
+which is float32 and float64; and complex. What is of another class is refused with an
+`UnsupportedDtypeError`. Where a `dtype` is given, it is that which counts.
 
 Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
 is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
@@ -35,7 +40,12 @@ def render_page() -> str:
     """Returns the text of the page."""
     parts = [_HEAD]
     for family in FAMILIES:
-        parts += [f"\n## {_title(family)}\n", COLUMNS, "|---|---|---|---|---|---|"]
+        parts += [
+            f"\n## {_title(family)}\n",
+            f"{_link(family)}\n",
+            COLUMNS,
+            "|---" * COLUMNS.count(" | ") + "|---|",
+        ]
         parts += [_line(row) for row in family.ROWS]
     return "\n".join(parts) + "\n"
 
@@ -49,6 +59,12 @@ def _title(family: ModuleType) -> str:
     return (family.__doc__ or "").splitlines()[0].rstrip(".")
 
 
+def _link(family: ModuleType) -> str:
+    """The file in which the rows stand."""
+    path = f"oplib/ops/{family.__name__.rpartition('.')[2]}.py"
+    return f"Source: [`{path}`](../../{path})"
+
+
 def _line(row: Row) -> str:
     what = f"{row.doc}; *view*" if row.is_view else row.doc
     operands = ", ".join(f"`{name}`" for name in row.operand)
@@ -57,6 +73,7 @@ def _line(row: Row) -> str:
         f"`{row.schema}`",
         ", ".join(_calls(row.op)),
         _escape(what),
+        describe_classes(row.dtypes),
         operands,
         gradient,
         f"`{row.origin}`",

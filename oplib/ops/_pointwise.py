@@ -68,18 +68,11 @@ def _reversed(function: Any) -> Any:
 
 
 def _neg(array: Any) -> Any:
-    _refuse_bool_input("neg", array)
     return lax.neg(array)
 
 
 def _abs(array: Any) -> Any:
-    _refuse_bool_input("abs", array)
     return array if array.dtype.kind == "u" else lax.abs(array)
-
-
-def _refuse_bool_input(op: str, array: Any) -> None:
-    if array.dtype == dtypes.bool:
-        raise ArgumentError(f"{op}: not implemented for bool. Got {describe(array)}. Convert it first.")
 
 
 def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
@@ -162,24 +155,28 @@ ARITHMETIC = (
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
         operand=("other",),
+        dtypes="ihfc",
     ),
     Row(
         "sub.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
         in_place=True,
+        dtypes="ihfc",
     ),
     Row(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
         _scaled("sub", lax.sub, _refuse_bool),
         "self - alpha * other",
         operand=("alpha",),
+        dtypes="ihfc",
     ),
     Row(
         "rsub.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("rsub", _reversed(lax.sub), check=_refuse_bool),
         "other - self",
         operand=("other",),
+        dtypes="ihfc",
     ),
     Row(
         "mul.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -237,14 +234,22 @@ ARITHMETIC = (
         "self to the power of exponent",
         derivative=POW,
         in_place=True,
+        dtypes="ihfc",
     ),
-    Row("neg(Tensor self) -> Tensor", _neg, "-self", in_place=True),
+    Row(
+        "neg(Tensor self) -> Tensor",
+        _neg,
+        "-self",
+        in_place=True,
+        dtypes="ihfc",
+    ),
     Row(
         "abs(Tensor self) -> Tensor",
         _abs,
         "absolute value; the gradient at 0 is 0",
         derivative=Derivative(backward=_abs_backward, setup_context=_save_input),
         in_place=True,
+        dtypes="ihfc",
     ),
 )
 
@@ -252,7 +257,6 @@ ARITHMETIC = (
 
 
 def _relu(array: Any) -> Any:
-    _refuse_bool_input("relu", array)
     return lax.max(array, lax.full_like(array, 0))
 
 
@@ -294,6 +298,7 @@ FUNCTIONS = (
         "the larger of self and 0; the gradient at 0 is 0",
         derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
         in_place=True,
+        dtypes="ihf",
     ),
 )
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.errors import ArgumentError, describe
+from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
 from ._moments import compute_norm
@@ -87,7 +88,9 @@ def _outer(self: Any, vec2: Any) -> Any:
 
 def _kron(self: Any, other: Any) -> Any:
     dtype = find_dtype(self, other)
-    return jnp.kron(*(lax.convert_element_type(one, dtype) for one in (self, other)))
+    own = dtypes.int8 if dtype == dtypes.bool else dtype
+    found = jnp.kron(*(lax.convert_element_type(one, own) for one in (self, other)))
+    return lax.convert_element_type(found, dtype)
 
 
 def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
@@ -130,23 +133,47 @@ def _trace(self: Any) -> Any:
         raise ArgumentError(
             f"trace: expected a matrix. Got {describe(self)}. Use diagonal and sum for others."
         )
-    return jnp.trace(self, dtype=None if not is_integral(self.dtype) else jnp.sum(self).dtype)
+    return jnp.trace(self, dtype=default_int_dtype() if is_integral(self.dtype) else None)
 
 
 PRODUCTS = (
     Row(
-        "bmm(Tensor self, Tensor mat2) -> Tensor", _product("bmm", (3, 3)), "products of matrices, one by one"
+        "bmm(Tensor self, Tensor mat2) -> Tensor",
+        _product("bmm", (3, 3)),
+        "products of matrices, one by one",
+        dtypes="ihfc",
     ),
-    Row("mv(Tensor self, Tensor vec) -> Tensor", _product("mv", (2, 1)), "product of a matrix and a vector"),
-    Row("dot(Tensor self, Tensor tensor) -> Tensor", _product("dot", (1, 1)), "product of two vectors"),
-    Row("vdot(Tensor self, Tensor other) -> Tensor", _vdot, "product of two vectors, the first conjugated"),
-    Row("inner(Tensor self, Tensor other) -> Tensor", _inner, "products over the last axis of both"),
+    Row(
+        "mv(Tensor self, Tensor vec) -> Tensor",
+        _product("mv", (2, 1)),
+        "product of a matrix and a vector",
+        dtypes="ihfc",
+    ),
+    Row(
+        "dot(Tensor self, Tensor tensor) -> Tensor",
+        _product("dot", (1, 1)),
+        "product of two vectors",
+        dtypes="ihfc",
+    ),
+    Row(
+        "vdot(Tensor self, Tensor other) -> Tensor",
+        _vdot,
+        "product of two vectors, the first conjugated",
+        dtypes="ihfc",
+    ),
+    Row(
+        "inner(Tensor self, Tensor other) -> Tensor",
+        _inner,
+        "products over the last axis of both",
+        dtypes="ihfc",
+    ),
     Row("outer(Tensor self, Tensor vec2) -> Tensor", _outer, "all products of items of two vectors"),
     Row("kron(Tensor self, Tensor other) -> Tensor", _kron, "Kronecker product"),
     Row(
         "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
         _tensordot,
         "sum of products over some dims of both",
+        dtypes="ihfc",
     ),
     Row("einsum(str equation, Tensor[] tensors) -> Tensor", _einsum, "sum of products, as the equation says"),
     Row(
@@ -154,8 +181,14 @@ PRODUCTS = (
         lambda self, other, *, dim: _cross(self, other, dim),
         "cross product along a dim",
         source="torch.linalg.cross",
+        dtypes="ihfc",
     ),
-    Row("trace(Tensor self) -> Tensor", _trace, "sum of the diagonal"),
+    Row(
+        "trace(Tensor self) -> Tensor",
+        _trace,
+        "sum of the diagonal",
+        dtypes="ihfc",
+    ),
 )
 
 # Products that are added ------------------------------------------------------------------------------------
@@ -166,6 +199,15 @@ def _add_product(op: str, multiply: Any) -> Any:
 
     def kernel(self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         check_dtypes(op, self, first, second)
+        if (
+            op == "addr"
+            and is_integral(self.dtype)
+            and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
+        ):
+            raise ArgumentError(
+                f"addr: for integral input tensors, beta and alpha must not be floating point numbers. Got "
+                f"{describe(self)}, beta {describe(beta)} and alpha {describe(alpha)}. Give integers."
+            )
         product = multiply(first, second)
         own = compute_dtype(product.dtype, (product, beta, alpha))
         x, y = broadcast([lax.convert_element_type(one, own) for one in (self, product)], op)
@@ -184,7 +226,7 @@ def _add_product(op: str, multiply: Any) -> Any:
 
 def _summed(op: str, x: Any, y: Any) -> Any:
     _check_ranks(op, (3, 3), x, y)
-    return jnp.sum(_multiply(op, x, y), axis=0)
+    return jnp.sum(_multiply(op, x, y), axis=0, dtype=x.dtype)
 
 
 def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
@@ -195,6 +237,7 @@ def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
         f"beta * self + alpha * {doc}",
         operand=("beta", "alpha"),
         in_place=True,
+        dtypes="bihfc" if op == "addr" else "ihfc",
     )
 
 
@@ -239,17 +282,20 @@ LAYERS = (
         _linear,
         "input @ weight.T + bias",
         source="torch.nn.functional.linear",
+        dtypes="ihfc",
     ),
     Row(
         "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
         _bilinear,
         "input1 @ weight @ input2, for each row of the weight, + bias",
         source="torch.nn.functional.bilinear",
+        dtypes="ihfc",
     ),
     Row(
         "cdist(Tensor x1, Tensor x2, float p=2.) -> Tensor",
         _cdist,
         "norms of the differences of all pairs of rows",
+        dtypes="hf",
     ),
 )
 

@@ -6,7 +6,6 @@ under ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict`
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, describe
 from oplib.tensor import dtypes, get_default_dtype, result_dtype, scalar_dtype
-from oplib.tensor.dtype_rules import COMPLEX, INTEGRAL
+from oplib.tensor.dtype_rules import INTEGRAL
 
 Dtype = np.dtype[Any]
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -110,16 +109,11 @@ def elementwise(
     return kernel
 
 
-def comparison(op: str, function: Callable[..., Any], *, is_order: bool = False) -> Callable[..., Any]:
-    """Makes the kernel of a comparison, which gives bools; there is no order of complex numbers."""
+def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the kernel of a comparison, which gives bools."""
 
     def kernel(self: Any, other: Any) -> Any:
         dtype = find_dtype(self, other)
-        if is_order and dtype in COMPLEX:
-            raise ArgumentError(
-                f"{op}: not implemented for complex numbers, which have no order. "
-                f"Got {describe(self)} and {describe(other)}. Compare their absolute values."
-            )
         arrays = broadcast([lax.convert_element_type(operand, dtype) for operand in (self, other)], op)
         return function(*arrays)
 
@@ -142,34 +136,6 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
         return lax.convert_element_type(function(*wide), dtype)
 
     return computed
-
-
-def on_real(op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a kernel refuse complex tensors, for functions that these do not have."""
-
-    @functools.wraps(kernel)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.dtype in COMPLEX:
-            raise UnsupportedDtypeError(
-                f"{op}: not implemented for complex tensors. Got {describe(self)}. "
-                f"Take the real part, or the absolute value."
-            )
-        return kernel(self, *args, **kwargs)
-
-    return checked
-
-
-def refuse_complex(op: str, *operands: Any) -> None:
-    """Raises where numbers are to be ordered that have no order.
-
-    Raises:
-        UnsupportedDtypeError: an operand is complex.
-    """
-    if any(operand.dtype in COMPLEX for operand in operands):
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for complex tensors, which have no order. "
-            f"Got {', '.join(map(describe, operands))}. Use it on their absolute values."
-        )
 
 
 def strong(value: Any, like: Any) -> Any:

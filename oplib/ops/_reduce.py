@@ -8,12 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype, dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dim, find_dims
-from ._promotion import elementwise, is_integral, refuse_complex, strong, to_floating
+from ._promotion import elementwise, is_integral, strong, to_floating
 from ._table import Row, constant
 
 _STEP = constant("the result is a bool or a place, which does not change with the items but by a step")
@@ -42,23 +42,12 @@ def _without_nan(array: Any) -> Any:
     return array if is_integral(array.dtype) else jnp.where(jnp.isnan(array), strong(0, array), array)
 
 
-def _check_mean(op: str, self: Any, dtype: Any) -> Any:
-    found = dtype or self.dtype
-    if is_integral(found):
-        raise ArgumentError(
-            f"{op}: could not infer output dtype. Got {describe(self)}, and a mean is floating or complex. "
-            f"Give dtype=oplib.float32, or convert the tensor."
-        )
-    return found
-
-
 def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    found = _check_mean("mean", self, dtype)
-    return jnp.mean(self, axis=find_dims("mean", self, dim), keepdims=keepdim, dtype=found)
+    return jnp.mean(self, axis=find_dims("mean", self, dim), keepdims=keepdim, dtype=dtype or self.dtype)
 
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    found = _check_mean("nanmean", self, dtype)
+    found = dtype or self.dtype
     axes = find_dims("nanmean", self, dim)
     counts = jnp.sum(~jnp.isnan(self), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
     total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=found)
@@ -106,11 +95,13 @@ SUMS = (
         f"mean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _mean,
         "mean over some axes, or all",
+        dtypes="hfc",
     ),
     Row(
         f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nanmean,
         "mean of what is no nan",
+        dtypes="hfc",
     ),
     Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items"),
     Row(
@@ -150,7 +141,6 @@ def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
 
 def _find_whole(op: str, reduce: Any) -> Any:
     def kernel(self: Any) -> Any:
-        refuse_complex(op, self)
         if not self.size:
             raise ArgumentError(
                 f"{op}: expected reduction dim to be specified for a tensor without items. Got "
@@ -170,7 +160,6 @@ def _find_along(op: str, find: Any) -> Any:
     """The gradient goes to the one item that was picked: the first of equal ones."""
 
     def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        refuse_complex(op, self)
         axis = find_dim(op, self.ndim, dim)
         if not self.ndim:
             return self, lax.full((), 0, default_int_dtype())
@@ -186,11 +175,6 @@ def _find_along(op: str, find: Any) -> Any:
 
 def _find_place(op: str, find: Any) -> Any:
     def kernel(self: Any, dim: int | None, keepdim: bool) -> Any:
-        refuse_complex(op, self)
-        if self.dtype == dtypes.bool:
-            raise UnsupportedDtypeError(
-                f"{op}: does not support bool input. Got {describe(self)}. Convert it to an integer dtype."
-            )
         if dim is None:
             if not self.size:
                 raise DimensionError(
@@ -211,7 +195,6 @@ def _find_place(op: str, find: Any) -> Any:
 
 def _extreme(op: str, reduce: Any) -> Any:
     def kernel(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-        refuse_complex(op, self)
         axes = find_dims(op, self, dim)
         if not dim and not self.size:
             raise ArgumentError(
@@ -238,27 +221,32 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{op}(Tensor self) -> Tensor",
             _find_whole(op, reduce),
             f"{adjective}est item; equal ones share the gradient",
+            dtypes="bihf",
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
             _find_along(op, find),
             f"{adjective}est items along a dim, and where they stand",
+            dtypes="bihf",
         ),
         Row(
             f"{op}.other(Tensor self, Tensor other) -> Tensor",
             elementwise(op, choose),
             f"the {adjective}er of two items; equal ones share the gradient",
+            dtypes="bihf",
         ),
         Row(
             f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
             _extreme(f"a{op}", reduce),
             f"{adjective}est items over some axes, or all; equal ones share the gradient",
+            dtypes="bihf",
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
             _find_place(f"arg{op}", find),
             f"where the {adjective}est item stands, of equal ones the first",
             derivative=_STEP,
+            dtypes="ihf",
         ),
     )
 
@@ -270,6 +258,7 @@ EXTREMA = (
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         _aminmax,
         "smallest and largest items; equal ones share the gradient",
+        dtypes="bihf",
     ),
 )
 

@@ -14,6 +14,7 @@ from oplib.library.fusion import fuse
 from oplib.library.schema import FunctionSchema
 from oplib.tensor import Tensor
 
+from ._dtype_classes import check_classes
 from ._table import Row
 from ._viewer import make_viewer
 
@@ -25,7 +26,7 @@ def register(row: Row) -> OpOverload:
     derivative = row.derivative
     op = custom_op(
         f"{NAMESPACE}::{row.name}",
-        row.kernel,
+        check_classes(row.op, row.kernel, row.dtypes),
         schema=row.schema[len(row.name) :],
         tags=row.tags,
         operand=row.operand,

@@ -72,15 +72,18 @@ ROWS = (
         "logcumsumexp(Tensor self, int dim) -> Tensor",
         _logcumsumexp,
         "logarithm of the running sum of exponentials",
+        dtypes="hfc",
     ),
     Row(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummax", lax.ge),
         "running maximum along a dim, and where it stands",
+        dtypes="bihf",
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummin", lax.le),
         "running minimum along a dim, and where it stands",
+        dtypes="bihf",
     ),
 )

@@ -14,7 +14,7 @@ from ._functions import FUNCTIONS, METHODS
 
 STUB = Path(__file__).with_name("_functions.pyi")
 METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
-_METHODS_HEAD = """# ruff: noqa: A002, E501  names are torch's, and documented where they are made
+_METHODS_HEAD = """# ruff: noqa: A002, E501, N803  names are torch's, and documented where they are made
 # Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ class OpMethod:
 
 def add_op_methods(functions: Mapping[str, Callable[..., Any]]) -> None: ...
 """
-_HEAD = """# ruff: noqa: A001, A002, E501  names are torch's, and documented where they are made
+_HEAD = """# ruff: noqa: A001, A002, E501, N803  names are torch's, and documented where they are made
 # Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,6 +42,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
 COMPOSED: Mapping[str, Callable[..., Any]]
 METHODS: Mapping[str, Callable[..., Any]]
+LINALG: Mapping[str, Callable[..., Any]]
 UPCALLS: Mapping[str, Callable[..., Any]]
 
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,16 @@ from ._view_rules import pick
 
 Function = Callable[..., Any]
 _NUMBERS = (bool, int, float, complex)
+
+
+class Choice(NamedTuple):
+    """A bool as a subscript: it puts in a dim of length 1, and takes all of it or nothing.
+
+    Attributes:
+        places: the one place of the new dim, or none.
+    """
+
+    places: np.ndarray[Any, Any]
 
 
 class Getter:
@@ -59,11 +69,12 @@ class Getter:
             if isinstance(item, int):
                 whole = self._take_one(whole, dim, item)
                 continue
-            if item is None:
+            if item is None or isinstance(item, Choice):
                 whole = self._unsqueeze.call(whole, dim)
-            elif isinstance(item, slice):
+            if isinstance(item, slice):
                 whole = self._take_slice(whole, dim, item)
-            else:
+            elif item is not None:
+                item = item.places if isinstance(item, Choice) else item
                 check_places(item, whole.shape[dim], dim)
                 indices.append(item)
                 dims.append(dim)
@@ -173,6 +184,10 @@ class _WindowReader:
             self._axes.append(None)
             self.node_class = UnsqueezeBackward0
             return
+        if isinstance(item, Choice):
+            self._take(item.places)
+            self._axes.append(None)
+            return
         dim, length = self._dim, self._shape[self._dim]
         self._dim += 1
         if isinstance(item, int):
@@ -187,9 +202,12 @@ class _WindowReader:
                 self.node_class = SliceBackward0
         else:
             check_places(item, length, dim)
-            self.indices.append(item)
-            self.dims.append(len(self._axes))
+            self._take(item)
         self._axes.append(dim)
+
+    def _take(self, places: Any) -> None:
+        self.indices.append(places)
+        self.dims.append(len(self._axes))
 
     def window(self) -> tuple[Window, tuple[int, ...]]:
         """Returns the window with its starts."""
@@ -242,7 +260,10 @@ def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
     place, fixed = Place(), is_static(whole)
     for item in read_subscripts(index, whole.shape):
         dim = len(place.windows)
-        if item is None:
+        if isinstance(item, Choice):
+            place.indices.append(item.places)
+            place.dims.append(len(place.shape))
+        if item is None or isinstance(item, Choice):
             place.shape.append(1)
         elif isinstance(item, slice):
             start, length, step = read_slice(item, whole.shape[dim])
@@ -274,7 +295,7 @@ def is_static(whole: Any) -> bool:
 
 
 def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Returns one subscript for each dim, and None for each new one; masks become places.
+    """Returns one subscript for each dim, and None or a choice for each new one; masks become places.
 
     Raises:
         DimensionError: there are more than dims, or one is nothing that could index.
@@ -310,9 +331,13 @@ def _read_one(item: Any) -> Any:
         return item
     if isinstance(item, (list, range)):
         item = np.asarray(item) if len(item) else np.asarray(item, np.int32)
+    if isinstance(item, bool):
+        return Choice(np.zeros(int(item), np.int32))
     if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
-        return item if item.ndim or item.dtype == np.bool_ or _is_traced(item) else int(item)
-    if isinstance(item, bool) or not hasattr(item, "__index__") or is_array(item):
+        if item.ndim or _is_traced(item):
+            return item
+        return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
+    if not hasattr(item, "__index__") or is_array(item):
         raise DimensionError(
             "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
             f"valid indices. Got {describe(item)}. Convert it."
@@ -326,7 +351,7 @@ def _is_traced(item: Any) -> bool:
 
 def _count_dims(item: Any) -> int:
     """How many dims of the whole a subscript stands for."""
-    if item is None or item is Ellipsis:
+    if item is None or item is Ellipsis or isinstance(item, Choice):
         return 0
     return item.ndim if is_array(item) and item.dtype == np.bool_ else 1
 
@@ -347,7 +372,7 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
 
 def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     own = shape[dim : dim + mask.ndim]
-    if tuple(mask.shape) != own or not mask.ndim:
+    if tuple(mask.shape) != own:
         raise DimensionError(
             f"index: the shape of the mask at index {dim} does not match the shape of the indexed tensor. "
             f"Got {describe(mask)} for {list(own)}. Give a mask of that shape."

@@ -11,7 +11,7 @@ from oplib.library import Derivative, Tag
 Function = Callable[..., Any]
 
 DERIVED = Derivative(derive=True)
-_MAY_COPY = frozenset({"reshape", "flatten", "unflatten", "real"})
+_MAY_COPY = frozenset({"reshape", "flatten", "ravel", "unflatten", "real"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Row:
         view: for an op whose result is a view of its argument, the rule that gives its frame, see
             ``_view_rules``; a rule may give None where a copy is needed. Tensors then never reach the kernel.
         node: what the node of the view is called, less "Backward0"; by default after the op.
+        dtypes: the classes of dtypes that it takes, see ``_dtype_classes``; its kernel refuses the others.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
     """
 
@@ -39,6 +40,7 @@ class Row:
     in_place: bool = False
     view: Function | None = None
     node: str = ""
+    dtypes: str = "bihfc"
     source: str = ""
 
     @property

@@ -15,7 +15,7 @@ from oplib.autograd.view_node import make_view_class
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 
-from . import _view_rules as rules
+from . import _partition_rules as partition
 from ._in_place import check_written
 from ._view_rules import Several
 
@@ -78,13 +78,13 @@ def _find_join(how: str, dim: int) -> ArrayFunction:
 def choose_split(overloads: Mapping[str, OpOverload]) -> Function:
     """Makes ``split(tensor, split_size_or_sections, dim=0)``, by one length or by several."""
     even, given = overloads["split"], overloads["split.sizes"]
-    look_even = make_viewer(rules.split_evenly, "Split", even)
-    look_given = make_viewer(rules.split, "SplitWithSizes", given)
+    look_even = make_viewer(partition.split_evenly, "Split", even)
+    look_given = make_viewer(partition.split, "SplitWithSizes", given)
 
-    def function(input: Any, split_size_or_sections: Any, dim: int = 0) -> Any:  # noqa: A002  torch's name
+    def function(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
         is_even = isinstance(split_size_or_sections, int)
-        if isinstance(input, Tensor):
-            return (look_even if is_even else look_given)(input, split_size_or_sections, dim)
-        return (even if is_even else given).call(input, split_size_or_sections, dim)
+        if isinstance(tensor, Tensor):
+            return (look_even if is_even else look_given)(tensor, split_size_or_sections, dim)
+        return (even if is_even else given).call(tensor, split_size_or_sections, dim)
 
     return function

@@ -14,11 +14,20 @@ from .dtype_rules import (
     set_default_dtype,
 )
 from .factories import as_tensor, from_dlpack, from_numpy, tensor
-from .generator import Generator, default_generator, manual_seed
+from .generator import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from .likeness import empty_like, full_like, ones_like, zeros_like
+from .limits import finfo, iinfo
 from .metadata import is_tensor
 from .promotion import can_cast, promote_types, result_dtype, result_type
-from .random import rand, rand_like, randint, randint_like, randn, randn_like
+from .random import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .storage import Storage
 from .tensor import Tensor, box
 from .upcalls import upcalls
@@ -41,11 +50,15 @@ __all__ = [
     "empty_like",
     "equal",
     "eye",
+    "finfo",
     "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
     "get_default_dtype",
+    "get_rng_state",
+    "iinfo",
+    "initial_seed",
     "is_tensor",
     "jax_node",
     "linspace",
@@ -61,11 +74,14 @@ __all__ = [
     "randint_like",
     "randn",
     "randn_like",
+    "randperm",
     "result_dtype",
     "result_type",
     "save",
     "scalar_dtype",
+    "seed",
     "set_default_dtype",
+    "set_rng_state",
     "tensor",
     "upcalls",
     "zeros",

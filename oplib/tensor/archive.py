@@ -70,9 +70,13 @@ def save(obj: Any, f: File) -> None:
     if isinstance(f, (str, os.PathLike)):
         path = Path(f)
         part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            writer.write(tree, file)
-        part.replace(path)
+        try:
+            with part.open("wb") as file:
+                writer.write(tree, file)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     else:
         writer.write(tree, f)
 

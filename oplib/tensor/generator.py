@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import threading
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.errors import ArgumentError, TracingError
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
 
 from .device import Device
 from .forked import check_process
@@ -47,6 +49,7 @@ class Generator:
         self._seed = _DEFAULT_SEED
         self._key: Any = None  # made at the first draw: importing oplib must start no backend
         self._count = 0
+        self._is_of_call = False
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
 
@@ -60,6 +63,9 @@ class Generator:
         Returns:
             A Generator whose draws are functions of the key.
 
+        Raises:
+            ArgumentError: it is no such key.
+
         Example:
             >>> import jax
             >>> from oplib.tensor.random import rand
@@ -67,6 +73,11 @@ class Generator:
             >>> draw(jax.random.key(0)).shape
             (2,)
         """
+        if not is_key(key):
+            raise ArgumentError(
+                f"Generator.from_key: expected a key. Got {describe(key)}. Make one with "
+                "jax.random.key(seed), or of such numbers with jax.random.wrap_key_data(numbers)."
+            )
         generator = Generator()
         generator._key = key
         return generator
@@ -78,10 +89,13 @@ class Generator:
             seed: any integer from -2**63 to 2**64 - 1; negative ones count from above, as in torch.
 
         Raises:
-            ArgumentError: the seed is outside of this range.
+            ArgumentError: it is no integer, or outside of this range.
         """
+        if not isinstance(seed, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise ArgumentError(f"manual_seed: expected an integer. Got {describe(seed)}. Write int(seed).")
+        seed = int(seed)
         if not -(2**63) <= seed < 2**64:
-            raise ArgumentError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
+            raise ArgumentValueError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
         self._refuse_other_trace("manual_seed")
         self._seed, self._key, self._count = seed % 2**64, None, 0
         return self
@@ -115,8 +129,7 @@ class Generator:
         Raises:
             TracingError: the Generator was made outside the running trace.
         """
-        key, count = self.advance()
-        return jax.random.fold_in(key, count)
+        return _fold(*self.advance())
 
     def advance(self) -> tuple[Any, np.uint32]:
         """Advances the Generator and returns a key and a number to fold into it.
@@ -130,7 +143,7 @@ class Generator:
         """
         check_process()
         self._refuse_other_trace("a draw")
-        levels = map_levels.stack
+        levels = () if self._is_of_call else map_levels.stack
         for level in levels:
             _refuse_drawing(level)
         with self._lock:  # threads share the global Generator, and must not draw the same numbers
@@ -170,6 +183,47 @@ def _refuse_drawing(level: MapLevel) -> None:
         )
 
 
+def is_key(value: object) -> bool:
+    """Whether a value is a key of JAX, or an array of keys."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def read_generator(generator: Any) -> Generator:
+    """Returns the Generator that a call means: the global one by None, and one of its own by a key.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if isinstance(generator, Generator):
+        return generator
+    if generator is None:
+        return default_generator
+    if is_key(generator):
+        return begin_at(generator)
+    raise ArgumentTypeError(
+        f"generator: expected a Generator, or a key of jax.random.key. Got {describe(generator)}, of type "
+        f"{type(generator).__name__}. Write generator=oplib.Generator().manual_seed(seed)."
+    )
+
+
+def begin_at(key: Any) -> Generator:
+    """Makes the Generator that stands on a key and asks no map: whoever gave the key has said what differs.
+
+    Args:
+        key: the one that a call has drawn; in a batching rule one for each example.
+    """
+    generator = Generator.from_key(key)
+    generator._is_of_call = True
+    return generator
+
+
+@partial(jax.jit, inline=True)
+def _fold(key: Any, count: Any) -> Any:
+    """Folds a number into a key, or into each of several."""
+    fold: Any = jax.random.fold_in
+    return jax.vmap(fold, (0, None))(key, count) if key.ndim else fold(key, count)
+
+
 def _make_key(seed: int) -> Any:
     """Uses all 64 bits, which JAX does only with x64."""
     key = jax.random.key(seed % _WORD)
@@ -192,3 +246,32 @@ def manual_seed(seed: int) -> Generator:
         True
     """
     return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """Returns the seed from which the global Generator started last."""
+    return default_generator.initial_seed()
+
+
+def seed() -> int:
+    """Starts the global Generator over from a seed of the operating system's choice, and returns it."""
+    return default_generator.seed()
+
+
+def get_rng_state() -> tuple[int, Any, int]:
+    """Returns the state of the global Generator, which :func:`set_rng_state` takes."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: tuple[int, Any, int]) -> None:
+    """Takes the global Generator back to a state that :func:`get_rng_state` returned.
+
+    Example:
+        >>> from oplib.tensor.random import rand
+        >>> state = get_rng_state()
+        >>> first = rand(2).tolist()
+        >>> set_rng_state(state)
+        >>> rand(2).tolist() == first
+        True
+    """
+    default_generator.set_state(new_state)

@@ -44,6 +44,10 @@ class TensorHistory:
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value.__class__ is not bool:
+            raise GradientTypeError(
+                f"requires_grad: it must be a bool. Got {describe(value)}. Give True or False."
+            )
         if self._grad_fn is not None:
             if not value:
                 raise AutogradError(
@@ -65,6 +69,7 @@ class TensorHistory:
 
         Raises:
             AutogradError: it is no leaf and the flag would be cleared, or its dtype has no gradient.
+            GradientTypeError: ``requires_grad`` is no bool.
         """
         self.requires_grad = requires_grad
         return self

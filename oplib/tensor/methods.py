@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError, describe
 
 from .upcalls import upcalls
 
@@ -28,8 +33,12 @@ class TensorMethods:
     def mul(self, other: Any) -> Tensor:
         return upcalls.mul(self, other)
 
-    def div(self, other: Any) -> Tensor:
-        return upcalls.div(self, other)
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return (
+            upcalls.div(self, other)
+            if rounding_mode is None
+            else upcalls.div(self, other, rounding_mode=rounding_mode)
+        )
 
     def true_divide(self, other: Any) -> Tensor:
         return upcalls.div(self, other)
@@ -120,7 +129,9 @@ class TensorMethods:
     def reshape(self, *shape: Any) -> Tensor:
         return upcalls.reshape(self, _join(shape))
 
-    def view(self, *shape: Any) -> Tensor:
+    def view(self, *shape: Any, dtype: Any = None) -> Tensor:
+        if dtype is not None or (len(shape) == 1 and isinstance(shape[0], (np.dtype, type))):
+            return upcalls.view_dtype(self, shape[0] if dtype is None else dtype)
         return upcalls.view(self, _join(shape))
 
     def expand(self, *sizes: Any) -> Tensor:
@@ -143,10 +154,21 @@ class TensorMethods:
 
     @property
     def T(self) -> Tensor:  # noqa: N802  torch's name
-        return upcalls.permute(self, tuple(reversed(range(len(self._storage.spec.shape)))))
+        rank = len(self._storage.spec.shape)
+        if rank != 2:
+            _warn_of_reversing(rank)
+        return upcalls.permute(self, tuple(reversed(range(rank))))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802  torch's name
+        rank = len(self._storage.spec.shape)
+        if not rank:
+            return self.T
+        if rank == 1:
+            raise ArgumentError(
+                f"mT: it is only supported on matrices or batches of matrices. Got "
+                f"{describe(self._storage.spec)}. Use unsqueeze to make a matrix of it."
+            )
         return upcalls.transpose(self, -2, -1)
 
     def clone(self) -> Tensor:
@@ -163,8 +185,12 @@ class TensorMethods:
     def mul_(self, other: Any) -> Tensor:
         return upcalls.mul_(self, other)
 
-    def div_(self, other: Any) -> Tensor:
-        return upcalls.div_(self, other)
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return (
+            upcalls.div_(self, other)
+            if rounding_mode is None
+            else upcalls.div_(self, other, rounding_mode=rounding_mode)
+        )
 
     def pow_(self, exponent: Any) -> Tensor:
         return upcalls.pow_(self, exponent)
@@ -218,6 +244,14 @@ class TensorMethods:
         inputs: Any = None,
     ) -> None:
         upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _warn_of_reversing(rank: int) -> None:
+    warnings.warn(
+        f"T: the use of x.T on tensors of dimension other than 2 to reverse their shape is deprecated in "
+        f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute.",
+        stacklevel=3,
+    )
 
 
 def _join(sizes: tuple[Any, ...]) -> Any:

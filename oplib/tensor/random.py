@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, DtypeError
+from oplib.errors import ArgumentError, UnsupportedDtypeError
 
 from .dtype_rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype, get_default_dtype, normalize_dtype
 from .dtypes import bool as bool_dtype
 from .filling import read_size
-from .generator import Generator, default_generator
+from .generator import Generator, read_generator
 from .placement import Placement, find_placement, placement_like
 from .tensor import Tensor
 
@@ -30,14 +31,15 @@ def rand(
 
     Args:
         *size: the shape, as integers or as one sequence.
-        generator: where the randomness comes from; by default the global Generator.
-        dtype: a floating dtype; by default the default one.
+        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
+        dtype: a floating or complex dtype, whose two parts are drawn each; by default the default one.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
     Raises:
         ArgumentError: the size is not made of integers, or negative.
-        DtypeError: the dtype cannot be had, or is not floating.
+        DtypeError: the dtype cannot be had.
+        UnsupportedDtypeError: it is not floating.
         DeviceError: there is no such device.
         TracingError: the Generator was made outside the running trace.
 
@@ -87,8 +89,8 @@ def randint(
         requires_grad: whether the result collects gradients (of a floating dtype only).
 
     Raises:
-        ArgumentError: wrong arguments, or no number lies between the bounds.
-        DtypeError: the dtype cannot be had, or does not hold the bounds.
+        ArgumentError: wrong arguments, or no number lies between the bounds, or the dtype does not hold them.
+        DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
         TracingError: the Generator was made outside the running trace.
 
@@ -103,9 +105,53 @@ def randint(
         )
     low, high, size = (0, *bounds_and_size) if len(bounds_and_size) == 2 else bounds_and_size
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
-    drawn = _draw_integers(
+    drawn = draw_integers(
         read_size("randint", (size,)), (low, high), found, generator, find_placement(device)
     )
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Draws an order of the integers from 0 to ``n - 1``.
+
+    Args:
+        n: how many there are.
+        generator: where the randomness comes from; by default the global Generator.
+        dtype: by default the default integer dtype.
+        device: as for :func:`rand`.
+        requires_grad: whether the result collects gradients (of a floating dtype only).
+
+    Raises:
+        ArgumentTypeError: ``n`` is no integer.
+        ArgumentError: it is negative, or the dtype does not hold the integers.
+        UnsupportedDtypeError: the dtype is bool or complex.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Example:
+        >>> sorted(randperm(3).tolist())
+        [0, 1, 2]
+    """
+    (size,) = read_size("randperm", (n,))
+    found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
+    if found not in FLOATING | INTEGRAL:
+        raise UnsupportedDtypeError(
+            f"randperm: not implemented for {found.name}. Got n={n}. Use an integer dtype."
+        )
+    if size - 1 > find_last_integer(found):
+        raise ArgumentError(
+            f"randperm: n cannot be greater than {find_last_integer(found) + 1} for {found.name}. Got n={n}. "
+            "Use a wider dtype."
+        )
+    drawn = _place(_sample_order(*_advance(generator), size, found), find_placement(device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -158,8 +204,8 @@ def randint_like(
         requires_grad: whether the result collects gradients.
 
     Raises:
-        ArgumentError: wrong bounds, or no number lies between them.
-        DtypeError: the dtype cannot be had, or does not hold the bounds.
+        ArgumentError: wrong bounds, or no number lies between them, or the dtype does not hold them.
+        DtypeError: the dtype cannot be had.
         TracingError: the Generator was made outside the running trace.
     """
     if len(bounds) not in (1, 2):
@@ -170,16 +216,16 @@ def randint_like(
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
     array = input._storage.array
     found = array.dtype if dtype is None else normalize_dtype(dtype)
-    drawn = _draw_integers(array.shape, (low, high), found, generator, placement_like(array, device))
+    drawn = draw_integers(array.shape, (low, high), found, generator, placement_like(array, device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
 def _draw_uniform(
     shape: tuple[int, ...], dtype: np.dtype[Any], generator: Generator | None, placement: Placement
 ) -> Any:
-    if dtype not in FLOATING:
-        raise DtypeError(
-            f"rand: only floating dtypes have such numbers. Got {dtype.name}. Use randint for integers."
+    if dtype not in FLOATING | COMPLEX:
+        raise UnsupportedDtypeError(
+            f"rand: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
     return _place(_sample_uniform(*_advance(generator), shape, dtype), placement)
 
@@ -188,20 +234,31 @@ def _draw_normal(
     shape: tuple[int, ...], dtype: np.dtype[Any], generator: Generator | None, placement: Placement
 ) -> Any:
     if dtype not in FLOATING | COMPLEX:
-        raise DtypeError(
+        raise UnsupportedDtypeError(
             f"randn: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
     return _place(_sample_normal(*_advance(generator), shape, dtype), placement)
 
 
-def _draw_integers(
+def draw_integers(
     shape: tuple[int, ...],
     bounds: tuple[int, int],
     dtype: np.dtype[Any],
     generator: Generator | None,
     placement: Placement,
 ) -> Any:
-    """Draws in the widest integers that there are, and converts: the dtype may be narrow, or floating."""
+    """Draws in the widest integers that there are, and converts: the dtype may be narrow, or floating.
+
+    Args:
+        shape: of the result.
+        bounds: the lowest number, and the first that is too high.
+        dtype: of the result.
+        generator: a Generator, a key, or None.
+        placement: where the result is to be.
+
+    Raises:
+        ArgumentError: no number lies between the bounds, or the dtype does not hold them.
+    """
     low, high = bounds
     if low >= high:
         raise ArgumentError(
@@ -210,18 +267,29 @@ def _draw_integers(
     wide = default_int_dtype()
     limits = np.iinfo(dtype if dtype in INTEGRAL and dtype.itemsize < wide.itemsize else wide)
     if low < limits.min or high - 1 > limits.max or (dtype == bool_dtype and high > 2):
-        raise DtypeError(
+        raise ArgumentError(
             f"randint: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
             f"Choose another dtype, or narrower bounds."
         )
-    key, count = _advance(generator)
-    drawn = jax.random.randint(jax.random.fold_in(key, count), shape, low, high, wide)
-    return _place(drawn.astype(dtype), placement)
+    last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)  # it may be one more than fits
+    drawn = _sample_integers(*_advance(generator), np.asarray(low, wide), last, shape, dtype)
+    return _place(drawn, placement)
+
+
+def find_last_integer(dtype: np.dtype[Any]) -> int:
+    """Returns the last of the integers from 0 that a dtype tells apart."""
+    if dtype == bool_dtype:
+        return 1
+    return int(np.iinfo(dtype).max) if dtype in INTEGRAL else 2 ** (jnp.finfo(dtype).nmant + 1)
 
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    return jax.random.uniform(jax.random.fold_in(key, count), shape, dtype)
+    key = jax.random.fold_in(key, count)
+    if dtype not in COMPLEX:
+        return jax.random.uniform(key, shape, dtype)
+    part = np.zeros(0, dtype).real.dtype
+    return jax.lax.complex(*(jax.random.uniform(one, shape, part) for one in jax.random.split(key)))
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -229,8 +297,18 @@ def _sample_normal(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> 
     return jax.random.normal(jax.random.fold_in(key, count), shape, dtype)
 
 
+@partial(jax.jit, static_argnums=(4, 5))
+def _sample_integers(key: Any, count: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.random.randint(jax.random.fold_in(key, count), shape, low, high, low.dtype).astype(dtype)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_order(key: Any, count: Any, size: int, dtype: Any) -> Any:
+    return jax.random.permutation(jax.random.fold_in(key, count), size).astype(dtype)
+
+
 def _advance(generator: Generator | None) -> tuple[Any, Any]:
-    return (default_generator if generator is None else generator).advance()
+    return read_generator(generator).advance()
 
 
 def _place(array: Any, placement: Placement) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, TracingError, describe
 from oplib.modes import modes
+
+from .left_operand import is_asked_by_operator
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -66,6 +69,8 @@ class TensorValues:
         return np.array(self._read("numpy()"), dtype=dtype, copy=copy)
 
     def __jax_array__(self) -> Any:
+        if is_asked_by_operator(inspect.currentframe()):
+            return self
         self._refuse_history(
             "a JAX function",
             "Use tensor.array or tensor.detach() for the values, or an op of oplib for a gradient.",

@@ -64,7 +64,8 @@ class TensorViewMethods:
     @property
     def mH(self) -> Tensor:  # noqa: N802  torch's name
         """The conjugates of the transposed matrices along the last two dimensions; of real ones a view."""
-        return _conjugate(upcalls.transpose(self, -2, -1))
+        matrices: Any = self
+        return _conjugate(matrices.mT)
 
 
 def _conjugate(tensor: Any) -> Any:

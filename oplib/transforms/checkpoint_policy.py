@@ -17,7 +17,7 @@ from oplib.library.observers import ObservedCall, map_arrays, observing
 from oplib.library.overload import OpOverload
 
 SAC_IGNORED_OPS: set[OpOverload] = set()
-"""Ops that a policy is not asked about. None: what torch lists here are no ops of ours."""
+"""Ops that a policy is not asked about, and that run again. None: what torch lists are no ops of ours."""
 
 
 class CheckpointPolicy(enum.Enum):
@@ -116,6 +116,8 @@ class _Keeping(_Observing):
 
     def observe(self, call: ObservedCall) -> Any:
         outcome = call.run()
+        if call.overload in SAC_IGNORED_OPS:
+            return outcome
         self.storage[call.overload].append(self._decide(call, outcome))
         return outcome
 
@@ -149,6 +151,8 @@ class _Replaying(_Observing):
         return super().__enter__()
 
     def observe(self, call: ObservedCall) -> Any:
+        if call.overload in SAC_IGNORED_OPS:
+            return call.run()
         place = self._counts[call.overload]
         self._counts[call.overload] = place + 1
         kept = self.storage.get(call.overload, [])

@@ -229,3 +229,11 @@ def test_a_tensor_made_in_a_trace_is_written_there():
         return total.array
 
     np.testing.assert_allclose(jax.jit(program)(jnp.ones(2)), np.exp(2.0) * np.ones(2), rtol=1e-6)
+
+
+def test_what_was_overwritten_by_a_constant_may_be_used_twice():
+    leaf = oplib.tensor([1.0, -2.0], requires_grad=True)
+    written = (leaf * 1).gt_(0)
+    (written * written).sum().backward()
+    assert written.tolist() == [1.0, 0.0]
+    assert leaf.grad is None

@@ -55,7 +55,7 @@ def test_zeros_keep_their_signs(number: complex) -> None:
         complex(0.0, -0.0),
         complex(-0.0, 0.0),
         0,
-    ):  # each might take another's place
+    ):  # each could hide another
         for _ in range(2):
             to_operand(other)
     found = to_operand(number)

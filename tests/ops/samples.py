@@ -26,12 +26,13 @@ from .drawing import (
     with_number,
 )
 from .samples_matrices import MATRICES
+from .samples_memory import MEMORY
 from .samples_places import PLACES
 from .samples_pointwise import POINTWISE
 from .samples_reduce import REDUCE
 
 COMPLEX_VALUES = draw(2, 3) + 1j * shift(draw(2, 3))
-TABLES = (POINTWISE, REDUCE, MATRICES, PLACES)
+TABLES = (POINTWISE, REDUCE, MATRICES, PLACES, MEMORY)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),

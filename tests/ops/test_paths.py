@@ -3,7 +3,10 @@
 import pytest
 
 import oplib
-from oplib.nn import functional
+from oplib.errors import ArgumentError, AutogradError
+from oplib.nn import activations, functional
+
+PARAMETERS = {"celu": (2.0,), "elu": (0.5,), "hardtanh": (-0.5, 0.25), "leaky_relu": (0.1,)}
 
 
 @pytest.mark.parametrize("name", oplib.linalg.__all__)
@@ -11,9 +14,30 @@ def test_a_function_of_linalg_is_the_op_of_its_name(name: str) -> None:
     assert getattr(oplib.linalg, name).__name__ == f"linalg_{name}"
 
 
-@pytest.mark.parametrize("name", functional.__all__)
+@pytest.mark.parametrize("name", sorted(set(functional.__all__) - set(activations.__all__)))
 def test_a_function_of_networks_is_the_one_at_the_root(name: str) -> None:
     assert getattr(functional, name) is getattr(oplib, name)
+
+
+@pytest.mark.parametrize("name", activations.__all__)
+def test_an_activation_is_the_op_of_its_name_and_writes_in_place_when_asked(name: str) -> None:
+    function, given = getattr(functional, name), PARAMETERS.get(name, ())
+    x = oplib.tensor([-1.0, 0.5, 8.0])
+    expected = getattr(oplib, name)(x, *given)
+    assert oplib.equal(function(x, *given), expected)
+    assert function(x, *given, True) is x
+    assert oplib.equal(x, expected)
+    assert x._version == 1
+
+
+def test_an_activation_in_place_is_recorded_and_refused_for_leaves_and_arrays() -> None:
+    x = oplib.tensor([-1.0, 2.0], requires_grad=True)
+    functional.leaky_relu(x * 3, 0.5, inplace=True).sum().backward()
+    assert x.grad.tolist() == [1.5, 3.0]
+    with pytest.raises(AutogradError, match="leaf"):
+        functional.relu(x, inplace=True)
+    with pytest.raises(ArgumentError, match="relu_: only a Tensor can be written in place"):
+        functional.relu(x.detach().array, inplace=True)
 
 
 @pytest.mark.parametrize("module", [oplib.linalg, functional])

@@ -224,3 +224,17 @@ def test_64_bits_are_not_cut_silently():
     file.seek(0)
     with pytest.raises(DtypeError, match="x64"):
         oplib.load(file)
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    oplib.save(1, path)
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    with pytest.raises(OSError, match="disk full"):
+        oplib.save(oplib.ones(2), path)
+    assert oplib.load(path) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]

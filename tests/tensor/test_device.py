@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+import oplib
 from oplib.errors import DeviceError
 from oplib.tensor import Device, Tensor, tensor, zeros
 
@@ -20,6 +21,10 @@ def test_a_device_is_spelled_parsed_and_shown_as_in_torch() -> None:
     assert str(Device("cuda", 1)) == "cuda:1"
     assert (Device("tpu").type, Device("tpu").index) == ("tpu", None)
     assert Device(Device("cuda:2")) == Device("cuda", 2)
+
+
+def test_the_root_has_the_class_under_torchs_name_as_well() -> None:
+    assert oplib.device is oplib.Device is Device
 
 
 def test_gpu_and_cuda_are_one() -> None:

@@ -16,6 +16,16 @@ def test_the_flag_of_a_leaf_can_be_set_and_cleared() -> None:
     assert not x.requires_grad_(False).requires_grad
 
 
+@pytest.mark.parametrize("flag", [1, "a", None])
+def test_the_flag_is_a_bool(flag: object) -> None:
+    x = zeros(2, requires_grad=True)
+    with pytest.raises(GradientTypeError, match=r"requires_grad: it must be a bool\. Got .*\. Give True"):
+        x.requires_grad_(flag)  # type: ignore[arg-type]
+    with pytest.raises(GradientTypeError, match="it must be a bool"):
+        x.requires_grad = flag  # type: ignore[assignment]
+    assert x.requires_grad
+
+
 def test_the_flag_of_a_result_cannot_be_cleared() -> None:
     x = make_result()
     x.requires_grad = True

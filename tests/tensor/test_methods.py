@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, tensor, upcalls
 from oplib.tensor.methods import TensorMethods
 
@@ -42,8 +43,6 @@ OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
     (lambda x: x.permute(1, 0), ("permute", ((1, 0),), {})),
     (lambda x: x.squeeze(0), ("squeeze", (0,), {})),
     (lambda x: x.unsqueeze(0), ("unsqueeze", (0,), {})),
-    (lambda x: x.T, ("permute", ((0,),), {})),
-    (lambda x: x.mT, ("transpose", (-2, -1), {})),
     (lambda x: x.backward(), ("run_backward", (None, None, False), {"inputs": None})),
 ]
 
@@ -74,6 +73,22 @@ def test_where_puts_the_condition_first(calls: list[Any]) -> None:
     x, condition = tensor([1.0]), tensor([True])
     x.where(condition, 0.0)
     assert calls == [("where", (condition, x, 0.0), {})]
+
+
+def test_matrices_are_turned_by_the_ops_of_movement(calls: list[Any]) -> None:
+    matrix = tensor([[1.0, 2.0]])
+    _ = matrix.T, matrix.mT
+    assert calls == [("permute", (matrix, (1, 0)), {}), ("transpose", (matrix, -2, -1), {})]
+
+
+def test_turning_what_is_no_matrix_warns_or_raises_as_in_torch(calls: list[Any]) -> None:
+    with pytest.warns(UserWarning, match=r"T: .* is deprecated in torch\. Got 1 dimensions\. Use x\.mT"):
+        _ = tensor([1.0]).T
+    with pytest.raises(ArgumentError, match=r"mT: it is only supported on matrices .* Got f32\[1\]\. Use"):
+        _ = tensor([1.0]).mT
+    with pytest.raises(ArgumentError, match=r"mT: it is only supported on matrices"):
+        _ = tensor([1.0]).mH
+    assert [name for name, _, _ in calls] == ["permute"]
 
 
 def test_every_method_of_an_op_is_tested_here() -> None:

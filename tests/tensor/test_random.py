@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from oplib.errors import ArgumentError, DtypeError
+from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor import Generator, dtypes, rand, randint, randint_like, randn, zeros
 
 
@@ -51,9 +51,9 @@ def test_dtypes_can_be_chosen() -> None:
         assert rand(2, dtype="float64").dtype == dtypes.float64
 
 
-@pytest.mark.parametrize(("make", "dtype"), [(rand, "int32"), (rand, "complex64"), (randn, "bool")])
+@pytest.mark.parametrize(("make", "dtype"), [(rand, "int32"), (rand, "bool"), (randn, "bool")])
 def test_dtypes_without_such_numbers_are_refused(make: Any, dtype: str) -> None:
-    with pytest.raises(DtypeError, match=f"{make.__name__}: only floating .*Got {dtype}"):
+    with pytest.raises(UnsupportedDtypeError, match=f"{make.__name__}: only floating .*Got {dtype}"):
         make(2, dtype=dtype)
 
 
@@ -66,7 +66,7 @@ def test_randint_refuses_bounds_between_which_there_is_nothing() -> None:
     ("bounds", "dtype"), [((0, 300), "uint8"), ((-1, 3), "uint8"), ((0, 2**40), None), ((0, 3), "bool")]
 )
 def test_randint_refuses_bounds_that_do_not_fit(bounds: tuple[int, int], dtype: Any) -> None:
-    with pytest.raises(DtypeError, match="randint: the bounds do not fit"):
+    with pytest.raises(ArgumentError, match="randint: the bounds do not fit"):
         randint(*bounds, (2,), dtype=dtype)
 
 

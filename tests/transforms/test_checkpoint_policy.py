@@ -221,6 +221,21 @@ def test_a_policy_is_asked_about_every_op():
     assert SelectiveCheckpointContext(is_recompute=False).op_output is None
 
 
+def test_a_policy_is_not_asked_about_ignored_ops_and_they_run_again(x, monkeypatch):
+    asked = []
+
+    def policy(ctx, op, *args):
+        asked.append(op)
+        return CheckpointPolicy.MUST_SAVE
+
+    monkeypatch.setattr("oplib.transforms.checkpoint_policy.SAC_IGNORED_OPS", {SIN})
+    y = run(lambda x: x.sin().exp(), x, policy)
+    assert SIN not in asked
+    assert len(asked) == 1
+    y.sum().backward()
+    assert x.grad.tolist() == pytest.approx((x.detach().cos() * x.detach().sin().exp()).tolist(), rel=1e-6)
+
+
 # Observers, on which this stands --------------------------------------------------------------------------
 
 

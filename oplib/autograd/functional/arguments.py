@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor, upcalls
@@ -12,6 +12,24 @@ Tensors = tuple[Tensor, ...]
 _T = TypeVar("_T")
 
 OUTPUTS = "outputs of the user-provided function"
+
+
+class Group(NamedTuple):
+    """One Tensor or a tuple of Tensors, which results that are like it take after.
+
+    Attributes:
+        is_tuple: whether the user had a tuple.
+        tensors: the members.
+        name: in errors.
+    """
+
+    is_tuple: bool
+    tensors: Tensors
+    name: str
+
+    def untuple(self, values: Sequence[Any]) -> Any:
+        """Returns values, one for each member, as the user had them."""
+        return untuple(values, self.is_tuple)
 
 
 def take_tuple(value: Any, name: str, caller: str) -> tuple[bool, Tensors]:
@@ -59,33 +77,30 @@ def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = Tr
     )
 
 
-def take_vector(
-    v: Any, like: Tensors, caller: str, *, is_tuple: bool, create_graph: bool, whose: str
-) -> Tensors | None:
+def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tensors | None:
     """Checks the vector of a product; None stands for a single 1.
 
     Args:
         v: what the user gave.
         like: what it must look like.
         caller: the function it was given to.
-        is_tuple: whether that is a tuple, for errors.
         create_graph: a gradient may flow back to the vector.
-        whose: what it must look like, in words.
 
     Raises:
         AutogradError: it is None where one item is not enough, or has other sizes.
         GradientTypeError: it is neither a Tensor nor a tuple of Tensors.
     """
+    tensors = like.tensors
     if v is None:
-        if len(like) != 1 or like[0].numel() != 1:
+        if len(tensors) != 1 or tensors[0].numel() != 1:
             raise AutogradError(
-                f"{caller}: the vector v can only be None if {whose} is a single Tensor with a single "
-                f"element. Got {len(like)} of sizes {[list(one.shape) for one in like]}. Give v."
+                f"{caller}: the vector v can only be None if {like.name} is a single Tensor with a single "
+                f"element. Got {len(tensors)} of sizes {[list(one.shape) for one in tensors]}. Give v."
             )
         return None
     _, given = take_tuple(v, "v", caller)
     vectors = make_inputs(given, create_graph=create_graph, requires_grad=False)
-    _check_sizes(vectors, like, caller, is_tuple=is_tuple)
+    _check_sizes(vectors, tensors, caller, is_tuple=like.is_tuple)
     return vectors
 
 

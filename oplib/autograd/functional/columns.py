@@ -12,7 +12,7 @@ from oplib.tensor import Tensor, box
 
 from .arguments import OUTPUTS, Tensors, take_tuple
 from .basis import count_items, make_basis
-from .jacobian_products import Function
+from .evaluation import Function
 
 Matrix = tuple[Tensors, ...]
 

@@ -7,10 +7,10 @@ from typing import Any
 from oplib.errors import StrategyError
 from oplib.tensor import upcalls
 
-from .arguments import take_tuple
+from .arguments import Group, take_tuple
+from .evaluation import Function, evaluate
 from .hessian_products import take_scalar
 from .jacobian import jacobian
-from .jacobian_products import Function
 from .strictness import require_recorded
 
 
@@ -61,7 +61,8 @@ def hessian(
         )
 
     def scalar(*at: Any) -> Any:
-        return upcalls.reshape(take_scalar(func(*at), "hessian", strict=strict), ())
+        outputs = evaluate(func, Group(True, at, "inputs"), "hessian", strict=strict)
+        return upcalls.reshape(take_scalar(outputs, "hessian"), ())
 
     def gradient(*at: Any) -> Any:
         if outer_jacobian_strategy == "forward-mode":  # else nothing would be recorded to run backwards

@@ -8,8 +8,9 @@ from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 
-from .arguments import OUTPUTS, Tensors, finish, make_inputs, take_tuple, take_vector, untuple
-from .jacobian_products import Function, make_seeds, pull_through
+from .arguments import Group, finish, take_vector
+from .evaluation import Function, evaluate, take_point
+from .jacobian_products import make_seeds, pull_through
 from .strictness import Found, fill_zeros, find_gradients, require_recorded
 
 
@@ -41,11 +42,13 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         (tensor(9.), tensor([  6., 120.]))
     """
     with enable_grad():
-        is_tuple, at, vectors, output, gradient = _differentiate("vhp", func, inputs, v, create_graph, strict)
-    found = pull_through(gradient, at, vectors, create_graph=create_graph)
-    product = fill_zeros(found, at, "hessian", "vhp", strict=strict, create_graph=create_graph)
+        at = take_point(inputs, "vhp", create_graph=create_graph)
+        vectors = take_vector(v, at, "vhp", create_graph=create_graph)
+        output, gradient = _differentiate(func, at, "vhp", strict=strict)
+    found = pull_through(gradient, at.tensors, vectors, create_graph=create_graph)
+    product = fill_zeros(found, at.tensors, "hessian", "vhp", strict=strict, create_graph=create_graph)
     results = finish((output, product), create_graph=create_graph)
-    return results[0], untuple(results[1], is_tuple)
+    return results[0], at.untuple(results[1])
 
 
 def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -78,54 +81,43 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         (tensor(9.), tensor([  6., 120.]))
     """
     with enable_grad():
-        is_tuple, at, vectors, output, gradient = _differentiate("hvp", func, inputs, v, create_graph, strict)
-        seeds = make_seeds(at)
-        double_back = pull_through(gradient, at, seeds, create_graph=True)
+        at = take_point(inputs, "hvp", create_graph=create_graph)
+        vectors = take_vector(v, at, "hvp", create_graph=create_graph)
+        output, gradient = _differentiate(func, at, "hvp", strict=strict)
+        seeds = make_seeds(at.tensors)
+        double_back = pull_through(gradient, at.tensors, seeds, create_graph=True)
     found = pull_through(double_back, seeds, vectors, create_graph=create_graph)
-    product = fill_zeros(found, at, "hessian tangent", "hvp", strict=strict, create_graph=create_graph)
-    results = finish((output, product), create_graph=create_graph)
-    return results[0], untuple(results[1], is_tuple)
-
-
-def _differentiate(
-    caller: str, func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool
-) -> tuple[bool, Tensors, Tensors | None, Tensor, Found]:
-    """Runs the function, and returns its arguments, the vector, the output and its recorded gradient."""
-    is_tuple, given = take_tuple(inputs, "inputs", caller)
-    at = make_inputs(given, create_graph=create_graph)
-    vectors = take_vector(
-        v,
-        at,
-        caller,
-        is_tuple=is_tuple,
-        create_graph=create_graph,
-        whose="the input to the user-provided function",
+    product = fill_zeros(
+        found, at.tensors, "hessian tangent", "hvp", strict=strict, create_graph=create_graph
     )
-    output = take_scalar(func(*at), caller, strict=strict)
-    gradient = find_gradients((output,), at, None, create_graph=True)
+    results = finish((output, product), create_graph=create_graph)
+    return results[0], at.untuple(results[1])
+
+
+def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Tensor, Found]:
+    """Runs the function, and returns its output and the recorded gradient of that."""
+    output = take_scalar(evaluate(func, at, caller, strict=strict), caller)
+    gradient = find_gradients((output,), at.tensors, None, create_graph=True)
     if strict:
         require_recorded(gradient, "jacobian", caller)
-    return is_tuple, at, vectors, output, gradient
+    return output, gradient
 
 
-def take_scalar(result: Any, caller: str, *, strict: bool) -> Tensor:
+def take_scalar(outputs: Group, caller: str) -> Tensor:
     """Checks that a function has returned one item.
 
     Raises:
-        AutogradError: it has returned a tuple or more items, or with ``strict`` something independent.
-        GradientTypeError: it has returned something else.
+        AutogradError: it has returned a tuple or more items.
     """
-    is_tuple, outputs = take_tuple(result, OUTPUTS, caller)
-    if strict:
-        require_recorded(outputs, "outputs", caller)
-    if is_tuple:
+    if outputs.is_tuple:
         raise AutogradError(
             f"{caller}: the function given to {caller} should return a single Tensor. Got a tuple of "
-            f"{len(outputs)}. Return the Tensor itself."
+            f"{len(outputs.tensors)}. Return the Tensor itself."
         )
-    if outputs[0].numel() != 1:
+    (output,) = outputs.tensors
+    if output.numel() != 1:
         raise AutogradError(
             f"{caller}: the Tensor returned by the function given to {caller} should contain a single "
-            f"element. Got size {list(outputs[0].shape)}. Return a sum of it, or take jacobian()."
+            f"element. Got size {list(output.shape)}. Return a sum of it, or take jacobian()."
         )
-    return outputs[0]
+    return output

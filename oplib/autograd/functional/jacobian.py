@@ -8,11 +8,11 @@ from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError
 from oplib.tensor import Tensor, box, upcalls
 
-from .arguments import OUTPUTS, Tensors, finish, make_inputs, take_tuple, untuple
+from .arguments import Tensors, finish, take_tuple, untuple
 from .basis import count_items, iterate_units, make_basis, split_rows
 from .columns import find_columns
-from .jacobian_products import Function
-from .strictness import find_gradients, make_zeros, refuse_constant, require_recorded
+from .evaluation import Function, evaluate, take_point
+from .strictness import find_gradients, make_zeros, refuse_constant
 
 Matrix = tuple[Tensors, ...]
 
@@ -64,20 +64,16 @@ def jacobian(
         outputs_are_tuple, matrix = find_columns(func, given)
         return untuple([untuple(row, is_tuple) for row in matrix], outputs_are_tuple)
     with enable_grad():
-        is_tuple, given = take_tuple(inputs, "inputs", "jacobian")
-        at = make_inputs(given, create_graph=create_graph)
-        outputs_are_tuple, outputs = take_tuple(func(*at), OUTPUTS, "jacobian")
-        if strict:
-            require_recorded(outputs, "outputs", "jacobian")
+        at = take_point(inputs, "jacobian", create_graph=create_graph)
+        outputs = evaluate(func, at, "jacobian", strict=strict)
         if vectorize:
-            matrix = _find_all_rows(outputs, at, create_graph=create_graph)
+            matrix = _find_all_rows(outputs.tensors, at.tensors, create_graph=create_graph)
         else:
             matrix = tuple(
-                _find_rows(place, outputs[place], at, create_graph=create_graph, strict=strict)
-                for place in range(len(outputs))
+                _find_rows(place, output, at.tensors, create_graph=create_graph, strict=strict)
+                for place, output in enumerate(outputs.tensors)
             )
-    results = finish(matrix, create_graph=create_graph)
-    return untuple([untuple(row, is_tuple) for row in results], outputs_are_tuple)
+    return outputs.untuple([at.untuple(row) for row in finish(matrix, create_graph=create_graph)])
 
 
 def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize: bool) -> None:

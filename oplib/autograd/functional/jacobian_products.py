@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,10 +9,9 @@ import jax.numpy as jnp
 from oplib.autograd.grad_mode import enable_grad
 from oplib.tensor import Tensor, box
 
-from .arguments import OUTPUTS, Tensors, finish, make_inputs, take_tuple, take_vector, untuple
+from .arguments import Tensors, finish, take_vector
+from .evaluation import Function, evaluate, take_point
 from .strictness import fill_zeros, find_gradients, require_recorded
-
-Function = Callable[..., Any]
 
 
 def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -43,23 +41,13 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
-        is_tuple, given = take_tuple(inputs, "inputs", "vjp")
-        at = make_inputs(given, create_graph=create_graph)
-        outputs_are_tuple, outputs = take_tuple(func(*at), OUTPUTS, "vjp")
-        if strict:
-            require_recorded(outputs, "outputs", "vjp")
-        vectors = take_vector(
-            v,
-            outputs,
-            "vjp",
-            is_tuple=outputs_are_tuple,
-            create_graph=create_graph,
-            whose="what the user-provided function returns",
-        )
-    found = find_gradients(outputs, at, vectors, create_graph=create_graph)
-    product = fill_zeros(found, at, "jacobian", "vjp", strict=strict, create_graph=create_graph)
-    results = finish((outputs, product), create_graph=create_graph)
-    return untuple(results[0], outputs_are_tuple), untuple(results[1], is_tuple)
+        at = take_point(inputs, "vjp", create_graph=create_graph)
+        outputs = evaluate(func, at, "vjp", strict=strict)
+        vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
+    found = find_gradients(outputs.tensors, at.tensors, vectors, create_graph=create_graph)
+    product = fill_zeros(found, at.tensors, "jacobian", "vjp", strict=strict, create_graph=create_graph)
+    results = finish((outputs.tensors, product), create_graph=create_graph)
+    return outputs.untuple(results[0]), at.untuple(results[1])
 
 
 def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -92,23 +80,13 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
-        inputs_are_tuple, given = take_tuple(inputs, "inputs", "jvp")
-        at = make_inputs(given, create_graph=create_graph)
-        vectors = take_vector(
-            v,
-            at,
-            "jvp",
-            is_tuple=inputs_are_tuple,
-            create_graph=create_graph,
-            whose="the input to the user-provided function",
-        )
-        is_tuple, outputs = take_tuple(func(*at), OUTPUTS, "jvp")
-        if strict:
-            require_recorded(outputs, "outputs", "jvp")
-        found = push_through(outputs, at, vectors, strict=strict, create_graph=create_graph)
-    product = fill_zeros(found, outputs, "tangent", "jvp", strict=strict, create_graph=create_graph)
-    results = finish((outputs, product), create_graph=create_graph)
-    return untuple(results[0], is_tuple), untuple(results[1], is_tuple)
+        at = take_point(inputs, "jvp", create_graph=create_graph)
+        vectors = take_vector(v, at, "jvp", create_graph=create_graph)
+        outputs = evaluate(func, at, "jvp", strict=strict)
+        found = push_through(outputs.tensors, at.tensors, vectors, strict=strict, create_graph=create_graph)
+    product = fill_zeros(found, outputs.tensors, "tangent", "jvp", strict=strict, create_graph=create_graph)
+    results = finish((outputs.tensors, product), create_graph=create_graph)
+    return outputs.untuple(results[0]), outputs.untuple(results[1])
 
 
 def push_through(

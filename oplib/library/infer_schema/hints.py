@@ -36,6 +36,7 @@ _PLAIN: dict[Any, str] = {
     np.dtype: "ScalarType",
     Device: "Device",
     Generator: "Generator",
+    np.random.Generator: "Generator",  # what a host kernel gets
 }
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 from oplib.autograd.gradcheck.coordinates import count_coordinates, from_coordinates
 from oplib.autograd.gradcheck.directions import draw_directions
 from oplib.library.binding import Binder
+from oplib.library.keys import draw_keys, to_key
 from oplib.library.layout import make_layout
 from oplib.library.overload import OpOverload
 from oplib.library.plain_conversions import is_array
 from oplib.library.recording import unbox
 from oplib.tensor import Tensor
+from oplib.tensor.generator import is_key
 
 
 class Sample:
@@ -32,8 +34,8 @@ class Sample:
         values = Binder(record.schema, operand=record.operand).bind(args, kwargs, op=record.name)
         self.overload = overload
         self.layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
-        self._flat = flat
-        self.is_number = [not is_array(value) for value in flat]
+        self._flat = flat = draw_keys(flat)
+        self.is_number = [not is_array(value) or is_key(value) for value in flat]
         self.arrays = [unbox(value) if is_array(value) else jnp.asarray(value) for value in flat]
         self.differentiable = self._find_differentiable()
 
@@ -89,7 +91,7 @@ class Sample:
         Args:
             leaves: one for each array.
         """
-        values = self.layout.rebuild(leaves)
+        values = list(map(to_key, self.layout.rebuild(leaves)))
         args, kwargs = self.layout.split(values)
         result = self.overload(*args, **kwargs)
         schema = self.overload.record.schema
@@ -126,9 +128,16 @@ class Sample:
         rest = iter(varied)
         return [next(rest) if by else value for by, value in zip(self.differentiable, values, strict=True)]
 
-    def apply(self, function: Callable[..., Any], leaves: Sequence[Any]) -> Any:
-        """Calls a function with the arguments of the op, in which these leaves stand for the arrays."""
-        args, kwargs = self.layout.split(self.layout.rebuild(leaves))
+    def apply(self, function: Callable[..., Any], leaves: Sequence[Any], *, is_kernel: bool = False) -> Any:
+        """Calls a function with the arguments of the op, in which these leaves stand for the arrays.
+
+        Args:
+            function: gets a key where the op has a Generator.
+            leaves: one for each array.
+            is_kernel: it is a kernel, which gets the Generator.
+        """
+        values = self.layout.rebuild(leaves)
+        args, kwargs = self.layout.split(values if is_kernel else list(map(to_key, values)))
         return function(*args, **kwargs)
 
     def call_arrays(self, arrays: Sequence[Any]) -> list[Any]:

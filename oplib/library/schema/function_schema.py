@@ -112,6 +112,11 @@ class Argument:
         return self.type == OPTIONAL_TENSOR
 
     @cached_property
+    def is_generator(self) -> bool:
+        """Its type is exactly ``Generator`` or ``Generator?``."""
+        return str(self.type).removesuffix("?") == "Generator"
+
+    @cached_property
     def is_tensor_list(self) -> bool:
         """Its type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
         return is_tensorlist_like_type(self.type)

@@ -5,6 +5,7 @@ What a view does to its base is a chain of *frames*, pure functions of arrays wi
 
 from __future__ import annotations
 
+from .bits import AsDtype
 from .chain import Chain, make_chain
 from .diagonal import Diagonal
 from .frame import Frame, Starts
@@ -13,12 +14,14 @@ from .inverse import Inverse
 from .lineage import Creation, mark_stale, note_view
 from .parts import AsComplex, AsReal
 from .reshape import Reshape, can_view
+from .sliding import Sliding, Strided
 from .view_storage import AliasStorage, ViewStorage
 from .window import Window, make_window
 
 __all__ = [
     "AliasStorage",
     "AsComplex",
+    "AsDtype",
     "AsReal",
     "Chain",
     "Creation",
@@ -27,7 +30,9 @@ __all__ = [
     "IndexMap",
     "Inverse",
     "Reshape",
+    "Sliding",
     "Starts",
+    "Strided",
     "ViewStorage",
     "Window",
     "can_view",

@@ -1,0 +1,41 @@
+"""Where the functions of this folder begin: new inputs, and what the user's function makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .arguments import OUTPUTS, Group, make_inputs, take_tuple
+from .strictness import require_recorded
+
+Function = Callable[..., Any]
+
+
+def take_point(inputs: Any, caller: str, *, create_graph: bool) -> Group:
+    """Returns new tensors for what the user gave as inputs; arguments as of :func:`make_inputs`.
+
+    Raises:
+        GradientTypeError: it is neither a Tensor nor a tuple of Tensors.
+    """
+    is_tuple, given = take_tuple(inputs, "inputs", caller)
+    tensors = make_inputs(given, create_graph=create_graph)
+    return Group(is_tuple, tensors, "the input to the user-provided function")
+
+
+def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
+    """Runs the user's function.
+
+    Args:
+        func: takes Tensors and returns a Tensor or a tuple of Tensors.
+        at: its arguments.
+        caller: the function it was given to.
+        strict: raise where an output does not depend on any of them.
+
+    Raises:
+        AutogradError: ``strict`` found something independent.
+        GradientTypeError: it has returned something else.
+    """
+    is_tuple, outputs = take_tuple(func(*at.tensors), OUTPUTS, caller)
+    if strict:
+        require_recorded(outputs, "outputs", caller)
+    return Group(is_tuple, outputs, "what the user-provided function returns")

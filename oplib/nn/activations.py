@@ -1,0 +1,163 @@
+"""The activations that torch's ``nn.functional`` also writes in place, where ``inplace=True`` asks for it.
+
+At the root each has its parameters without ``inplace``, as in torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.tensor import upcalls
+
+__all__ = [
+    "celu",
+    "elu",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+]
+
+
+def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002  torch's name, here and below
+    """``max(x, 0)``, item by item.
+
+    Args:
+        input: any shape, real.
+        inplace: write the result into ``input``, which must be a Tensor that may be written, and return it.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Raises:
+        ArgumentError: ``inplace`` for what is no Tensor.
+        AutogradError: ``inplace`` for a leaf that requires grad, while grad mode is on.
+
+    Gradient:
+        That of the op of the name; 0 at the kink.
+
+    Source:
+        ``torch.nn.functional.relu`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> import oplib.nn.functional as F
+        >>> x = oplib.tensor([-1.0, 2.0])
+        >>> F.relu(x, inplace=True) is x
+        True
+        >>> x
+        tensor([0., 2.])
+    """
+    return upcalls.relu_(input) if inplace else upcalls.relu(input)
+
+
+def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """``min(max(x, 0), 6)``, item by item; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> relu6(oplib.tensor([-1.0, 7.0]))
+        tensor([0., 6.])
+    """
+    return upcalls.relu6_(input) if inplace else upcalls.relu6(input)
+
+
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
+    """``x`` above 0, ``alpha * (exp(x) - 1)`` below; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> elu(oplib.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.0000])
+    """
+    return upcalls.elu_(input, alpha) if inplace else upcalls.elu(input, alpha)
+
+
+def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """The self-normalising ``elu``; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> selu(oplib.tensor([-1.0, 2.0]))
+        tensor([-1.1113,  2.1014])
+    """
+    return upcalls.selu_(input) if inplace else upcalls.selu(input)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> celu(oplib.tensor([-1.0, 2.0]), 2.0)
+        tensor([-0.7869,  2.0000])
+    """
+    return upcalls.celu_(input, alpha) if inplace else upcalls.celu(input, alpha)
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
+    """``x`` above 0, ``negative_slope * x`` below; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> leaky_relu(oplib.tensor([-1.0, 2.0]), 0.1)
+        tensor([-0.1000,  2.0000])
+    """
+    return (
+        upcalls.leaky_relu_(input, negative_slope) if inplace else upcalls.leaky_relu(input, negative_slope)
+    )
+
+
+def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """``x * sigmoid(x)``, item by item; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> silu(oplib.tensor([-1.0, 2.0]))
+        tensor([-0.2689,  1.7616])
+    """
+    return upcalls.silu_(input) if inplace else upcalls.silu(input)
+
+
+def mish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """``x * tanh(softplus(x))``, item by item; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> mish(oplib.tensor([-1.0, 2.0]))
+        tensor([-0.3034,  1.9440])
+    """
+    return upcalls.mish_(input) if inplace else upcalls.mish(input)
+
+
+def hardtanh(
+    input: Any,  # noqa: A002
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    inplace: bool = False,
+) -> Any:
+    """``x``, bounded by ``min_val`` and ``max_val``; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> hardtanh(oplib.tensor([-3.0, 0.5]))
+        tensor([-1.0000,  0.5000])
+    """
+    return (
+        upcalls.hardtanh_(input, min_val, max_val) if inplace else upcalls.hardtanh(input, min_val, max_val)
+    )
+
+
+def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """``x * min(max(x + 3, 0), 6) / 6``, item by item; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> hardswish(oplib.tensor([-1.0, 2.0]))
+        tensor([-0.3333,  1.6667])
+    """
+    return upcalls.hardswish_(input) if inplace else upcalls.hardswish(input)

@@ -1,0 +1,137 @@
+"""Views in which an item may stand several times: windows that slide along an axis, and torch's strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from .frame import Frame, Layout, Shape, Starts, contiguous_strides
+
+
+class Sliding(Frame):
+    """Shows the windows of an axis, of one size and a step apart, along a new last axis.
+
+    Make one with :meth:`of`.
+    """
+
+    __slots__ = ("axis", "is_injective", "step")
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def of(cls, in_shape: Shape, axis: int, size: int, step: int) -> Sliding:
+        """Returns the frame of windows of ``size`` items along an axis of a whole of this shape."""
+        return cls(in_shape, axis, size, step)
+
+    def __init__(self, in_shape: Shape, axis: int, size: int, step: int) -> None:
+        self.in_shape = in_shape
+        self.axis = axis
+        self.step = step
+        count = (in_shape[axis] - size) // step + 1
+        self.shape = (*in_shape[:axis], count, *in_shape[axis + 1 :], size)
+        self.is_injective = size <= step or count < 2
+
+    def _places(self) -> Any:
+        """For each window the places of its items along the axis, ``[count, size]``."""
+        shape = (self.shape[self.axis], self.shape[-1])
+        steps = np.asarray(self.step, np.int32)
+        return lax.broadcasted_iota(np.int32, shape, 0) * steps + lax.broadcasted_iota(np.int32, shape, 1)
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
+        last = lax.transpose(whole, self._order())
+        taken = last[..., self._places()]  # [others, count, size]
+        order = list(range(len(self.in_shape) - 1))
+        order.insert(self.axis, len(self.in_shape) - 1)
+        return lax.transpose(taken, (*order, len(self.in_shape)))
+
+    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
+        ndim = len(self.in_shape)
+        others = [axis for axis in range(ndim) if axis != self.axis]
+        items = lax.transpose(part, (*others, self.axis, ndim))
+        last = lax.transpose(whole, self._order())
+        filled = last.at[..., self._places()].set(items, unique_indices=True)
+        order = list(range(ndim - 1))
+        order.insert(self.axis, ndim - 1)
+        return lax.transpose(filled, tuple(order))
+
+    def _order(self) -> tuple[int, ...]:
+        """The axes with this one last."""
+        return (*(axis for axis in range(len(self.in_shape)) if axis != self.axis), self.axis)
+
+    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
+        strides, offset = layout
+        own = strides[self.axis]
+        return (*strides[: self.axis], own * self.step, *strides[self.axis + 1 :], own), offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sliding.of, (self.in_shape, self.axis, self.shape[-1], self.step)
+
+
+class Strided(Frame):
+    """Shows items by strides and an offset, both in items of torch's memory.
+
+    Make one with :meth:`of`.
+
+    Attributes:
+        places: for each item of the part its place in the whole, counted row by row.
+    """
+
+    __slots__ = ("_key", "is_injective", "places")
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def of(cls, in_shape: Shape, layout: Layout, shape: Shape, new: Layout) -> Strided | None:
+        """Returns the frame from a whole that lies in memory as told; None if that shows too little.
+
+        Args:
+            in_shape: of the whole.
+            layout: strides and offset of the whole.
+            shape: of the part.
+            new: strides and offset of the part.
+        """
+        wanted = _find_places(shape, new)
+        own = _find_places(in_shape, layout)
+        if layout[0] == contiguous_strides(in_shape):
+            places = wanted - layout[1]
+            fits = not wanted.size or (places.min() >= 0 and places.max() < own.size)
+        else:
+            order = np.argsort(own, axis=None, kind="stable")
+            known = own.reshape(-1)[order]
+            at = np.minimum(np.searchsorted(known, wanted), max(known.size - 1, 0))
+            fits = not wanted.size or (known.size > 0 and bool((known[at] == wanted).all()))
+            places = order[at] if fits and known.size else at
+        return cls(in_shape, layout, shape, new, places.astype(np.int32)) if fits else None
+
+    def __init__(
+        self, in_shape: Shape, layout: Layout, shape: Shape, new: Layout, places: np.ndarray[Any, Any]
+    ) -> None:
+        self.in_shape, self.shape = in_shape, shape
+        self._key = (in_shape, layout, shape, new)
+        self.places = places
+        self.is_injective = np.unique(places).size == places.size
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
+        return lax.reshape(whole, (whole.size,))[self.places]
+
+    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
+        flat = lax.reshape(whole, (whole.size,)).at[self.places].set(part, unique_indices=True)
+        return lax.reshape(flat, self.in_shape)
+
+    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
+        return self._key[3]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Strided.of, self._key
+
+
+def _find_places(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
+    """The place in memory of each item."""
+    strides, offset = layout
+    places = np.full(shape, offset, np.int64)
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        along = np.arange(length) * stride
+        places += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+    return places

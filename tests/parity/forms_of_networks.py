@@ -1,0 +1,1 @@
+NETWORKS: tuple[str, ...] = ()
