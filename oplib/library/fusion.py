@@ -65,6 +65,10 @@ class Fusion:
         self.function.__doc__ = whole.__doc__
         vars(self.function)["__oplib_branches__"] = branches
 
+    def text(self) -> str:
+        """Returns the fused function as it is written now."""
+        return self._short_cut.text()
+
     def _prepare(self) -> None:
         """Writes the short cuts in, for the next call; this one is served by the whole function."""
         with self._preparing:

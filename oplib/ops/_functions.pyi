@@ -8,6 +8,7 @@ from ._table import Row
 
 FAMILIES: tuple[Any, ...]
 ROWS: tuple[Row, ...]
+ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]

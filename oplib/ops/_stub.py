@@ -10,7 +10,7 @@ from typing import Any
 from oplib.tensor import Tensor, op_methods
 from oplib.tensor.op_methods import OpMethods
 
-from ._functions import FUNCTIONS, METHODS
+from ._functions import ALIASES, FUNCTIONS, METHODS, OVERLOADS
 
 STUB = Path(__file__).with_name("_functions.pyi")
 METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
@@ -18,6 +18,8 @@ _METHODS_HEAD = """# ruff: noqa: A002, E501, N803  names are torch's, and docume
 # Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from .tensor import Tensor
 
 """
 _METHODS_TAIL = """
@@ -37,6 +39,7 @@ from ._table import Row
 
 FAMILIES: tuple[Any, ...]
 ROWS: tuple[Row, ...]
+ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
@@ -86,4 +89,12 @@ def _declare(name: str, function: Callable[..., Any], *, is_method: bool = False
     if is_method:
         parameters[0] = parameters[0].replace(name="self", annotation=empty)
     signature = str(inspect.Signature(parameters)).replace("typing.Any", "Any").replace("Ellipsis", "...")
-    return f"def {name}{signature} -> Any: ..."
+    return f"def {name}{signature} -> {'Tensor' if is_method and _gives_tensor(name) else 'Any'}: ..."
+
+
+def _gives_tensor(name: str) -> bool:
+    """Whether a method gives one Tensor whatever it is called with: all overloads do, or it is in place."""
+    op = ALIASES.get(name, name)
+    if op not in OVERLOADS.list_ops():
+        return name.endswith("_")
+    return all(row.schema.endswith("-> Tensor") for row in OVERLOADS.rows_of(op))

@@ -44,12 +44,12 @@ def test_it_runs_the_op_for_its_static_arguments(overload: OpOverload) -> None:
 
 def test_a_recorder_gives_plan_outputs_and_intermediates(overload: OpOverload) -> None:
     special = specialize(overload, 3.0)
-    plan, output, extra = special.recorder((True,))(X)
+    plan, output, extra = special.recorders[(True,)](X)
     assert output.tolist() == [3.0, 6.0]
     assert (plan.sources, plan.wanted) == ((2,), (True,))
     assert extra.tolist() == [3.0, 3.0]
-    assert special.recorder((True,)) is special.recorder((True,))
-    assert special.recorder((True,))(X + 1)[0] is plan
+    assert special.recorders[(True,)] is special.recorders[(True,)]
+    assert special.recorders[(True,)](X + 1)[0] is plan
 
 
 def test_what_is_planned_after_a_plain_run_is_what_a_recorder_gives(overload: OpOverload) -> None:

@@ -1,0 +1,208 @@
+"""Functions with the short cuts of their overloads written in: nothing but the time of a call may differ."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib import Tensor
+from oplib.errors import AutogradError, RegistrationError
+from oplib.library import Library, ops, register_autograd
+from oplib.library.fusion import Fusion, fuse, list_branches
+
+X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
+
+
+@pytest.fixture
+def scale() -> Iterator[Any]:
+    """A function of two overloads that notes which calls its own code has served."""
+    library = Library("fused", "FRAGMENT")
+    library.define("scale.Tensor(Tensor self, Tensor other) -> Tensor")
+    library.define("scale.Scalar(Tensor self, Scalar other) -> Tensor", operand=["other"])
+
+    def kernel(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    for name in ("scale.Tensor", "scale.Scalar"):
+        library.impl(name, kernel, "default")
+        register_autograd(f"fused::{name}", "derive")
+    on_tensor, on_number = ops.fused.scale.Tensor, ops.fused.scale.Scalar
+    served: list[str] = []
+
+    def scale(self: Any, other: Any, *, times: int = 1) -> Any:
+        served.append(type(other).__name__)
+        overload = on_number if isinstance(other, (int, float)) else on_tensor
+        return overload.call(self, other * times)
+
+    made: Any = fuse(scale, [("{1}.__class__ is float", on_number), ("", on_tensor)])
+    made.served, made.library = served, library
+    yield made
+    library._destroy()
+
+
+def leaf(array: Any) -> Tensor:
+    return Tensor.from_array(jnp.asarray(array), requires_grad=True)
+
+
+def test_after_the_first_calls_its_own_code_serves_only_what_no_short_cut_does(scale: Any) -> None:
+    x, y = Tensor.from_array(X), Tensor.from_array(Y)
+    for _ in range(3):
+        np.testing.assert_array_equal(scale(x, y).array, X * Y)
+        np.testing.assert_array_equal(scale(x, 2.0).array, X * 2)
+    scale.served.clear()
+    scale(x, y), scale(x, 2.0), scale(self=x, other=y)
+    assert scale.served == []
+    np.testing.assert_array_equal(scale(x, 2.0, times=3).array, X * 6)
+    np.testing.assert_array_equal(scale(x, 2).array, X * 2)
+    assert scale.served == ["float", "int"]
+
+
+def test_arrays_give_arrays(scale: Any) -> None:
+    for _ in range(3):
+        result = scale(X, Y)
+    assert isinstance(result, jax.Array)
+    np.testing.assert_array_equal(result, X * Y)
+    np.testing.assert_array_equal(jax.jit(lambda x: scale(x, Y))(X), X * Y)
+
+
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)], ids=str)
+@pytest.mark.parametrize("is_leaf", [True, False], ids=["leaves", "results"])
+def test_gradients_are_right_whatever_was_recorded_before(
+    scale: Any, wanted: tuple[bool, bool], is_leaf: bool
+) -> None:
+    others = [(True, True), (False, True), (True, False)]
+    for shape in ((3,), (2, 3)):
+        for mask in [*others, wanted, wanted]:
+            x, y = (
+                Tensor.from_array(jnp.broadcast_to(array, shape), requires_grad=want)
+                for array, want in zip((X, Y), mask, strict=True)
+            )
+            inputs = [one if is_leaf or not one.requires_grad else one + 0.0 for one in (x, y)]
+            (scale(*inputs) * 3.0).sum().backward()
+            for one, other, want in ((x, y, mask[0]), (y, x, mask[1])):
+                assert (one.grad is not None) is want
+                if want:
+                    np.testing.assert_allclose(one.grad.array, 3.0 * np.asarray(other.array))
+
+
+def test_a_rule_that_is_registered_later_is_used_at_once(scale: Any) -> None:
+    x, y = Tensor.from_array(X), Tensor.from_array(Y)
+    for _ in range(3):
+        scale(x, y)
+    with pytest.warns(UserWarning, match="Overriding"):
+        scale.library.impl("scale.Tensor", add_kernel, "default")
+    np.testing.assert_array_equal(scale(x, y).array, X + Y)
+    np.testing.assert_array_equal(scale(x, y).array, X + Y)
+
+
+def add_kernel(x: jax.Array, y: jax.Array) -> jax.Array:
+    return x + y
+
+
+def test_an_op_that_is_gone_raises(scale: Any) -> None:
+    x, y = leaf(X), leaf(Y)
+    for _ in range(3):
+        scale(x, y)
+    scale.library._destroy()
+    with pytest.raises(RegistrationError, match="not defined any more"):
+        scale(x, y)
+
+
+def test_parameters_names_and_text_are_those_of_the_function() -> None:
+    assert str(inspect.signature(oplib.mul)).startswith("(input, other, *, out=None")
+    assert list(inspect.signature(oplib.Tensor.add).parameters) == ["input", "other", "alpha"]
+    assert oplib.Tensor.__mul__.__qualname__ == "TensorOperators.__mul__"
+    assert oplib.exp.__name__ == "exp"
+    assert "torch.exp" in (oplib.exp.__doc__ or "")
+    assert list_branches(oplib.exp)
+    assert list_branches(len) == ()
+
+
+class Foreign:
+    def __radd__(self, other: object) -> str:
+        return "mine"
+
+    __rmul__ = __rsub__ = __rtruediv__ = __rmatmul__ = __radd__
+
+
+def test_operators_leave_what_is_no_operand_to_the_other_side() -> None:
+    x = leaf(X)
+    for _ in range(3):
+        assert [x + Foreign(), x * Foreign(), x - Foreign(), x / Foreign(), x @ Foreign()] == ["mine"] * 5
+        with pytest.raises(TypeError):
+            x + "a"
+        assert (x == None) is False  # noqa: E711  Python's own answer is asked for
+
+
+@pytest.mark.parametrize(
+    ("run", "saved"), [(lambda x: x * x, "input"), (lambda x: x.exp(), "output"), (lambda x: x / 2.0, None)]
+)
+def test_a_write_to_what_was_saved_is_found(run: Any, saved: str | None) -> None:
+    for _ in range(3):
+        x = leaf(X) * 1.0
+        y = run(x)
+        {"input": x, "output": y, None: x}[saved].detach().add_(1.0)
+        if saved is None:
+            y.sum().backward()
+            continue
+        with pytest.raises(AutogradError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_results_without_gradients_have_no_history() -> None:
+    x = leaf(X)
+    for _ in range(3):
+        assert not (x > 1.0).requires_grad
+        assert (x > 1.0).grad_fn is None
+
+
+def test_in_inference_mode_results_are_inference_tensors() -> None:
+    x = leaf(X)
+    for _ in range(3):
+        assert (x * x).requires_grad
+        with oplib.inference_mode():
+            assert (x * x).is_inference()
+
+
+def test_many_threads_may_teach_it_at_once(scale: Any) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    failed: list[object] = []
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            x, y = (Tensor.from_array(array, requires_grad=True) for array in (X, Y))
+            mask = (turn + number) % 3
+            inputs = (x.detach() if mask == 1 else x, y.detach() if mask == 2 else y)
+            scale(*inputs).sum().backward()
+            if mask != 1 and not np.array_equal(x.grad.array, Y):
+                failed.append((number, turn, x.grad))
+
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
+
+
+def test_the_text_of_a_fused_function_can_be_read() -> None:
+    def product(self: Any, other: Any) -> Any:
+        return oplib.ops.oplib.mul.Tensor(self, other)
+
+    fusion = Fusion(product, [("", oplib.ops.oplib.mul.Tensor)])
+    fusion.function(Tensor.from_array(X), Tensor.from_array(Y))
+    assert fusion.text().startswith("def product(self, other):")
+    assert "__find0" in fusion.text()
