@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,7 @@ def _along(function: Function, name: str) -> Function:
 def _flat(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-        length = int(np.prod(input.shape))
+        length = math.prod(input.shape)
         check_range(name, index, length, low=-length)
         return function(input, index, *args, **kwargs)
 

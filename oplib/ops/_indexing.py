@@ -52,7 +52,7 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
     """The index of an array that has these tensors at these dims."""
     shapes = [index.shape for index in indices]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape: Any = jnp.broadcast_shapes(*shapes)
     except ValueError as error:
         raise DimensionError(
             f"index: shape mismatch: indexing tensors could not be broadcast together. "

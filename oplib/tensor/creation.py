@@ -22,6 +22,7 @@ from .filling import fill, read_size
 from .ingestion import to_array
 from .placement import find_placement
 from .promotion import result_type
+from .symbolic import has_symbols
 from .tensor import Tensor
 
 
@@ -163,6 +164,9 @@ def arange(
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     given = (start, end, step) if end is not None else (0, start, step)
+    if has_symbols(given):
+        kind = normalize_dtype(default_int_dtype() if dtype is None else dtype)
+        return Tensor.from_array(jnp.arange(*given, dtype=kind), requires_grad=requires_grad)
     first, last, distance = (_read_number("arange", number, (int, float)) for number in given)
     if distance == 0 or (last - first) * distance < 0:
         raise ArgumentError(

@@ -1,0 +1,25 @@
+"""Lengths that are symbols while a function is exported for any: those of ``jax.export.symbolic_shape``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class _SymbolicType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return is_symbolic(instance)
+
+
+class SymbolicSize(metaclass=_SymbolicType):
+    """What ``isinstance`` asks for: JAX's own class has no public name."""
+
+
+def is_symbolic(size: object) -> bool:
+    """As ``jax.export.is_symbolic_dim``, which takes as long to import as half of oplib."""
+    return hasattr(size, "dimension_as_value")
+
+
+def has_symbols(shape: Iterable[object]) -> bool:
+    """Tells whether some length of a shape is a symbol."""
+    return any(map(is_symbolic, shape))
