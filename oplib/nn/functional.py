@@ -19,7 +19,7 @@ from .activations import *  # noqa: F403  the names that its own list has
 
 _COMPOSED_OF_NETWORKS = (
     *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
-    *("one_hot", "scaled_dot_product_attention"),
+    *("dropout1d", "dropout2d", "dropout3d", "one_hot", "scaled_dot_product_attention"),
 )
 _ALSO_AT_THE_ROOT = (
     *("sigmoid", "tanh", "softmax", "log_softmax"),

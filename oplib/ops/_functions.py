@@ -18,6 +18,7 @@ from . import (
     _convolution,
     _creation,
     _decompositions,
+    _dropout,
     _elementary,
     _gathering,
     _indexing,
@@ -32,6 +33,8 @@ from . import (
     _pointwise,
     _pooling,
     _products,
+    _random,
+    _random_forms,
     _rearrangement,
     _reduce,
     _scan,
@@ -47,11 +50,12 @@ from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
-from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
+from ._fill_in_place import choose_masked_fill, make_index_put
 from ._in_place import make_in_place
 from ._memory import make_view_dtype
 from ._out import add_out, takes_out
 from ._placement import to_device
+from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
 from ._registrar import Overloads, describe_function, make_function
 from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
@@ -81,11 +85,13 @@ FAMILIES = (
     _products,
     _decompositions,
     _normalisation,
+    _dropout,
     _attention,
     _losses,
     _convolution,
     _pooling,
     _creation,
+    _random,
 )
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
@@ -109,7 +115,8 @@ _INTERNAL = frozenset(
         "zero",
     }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
-    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_weights"}
+    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_dropout"}
+    | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
     | {f"max_pool{rank}d_with_indices" for rank in (1, 2, 3)}
     | {
         row.op
@@ -193,7 +200,7 @@ def name_function(function: Function, name: str) -> Function:
     return function
 
 
-_CHOOSERS = {**CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
+_CHOOSERS = {**CHOOSERS, **_random_forms.CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
 
 
 def _make(name: str) -> Function:
@@ -221,6 +228,10 @@ def _make_turner(name: str) -> Function:
     return name_function(make_turner(_TURNED[name], name), f"{name}_")
 
 
+def _make_filling(name: str) -> Function:
+    return name_function(_RANDOM_IN_PLACE[name](OVERLOADS), name)
+
+
 _functions = Functions(
     {name: partial(_make, name) for name in OVERLOADS.list_ops()}
     | {"index_put": lambda: name_function(make_index_put(OVERLOADS), "index_put")}
@@ -229,11 +240,7 @@ _in_place = Functions(
     {f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place}
     | {f"{name}_": partial(_make_turner, name) for name in _TURNED}
     | {"index_put_": partial(_make_in_place, "index_put")}
-    | {
-        "bernoulli_": lambda: name_function(bernoulli_, "bernoulli_"),
-        "normal_": lambda: name_function(normal_, "normal_"),
-        "uniform_": lambda: name_function(uniform_, "uniform_"),
-    }
+    | {name: partial(_make_filling, name) for name in _RANDOM_IN_PLACE}
 )
 
 
@@ -272,7 +279,7 @@ _WITH_OUT = frozenset(
     row.op
     for family in (_pointwise, _elementary, _bounds, _logic, _compare, _linalg, _reduce)
     for row in family.ROWS
-) - {"rsub"} | {"cat", "stack"}
+) - {"rsub"} | {"bernoulli", "cat", "multinomial", "normal", "stack"}
 _plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
 _public = Functions(
     {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}

@@ -183,7 +183,7 @@ def _refuse_drawing(level: MapLevel) -> None:
         )
 
 
-def is_key(value: object) -> bool:
+def is_key(value: Any) -> bool:
     """Whether a value is a key of JAX, or an array of keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 

@@ -96,7 +96,6 @@ NETWORKS: dict[str, list[Sample]] = {
         ),
         Sample((CUBE, CUBE + 0.1, CUBE - 0.2), {"is_causal": True, "scale": 0.3, "enable_gqa": False}),
     ],
-    "sdpa_weights": [Sample((CUBE, draw(2, 5, 4)), {"is_causal": False, "scale": 0.5})],
     **{name: losses(shift(X[::-1])) for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")},
     "kl_div": [*losses(SHARES), *losses(shift(X[::-1]), log_target=True)],
     "binary_cross_entropy": [Sample((SHARES, SHARES[::-1].copy())), Sample((SHARES, SHARES + 0.05, draw(3)))],
