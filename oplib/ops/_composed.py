@@ -156,6 +156,41 @@ def _make_max_pool(rank: int) -> Callable[[Functions], Function]:
     return make
 
 
+def _make_adaptive_max_pool(rank: int) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"adaptive_max_pool{rank}d_with_indices"]
+
+        def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+            """Takes the largest items of so many windows; with ``return_indices`` also where they stand."""
+            found = op(input, _fill_sizes(input, output_size))
+            return found if return_indices else found[0]
+
+        return adaptive_max_pool
+
+    return make
+
+
+def _make_adaptive_avg_pool(rank: int) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"adaptive_avg_pool{rank}d"]
+
+        def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
+            """Takes the means of so many windows; None keeps the size of an axis."""
+            return op(input, _fill_sizes(input, output_size))
+
+        return adaptive_avg_pool
+
+    return make
+
+
+def _fill_sizes(input: Any, output_size: Any) -> Any:
+    """The sizes, with that of the input for None."""
+    if isinstance(output_size, int) or None not in output_size:
+        return output_size
+    own = input.shape[-len(output_size) :]
+    return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
+
+
 def _make_attention(functions: Functions) -> Function:
     def scaled_dot_product_attention(
         query: Any,
@@ -202,6 +237,8 @@ def _make_attention(functions: Functions) -> Function:
 
 
 COMPOSED: dict[str, Callable[[Functions], Function]] = {
+    **{f"adaptive_avg_pool{rank}d": _make_adaptive_avg_pool(rank) for rank in (2, 3)},
+    **{f"adaptive_max_pool{rank}d": _make_adaptive_max_pool(rank) for rank in (1, 2, 3)},
     **DROPOUTS,
     "batch_norm": _make_batch_norm,
     "einsum": _make_einsum,

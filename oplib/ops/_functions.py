@@ -38,6 +38,7 @@ from . import (
     _rearrangement,
     _reduce,
     _scan,
+    _unfolding,
 )
 from . import _view_rules as rules
 from ._checked_places import CHECKED
@@ -90,6 +91,7 @@ FAMILIES = (
     _losses,
     _convolution,
     _pooling,
+    _unfolding,
     _creation,
     _random,
 )
@@ -117,7 +119,8 @@ _INTERNAL = frozenset(
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
     | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_dropout"}
     | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
-    | {f"max_pool{rank}d_with_indices" for rank in (1, 2, 3)}
+    | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
+    | {"col2im", "im2col"}
     | {
         row.op
         for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS

@@ -15,6 +15,7 @@ from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
 from ._promotion import is_integral, strong
+from ._scatter_product import multiply_scattered
 from ._table import Row, constant
 
 _PLACES = constant("places do not change with the items but by a step")
@@ -167,6 +168,8 @@ def _scatter_reduce(
             f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
             "Choose one of them."
         )
+    if reduce == "prod" and self.ndim and index.size and self.size:
+        return multiply_scattered(self, _places(index, axis), _cut_to(src, index), include_self=include_self)
     place, items = self.at[_places(index, axis)], _cut_to(src, index)
     start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
     target = start.at[_places(index, axis)]

@@ -121,6 +121,8 @@ IMAGE = draw(1, 4, 5, 5)
 SIGNAL = draw(2, 4, 7)
 VOLUME = draw(1, 2, 4, 4, 4)
 
+ADAPTIVE = (("adaptive_avg_pool", ""), ("adaptive_max_pool", "_with_indices"))
+
 CONVOLUTIONS: dict[str, list[Sample]] = {
     "conv1d": [
         Sample((SIGNAL, draw(6, 4, 3))),
@@ -141,9 +143,14 @@ CONVOLUTIONS: dict[str, list[Sample]] = {
     "avg_pool1d": [Sample((SIGNAL, 3)), Sample((SIGNAL, 3, 2, 1, True, False))],
     "avg_pool2d": [Sample((IMAGE, 2, 2, 1, True)), Sample((IMAGE, [3, 2], 1, 0, False, True, 5))],
     "avg_pool3d": [Sample((VOLUME, 2))],
-    **{f"adaptive_{name}_pool1d": [Sample((SIGNAL, 3))] for name in ("avg", "max")},
-    **{f"adaptive_{name}_pool2d": [Sample((IMAGE, [2, 3]))] for name in ("avg", "max")},
-    **{f"adaptive_{name}_pool3d": [Sample((VOLUME, 2))] for name in ("avg", "max")},
+    **{f"{name}1d{suffix}": [Sample((SIGNAL, 3))] for name, suffix in ADAPTIVE},
+    **{
+        f"{name}2d{suffix}": [Sample((IMAGE, [2, 3])), Sample((IMAGE[0], [6, 1]))]
+        for name, suffix in ADAPTIVE
+    },
+    **{f"{name}3d{suffix}": [Sample((VOLUME, 2))] for name, suffix in ADAPTIVE},
+    "im2col": [Sample((IMAGE, 2)), Sample((IMAGE[0], [2, 3], 2, [1, 0], 2))],
+    "col2im": [Sample((draw(1, 8, 4), 3, 2)), Sample((draw(8, 4), [4, 5], [2, 2], 1, [0, 1], [2, 3]))],
     "interpolate": [
         Sample((IMAGE, [7, 3])),
         Sample((IMAGE, None, [2.0, 1.5], "bilinear"), {"align_corners": False}),
@@ -151,6 +158,8 @@ CONVOLUTIONS: dict[str, list[Sample]] = {
         Sample((SIGNAL, [4], None, "linear", False)),
         Sample((IMAGE, [2, 3], None, "area")),
         Sample((SIGNAL, [11], None, "nearest-exact")),
+        Sample((IMAGE, [2, 3], None, "bilinear", None, None, True)),
+        Sample((IMAGE, None, [0.4, 1.3], "bicubic", None, None, True)),
     ],
 }
 
