@@ -225,6 +225,8 @@ def _make_attention(functions: Functions) -> Function:
         check_p("scaled_dot_product_attention", dropout_p)
         factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
         options = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
+        if not dropout_p and attn_mask is None:
+            return functions["flash_attention"](query, key, value, is_causal, factor, enable_gqa)[0]
         if not dropout_p:
             return functions["sdpa"](query, key, value, attn_mask, **options)
         if dropout_p == 1:

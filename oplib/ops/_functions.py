@@ -20,6 +20,7 @@ from . import (
     _decompositions,
     _dropout,
     _elementary,
+    _flash_attention,
     _gathering,
     _indexing,
     _linalg,
@@ -88,6 +89,7 @@ FAMILIES = (
     _normalisation,
     _dropout,
     _attention,
+    _flash_attention,
     _losses,
     _convolution,
     _pooling,
@@ -118,6 +120,7 @@ _INTERNAL = frozenset(
     }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
     | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_dropout"}
+    | {"flash_attention", "flash_attention_backward"}
     | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
     | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
     | {"col2im", "im2col"}

@@ -7,6 +7,7 @@ import numpy as np
 from .drawing import POSITIVE, Sample, X, draw, draw_places, shift
 
 CUBE = draw(2, 3, 4)
+DUAL = draw(2, 5, 4), draw(2, 5, 3)
 SQUARE = draw(3, 3) + 3.0 * np.eye(3)
 SQUARES = draw(2, 2, 2) + 3.0 * np.eye(2)
 SYMMETRIC = SQUARE + SQUARE.T + np.diag([0.0, 1.5, 4.0])
@@ -95,6 +96,13 @@ NETWORKS: dict[str, list[Sample]] = {
             {"is_causal": False, "scale": 0.5, "enable_gqa": False},
         ),
         Sample((CUBE, CUBE + 0.1, CUBE - 0.2), {"is_causal": True, "scale": 0.3, "enable_gqa": False}),
+    ],
+    "flash_attention": [
+        Sample((CUBE, *DUAL, False, 0.5, False)),
+        Sample((draw(4, 3, 4), draw(2, 3, 4), draw(2, 3, 5), True, 0.3, True)),
+    ],
+    "flash_attention_backward": [
+        Sample((CUBE, *DUAL, draw(2, 3), shift(draw(2, 3)), draw(2, 3, 3), False, 0.5, False)),
     ],
     **{name: losses(shift(X[::-1])) for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")},
     "kl_div": [*losses(SHARES), *losses(shift(X[::-1]), log_target=True)],

@@ -26,6 +26,8 @@ torch = pytest.importorskip("torch")
 # What cannot be called alike on both sides, and why.
 NOT_COMPARED = {
     "sdpa": "torch has it with other arguments: see test_networks",
+    "flash_attention": "torch has it with other arguments: see test_networks",
+    "flash_attention_backward": "torch has no such function",
     "native_batch_norm": "torch's gives other moments: see test_networks",
     "native_instance_norm": "torch has it with running moments: see test_networks",
     "fixed_batch_norm": "torch has it as batch_norm with training=False: see test_networks",
