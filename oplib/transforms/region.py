@@ -133,7 +133,8 @@ class Region:
                     self._outputs = call(inner)
             finally:
                 running.vmap_levels -= 1
-            self._look(index, first)
+            with enter_level(level):  # a checkpoint that is looked into computes its region again
+                self._look(index, first)
             return index
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
