@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 
 from ._subscripts import check_places, read_subscripts
@@ -52,6 +52,17 @@ def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
         Source:
             torch.index_put
         """
+        if not isinstance(indices, (tuple, list)):
+            raise ArgumentTypeError(
+                f"index_put: argument 'indices' is a tuple of tensors. Got {describe(indices)}. Put it into "
+                "one: "
+                "(index,)."
+            )
+        if getattr(values, "dtype", input.dtype) != input.dtype:
+            raise ArgumentError(
+                f"index_put: the values and the tensor must have the same dtype. Got {describe(values)} for "
+                f"{describe(input)}. Convert them: values.to(tensor.dtype)."
+            )
         given = tuple(slice(None) if index is None else index for index in indices)
         places: list[Any] = []
         dims: list[int] = []
