@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import jax.export
+
 
 class _SymbolicType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -15,9 +17,9 @@ class SymbolicSize(metaclass=_SymbolicType):
     """What ``isinstance`` asks for: JAX's own class has no public name."""
 
 
-def is_symbolic(size: object) -> bool:
-    """As ``jax.export.is_symbolic_dim``, which takes as long to import as half of oplib."""
-    return hasattr(size, "dimension_as_value")
+def is_symbolic(size: Any) -> bool:
+    """Tells whether a length is a symbol."""
+    return jax.export.is_symbolic_dim(size)
 
 
 def has_symbols(shape: Iterable[object]) -> bool:
