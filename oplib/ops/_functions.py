@@ -45,9 +45,12 @@ from . import _view_rules as rules
 from ._checked_places import CHECKED
 from ._choosers import CHOOSERS
 from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed_forms import FORMS
+from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_linalg import LINALG as _LINALG
 from ._composed_linalg import METHODS as _OLDER_METHODS
 from ._composed_linalg import OLDER as _OLDER
+from ._composed_losses import LOSSES
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
@@ -63,8 +66,8 @@ from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER}
-_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS))
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS}
+_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS))
 
 FAMILIES = (
     _pointwise,
@@ -163,7 +166,6 @@ ALIASES = {
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
-    "pinverse": "linalg_pinv",
     "row_stack": "vstack",
     "slogdet": "linalg_slogdet",
     "subtract": "sub",
@@ -276,16 +278,32 @@ def _has_self(name: str) -> bool:
 
 
 def _make_with_out(name: str) -> Function:
-    function = _plain[name]
-    return name_function(add_out(function, name), name) if takes_out(function) else function
+    return _add_out(_plain[name], name)
 
+
+def _add_out(function: Function, name: str) -> Function:
+    return name_function(add_out(function, name), function.__name__) if takes_out(function) else function
+
+
+def _make_linalg(name: str) -> Function:
+    return _add_out(_functions[name] if name not in _LINALG else _compose_linalg(name), name)
+
+
+_ALSO_WITH_OUT = (
+    *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
+    *("cholesky", "complex", "cross", "cummax", "cummin", "cumprod", "cumsum", "diag", "dot", "dstack"),
+    *("gather", "hstack", "index_select", "inner", "inverse", "kron", "kthvalue", "logcumsumexp"),
+    *("masked_select", "matrix_power", "median", "mode", "msort", "multinomial", "mv", "nonzero", "norm"),
+    *("normal", "outer", "polar", "searchsorted", "sort", "stack", "std", "take", "take_along_dim"),
+    *("tensordot", "topk", "tril", "triu", "var", "vdot", "vstack"),
+)
 
 # torch's functions of these families can write their result into a tensor that is given; its methods cannot.
 _WITH_OUT = frozenset(
     row.op
     for family in (_pointwise, _elementary, _bounds, _logic, _compare, _linalg, _reduce)
     for row in family.ROWS
-) - {"rsub"} | {"bernoulli", "cat", "multinomial", "normal", "stack"}
+) - {"rsub"} | set(_ALSO_WITH_OUT)
 _plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
 _public = Functions(
     {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}
@@ -293,12 +311,9 @@ _public = Functions(
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
 LINALG = Functions(
     {
-        **{
-            name: partial(_functions.__getitem__, name)
-            for name in OVERLOADS.list_ops()
-            if name.startswith("linalg_")
-        },
-        **{name: partial(_compose_linalg, name) for name in _LINALG},
+        name: partial(_make_linalg, name)
+        for name in {*OVERLOADS.list_ops(), *_LINALG}
+        if name.startswith("linalg_")
     }
 )
 FUNCTIONS = Functions({name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain})

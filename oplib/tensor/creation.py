@@ -1,4 +1,4 @@
-"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace, and those like another."""
+"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace and logspace."""
 
 from __future__ import annotations
 
@@ -223,5 +223,42 @@ def linspace(
     (count,) = read_size("linspace", (steps,))
     first, last = (_read_number("linspace", number, (int, float, complex)) for number in (start, end))
     numbers = np.linspace(first, last, count)
+    found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
+    return _box_numbers(numbers, found, device, requires_grad)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes ``steps`` numbers at equal ratios, from ``base ** start`` to ``base ** end`` and with both.
+
+    Args:
+        start: the exponent of the first number.
+        end: the exponent of the last number.
+        steps: how many.
+        base: what is raised to these powers.
+        dtype: by default the default dtype, or its complex counterpart for complex ends.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: ``steps`` is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
+    (count,) = read_size("logspace", (steps,))
+    first, last = (_read_number("logspace", number, (int, float, complex)) for number in (start, end))
+    numbers = np.power(base, np.linspace(first, last, count))
     found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
     return _box_numbers(numbers, found, device, requires_grad)

@@ -1,4 +1,4 @@
-"""Forms of convolution, pooling, interpolation, unfolding and padding, many of which are refused."""
+"""Forms of networks: convolution, pooling, interpolation, unfolding, padding, losses and embeddings."""
 
 _KINDS = ("max_pool", "avg_pool")
 _CONVOLVED = (
@@ -147,4 +147,27 @@ NETWORKS = (
     "F.pixel_shuffle(cube.reshape(4, 2, 3), 2)",
     "F.pixel_unshuffle(lib.ones(1, 3, 3), 2)",
     "F.pixel_unshuffle(lib.ones(1, 2, 2), -1)",
+    # losses and embeddings
+    "F.mse_loss(x, x.detach() * 0, None, None, 'sum')",
+    "F.mse_loss(x, x * 2, weight=x.detach().abs())",
+    "F.mse_loss(x, x * 2, weight=v)",
+    "F.l1_loss(x, x.detach() + 1, size_average=False)",
+    "F.l1_loss(x, x.detach()[0] + 1, reduction='sum')",
+    "F.smooth_l1_loss(x, x.detach() + 1, reduce=False, beta=0.5)",
+    "F.huber_loss(x, x.detach() + 1, 'sum', 0.5, x.detach().abs())",
+    "F.kl_div(x, x.detach().abs(), log_target=True, reduction='batchmean')",
+    "F.nll_loss(x, i[:, 0] * 0, None, True, 1)",
+    "F.cross_entropy(cube, i[:, :1].expand(2, 4) % 3, reduction='none')",
+    "F.cross_entropy(x, x.detach().softmax(1), label_smoothing=0.2)",
+    "F.cross_entropy(x, i[:, 0] * 0, x.detach()[0].abs(), False, -1)",
+    "F.binary_cross_entropy(x.sigmoid(), x.detach().sigmoid(), None, False)",
+    "F.binary_cross_entropy_with_logits(x, x.detach().sigmoid(), pos_weight=x.detach()[0].abs())",
+    "F.mse_loss(x, x, reduction='no')",
+    "F.embedding(i, square.repeat(2, 1), padding_idx=-1)",
+    "F.embedding(i, square.repeat(2, 1), scale_grad_by_freq=True)",
+    "F.embedding(i, square.detach().repeat(2, 1), max_norm=1.5, norm_type=1.0)",
+    "F.embedding(i, square)",
+    "F.normalize(x, p=1.0, dim=0)",
+    "F.gelu(x, approximate='tanh')",
+    "F.gelu(x, approximate='no')",
 )
