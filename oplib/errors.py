@@ -17,6 +17,7 @@ Each class also derives from the builtin that users of the field expect in that 
     │   ├── DimensionError (IndexError)       a dim or an index that the tensor does not have
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
     │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
+    │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
     │   └── UnsupportedDtypeError (NotImplementedError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
@@ -104,6 +105,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 class ArgumentValueError(ArgumentError, ValueError):
     """An argument of the right type, with a value that it cannot have."""
+
+
+class UnsupportedArgumentError(ArgumentError, NotImplementedError):
+    """A mode, or a number of dimensions, for which the op is not defined."""
 
 
 class UnsupportedDtypeError(ArgumentError, NotImplementedError):

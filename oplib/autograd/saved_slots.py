@@ -78,7 +78,10 @@ class SlottedNode(TapeNode):
             AttributeError: the op saves nothing at all.
         """
         if not self.plan.sources:
-            raise AttributeError(f"{self.name()}: it has saved nothing. The formula reads no '{name}'.")
+            raise AttributeError(
+                f"{self.name()}: it has saved nothing. The formula reads no '{name}'. Look at a node whose "
+                "formula reads values, such as that of a product."
+            )
         names = self.plan.names
         count = len(names)
         return [

@@ -228,7 +228,7 @@ class StaleView(Tensor):
 
 StaleView.__name__ = StaleView.__qualname__ = "Tensor"
 StaleView.__module__ = Tensor.__module__
-register_kind(StaleView)
+register_kind(StaleView, "oplib.StaleView")
 
 
 def refresh_history(view: Tensor) -> None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 from .conversions import accept_operand, describe_expected, make_converter
 from .plain_conversions import TRACED, Converter, UnfitError
@@ -141,7 +141,7 @@ class Binder:
         argument = self.schema.arguments[place]
         if advice == TRACED:
             advice += f"; the op could declare operand=('{argument.name}',)"
-        return ArgumentError(
+        return ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, place)}) expected a value of type "
             f"'{argument.type}' but found {describe(value)}, of type {type(value).__name__}. "
             f"Declared: {self.schema}. {f'{advice}. ' if advice else ''}"

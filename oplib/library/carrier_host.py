@@ -7,7 +7,7 @@ because nothing else may touch ``jax.interpreters``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -49,7 +49,28 @@ def _lower(ctx: Any, *values: Any, op: str) -> Any:
             "numpy.ndarray, and is Python, which an exported program does not hold. Write it for jax.Array, "
             "or as an FFI call."
         )
+    _refuse_some_axes(ctx.module_context.axis_context, op)
     return [[value] for value in values]
+
+
+def _refuse_some_axes(context: Any, op: str) -> None:
+    """Raises where a callback would stand in a program that is cut by hand along some axes of a mesh only.
+
+    Raises:
+        TracingError: it would; JAX says the same, and of no op.
+    """
+    manual = frozenset(getattr(context, "manual_axes", ()))
+    rest = [name for name in context.mesh.axis_names if name not in manual] if manual else []
+    if rest:
+        raise TracingError(
+            f"{op}: what runs on the host cannot run in a shard_map over some axes of a mesh. It is over "
+            f"{_join(manual)}, and XLA cuts along {_join(rest)}, where JAX has no callbacks. Leave "
+            "axis_names out of shard_map, and name the other axes in its specs."
+        )
+
+
+def _join(names: Iterable[Any]) -> str:
+    return ", ".join(repr(name) for name in sorted(map(str, names)))
 
 
 def _batch(args: Any, dims: Any, *, op: str) -> Any:

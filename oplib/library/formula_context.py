@@ -71,6 +71,17 @@ class FormulaContext:
         self.__dict__.update(values)
         self.__dict__["_op"] = op
 
+    def __getattr__(self, name: str) -> Any:
+        own = ("saved_tensors", "needs_input_grad", "_op")
+        kept = sorted(found for found in self.__dict__ if found not in own)
+        raise AttributeError(
+            f"{self.__dict__.get('_op')}: ctx.{name} is read in the backward formula, and was never set. "
+            f"A setup_context has set {kept}. Set it in a setup_context(ctx, inputs, output), and give that "
+            "to register_autograd together with the formula.",
+            name=name,
+            obj=self,
+        )
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AutogradError(
             f"{self.__dict__['_op']}: ctx.{name} was set in the backward formula. The formula is compiled, "

@@ -60,7 +60,7 @@ Levels = tuple[Level, ...]
 def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
     """Moves a batch axis to the front; a value without one is left alone, or given one of this size."""
     if dim is not None:
-        return jnp.moveaxis(value, dim, 0)
+        return jnp.moveaxis(value, dim, 0) if dim else value
     return value if size is None else jnp.broadcast_to(value[None], (size, *value.shape))
 
 

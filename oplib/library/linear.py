@@ -205,6 +205,12 @@ def _refuse_derivative(call: BoundCall) -> MissingRuleError:
     """The error for a transformation of JAX that differentiates an op without rules."""
     if call.record.derivative.missing is not None:
         return missing_formula(call.overload)
+    if call.record.schema.is_mutable:
+        return MissingRuleError(
+            f"{call}: jax.grad, jax.jvp or a transformation made of them asked for a derivative, and the op "
+            f"writes an argument, so it can have no rule. Got {call.record.schema}. Create a functional "
+            "operator that returns the new value, and register a rule for that."
+        )
     derive = "" if call.record.kind == "host" else ', or "derive" for JAX\'s own derivative of the kernel'
     return MissingRuleError(
         f"{call}: jax.grad, jax.jvp or a transformation made of them asked for a derivative, but no autograd "

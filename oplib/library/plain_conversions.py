@@ -20,6 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.device import Device
 from oplib.tensor.dtype_rules import normalize_dtype
 from oplib.tensor.generator import Generator, is_key
+from oplib.tensor.symbolic import is_symbolic
 
 Converter = Callable[[Any], Any]
 
@@ -156,8 +157,10 @@ def to_tensor(value: Any) -> Any:
     """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
     if type(value) is Tensor or is_array(value):
         return value
-    if isinstance(value, PYTHON_NUMBERS) or hasattr(value, "__jax_array__"):
+    if isinstance(value, PYTHON_NUMBERS):
         return value
+    if hasattr(value, "__jax_array__"):
+        return value.__jax_array__() if is_symbolic(value) else value
     raise UnfitError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 from .layout import Layout, Slot, count_arrays
 from .record import Record
@@ -41,7 +41,7 @@ def refuse_numbers(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
 
 
 def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
-    return ArgumentError(
+    return ArgumentTypeError(
         f"{record.name}() Expected a value of type 'Tensor' for argument "
         f"'{record.schema.arguments[place].name}' but instead found type '{type(number).__name__}'. "
         f"Position: {place}. Value: {describe(number)}. Declaration: {record.schema}. Pass "

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import COMPOSED, FUNCTIONS, ROWS
+from oplib.ops._functions import COMPOSED, FUNCTIONS, ROWS, UPCALLS
 
 from . import activations
 from .activations import *  # noqa: F403  the names that its own list has
 
 _COMPOSED_OF_NETWORKS = (
+    *(f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)),
     *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
-    *("one_hot", "scaled_dot_product_attention"),
+    *("dropout1d", "dropout2d", "dropout3d", "one_hot", "scaled_dot_product_attention"),
 )
 _ALSO_AT_THE_ROOT = (
     *("sigmoid", "tanh", "softmax", "log_softmax"),
@@ -27,14 +28,16 @@ _ALSO_AT_THE_ROOT = (
 )
 _OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
 _NAMES = (*activations.__all__, *_ALSO_AT_THE_ROOT, *_OF_NETWORKS)
-__all__ = sorted({name for name in _NAMES if name in FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+_OTHERWISE_NAMED = {"fold": "col2im", "unfold": "im2col"}  # as a method of Tensor unfold is something else
+__all__ = sorted({*_OTHERWISE_NAMED, *(name for name in _NAMES if name in FUNCTIONS)})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Finds the function of an op when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = FUNCTIONS[name]
+    op = _OTHERWISE_NAMED.get(name)
+    function = globals()[name] = FUNCTIONS[name] if op is None else UPCALLS[op]
     return function
 
 

@@ -54,6 +54,11 @@ def _celu(x: Any, alpha: float) -> Any:
 
 
 def _gelu(x: Any, *, approximate: str) -> Any:
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(
+            f"gelu: approximate must be either 'none' or 'tanh'. Got {approximate!r}. Leave it out for "
+            "'none'."
+        )
     half, one = strong(0.5, x), strong(1, x)
     if approximate == "tanh":
         cubed = x + strong(0.044715, x) * x * x * x

@@ -10,6 +10,7 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import dtypes
 
+from ._dropout import draw_kept, drop
 from ._normalisation import _softmax
 from ._products import check_dtypes
 from ._promotion import strong
@@ -50,6 +51,12 @@ def _check(query: Any, key: Any, value: Any) -> None:
         )
 
 
+def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Repeats the heads of key and value until each of the query has its own."""
+    times = query.shape[-3] // key.shape[-3]
+    return jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)
+
+
 def _attend(
     query: Any,
     key: Any,
@@ -62,14 +69,28 @@ def _attend(
 ) -> Any:
     _check(query, key, value)
     if enable_gqa:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)
+        key, value = _share_heads(query, key, value)
     return jnp.matmul(_weigh(query, key, attn_mask, is_causal, scale), value)
 
 
-def _weigh_alone(query: Any, key: Any, attn_mask: Any = None, *, is_causal: bool, scale: float) -> Any:
-    _check(query, key, key)
-    return _weigh(query, key, attn_mask, is_causal, scale)
+def _attend_with_dropout(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    *,
+    is_causal: bool,
+    scale: float,
+    enable_gqa: bool,
+    generator: Any,
+) -> Any:
+    _check(query, key, value)
+    if enable_gqa:
+        key, value = _share_heads(query, key, value)
+    weights = _weigh(query, key, attn_mask, is_causal, scale)
+    p = lax.convert_element_type(dropout_p, jnp.float32)
+    return jnp.matmul(drop(weights, draw_kept(weights.shape, p, generator), p), value)
 
 
 _SOURCE = "torch.nn.functional.scaled_dot_product_attention"
@@ -83,10 +104,11 @@ ROWS = (
         dtypes="hf",
     ),
     Row(
-        "sdpa_weights(Tensor query, Tensor key, Tensor? attn_mask=None, *, bool is_causal, float scale) "
-        "-> Tensor",
-        _weigh_alone,
-        "the weights of attention",
+        "sdpa_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., *, "
+        "bool is_causal, float scale, bool enable_gqa, Generator? generator=None) -> Tensor",
+        _attend_with_dropout,
+        "the same, after some of the weights have been replaced by 0",
+        operand=("dropout_p",),
         source=_SOURCE,
         dtypes="hf",
     ),

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -47,7 +48,7 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
 def _along(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> Any:
-        if -input.ndim <= dim < input.ndim:
+        if isinstance(dim, int) and -input.ndim <= dim < input.ndim:
             length = input.shape[dim]
             check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
         return function(input, dim, index, *args, **kwargs)
@@ -58,7 +59,7 @@ def _along(function: Function, name: str) -> Function:
 def _flat(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-        length = int(np.prod(input.shape))
+        length = math.prod(input.shape)
         check_range(name, index, length, low=-length)
         return function(input, index, *args, **kwargs)
 
@@ -68,8 +69,9 @@ def _flat(function: Function, name: str) -> Function:
 def _along_dim(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, indices: Any, dim: int | None = None) -> Any:
-        length = int(np.prod(input.shape)) if dim is None else input.shape[dim]
-        check_range(name, indices, length, low=-length)
+        if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
+            length = math.prod(input.shape) if dim is None else input.shape[dim]
+            check_range(name, indices, length, low=-length)
         return function(input, indices, dim)
 
     return checked
@@ -87,10 +89,31 @@ def _of_classes(function: Function, name: str) -> Function:
     return checked
 
 
+def _masked(function: Function, name: str) -> Function:
+    """The source of masked_scatter has an item for each place; only a short one makes us count these."""
+
+    @functools.wraps(function)
+    def checked(input: Any, mask: Any, source: Any) -> Any:
+        array = mask._storage.array if isinstance(mask, Tensor) else mask
+        is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
+        if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
+            count = int(np.asarray(array).sum())
+            if count > math.prod(source.shape):
+                raise ArgumentError(
+                    f"{name}: the source has fewer items than the mask has places. Got {describe(source)} "
+                    "for "
+                    f"{count} places. Give {count} items."
+                )
+        return function(input, mask, source)
+
+    return checked
+
+
 CHECKED: dict[str, Callable[[Function, str], Function]] = {
     **dict.fromkeys(("gather", "index_select", "scatter", "scatter_add", "scatter_reduce"), _along),
     **dict.fromkeys(("index_add", "index_copy", "index_fill"), _along),
     **dict.fromkeys(("take", "put"), _flat),
+    "masked_scatter": _masked,
     "take_along_dim": _along_dim,
     **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
 }

@@ -167,6 +167,14 @@ def choose_where(overloads: Overloads) -> Function:
     return fuse(function, [("", by_numbers[False, False])])
 
 
+def refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
+    """Makes the error of a call that keeps a dim and names none."""
+    return ArgumentTypeError(
+        f"{name}: argument 'keepdim' goes with a dim. Got keepdim={describe(keepdim)} and no dim. Name the "
+        "dim."
+    )
+
+
 def _extremum(name: str) -> Chooser:
     """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
 
@@ -176,10 +184,12 @@ def _extremum(name: str) -> Chooser:
         assert results is not None
 
         def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
-            if dim is None and other is None:
-                return whole.call(input)
             if isinstance(dim, int):
                 return results(*along.call(input, dim, keepdim))
+            if keepdim is not False:
+                raise refuse_keepdim(name, keepdim)
+            if dim is None and other is None:
+                return whole.call(input)
             return pair.call(input, take_operand(dim if other is None else other))
 
         return function
@@ -194,6 +204,8 @@ def choose_median(overloads: Overloads) -> Function:
     assert results is not None
 
     def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
+        if dim is None and keepdim is not False:
+            raise refuse_keepdim("median", keepdim)
         return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
 
     return function
@@ -205,6 +217,8 @@ def choose_prod(overloads: Overloads) -> Function:
 
     def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002  torch's name
         if dim is None:
+            if keepdim is not False:
+                raise refuse_keepdim("prod", keepdim)
             return whole.call(input, dtype=dtype)
         return along.call(input, dim, keepdim, dtype=dtype)
 
@@ -231,6 +245,12 @@ def _moment(name: str) -> Chooser:
             if isinstance(dim, bool):
                 dim, unbiased = None, dim
             if unbiased is not None:
+                if correction is not None:
+                    raise ArgumentTypeError(
+                        f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
+                        "and "
+                        f"correction={correction}. Give correction, of which unbiased=True is 1."
+                    )
                 correction = int(unbiased)
             return overload.call(input, dim, correction=correction, keepdim=keepdim)
 

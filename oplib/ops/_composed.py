@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import rand_like
+from oplib.tensor import Generator
+
+from ._dropout import COMPOSED as DROPOUTS
+from ._dropout import check_p
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -153,22 +156,39 @@ def _make_max_pool(rank: int) -> Callable[[Functions], Function]:
     return make
 
 
-def _make_dropout(functions: Functions) -> Function:
-    where = functions["where"]
+def _make_adaptive_max_pool(rank: int) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"adaptive_max_pool{rank}d_with_indices"]
 
-    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        """Replaces items by 0 with probability ``p`` in training; scales the others by ``1 / (1 - p)``."""
-        if not 0 <= p <= 1:
-            raise ArgumentValueError(
-                f"dropout: probability has to be between 0 and 1. Got {p}. Give a probability."
-            )
-        if not training or not p:
-            return input
-        keeps = rand_like(input.detach()) >= p
-        kept = where(keeps, input * (1 / (1 - p)) if p < 1 else input * 0, 0.0)
-        return input.copy_(kept) if inplace else kept
+        def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+            """Takes the largest items of so many windows; with ``return_indices`` also where they stand."""
+            found = op(input, _fill_sizes(input, output_size))
+            return found if return_indices else found[0]
 
-    return dropout
+        return adaptive_max_pool
+
+    return make
+
+
+def _make_adaptive_avg_pool(rank: int) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"adaptive_avg_pool{rank}d"]
+
+        def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
+            """Takes the means of so many windows; None keeps the size of an axis."""
+            return op(input, _fill_sizes(input, output_size))
+
+        return adaptive_avg_pool
+
+    return make
+
+
+def _fill_sizes(input: Any, output_size: Any) -> Any:
+    """The sizes, with that of the input for None."""
+    if isinstance(output_size, int) or None not in output_size:
+        return output_size
+    own = input.shape[-len(output_size) :]
+    return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
 def _make_attention(functions: Functions) -> Function:
@@ -181,6 +201,8 @@ def _make_attention(functions: Functions) -> Function:
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
+        *,
+        generator: Generator | None = None,
     ) -> Any:
         """Weighs the values by the softmax of the products of queries and keys.
 
@@ -193,34 +215,34 @@ def _make_attention(functions: Functions) -> Function:
             is_causal: whether a query sees only the keys up to its own place.
             scale: of the products; by default ``1 / sqrt(E)``.
             enable_gqa: whether several heads of the query share a head of key and value.
+            generator: where the randomness of dropout comes from; by default the global Generator.
         """
         if is_causal and attn_mask is not None:
             raise ArgumentError(
                 "scaled_dot_product_attention: explicit attn_mask should not be set when is_causal=True. Got "
                 f"{describe(attn_mask)}. Give just one."
             )
+        check_p("scaled_dot_product_attention", dropout_p)
+        factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        options = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
+        if not dropout_p and attn_mask is None:
+            return functions["flash_attention"](query, key, value, is_causal, factor, enable_gqa)[0]
         if not dropout_p:
-            factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-            return functions["sdpa"](
-                query, key, value, attn_mask, is_causal=is_causal, scale=factor, enable_gqa=enable_gqa
-            )
-        return _attend_with_dropout(functions, query, key, value, (attn_mask, dropout_p, is_causal, scale))
+            return functions["sdpa"](query, key, value, attn_mask, **options)
+        if dropout_p == 1:
+            return functions["sdpa"](query, key, value * 0, attn_mask, **options)
+        return functions["sdpa_dropout"](
+            query, key, value, attn_mask, dropout_p, **options, generator=generator
+        )
 
     return scaled_dot_product_attention
 
 
-def _attend_with_dropout(
-    functions: Functions, query: Any, key: Any, value: Any, options: tuple[Any, ...]
-) -> Any:
-    attn_mask, dropout_p, is_causal, scale = options
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    weights = functions["sdpa_weights"](query, key, attn_mask, is_causal=is_causal, scale=factor)
-    return functions["matmul"](_make_dropout(functions)(weights, dropout_p), value)
-
-
 COMPOSED: dict[str, Callable[[Functions], Function]] = {
+    **{f"adaptive_avg_pool{rank}d": _make_adaptive_avg_pool(rank) for rank in (2, 3)},
+    **{f"adaptive_max_pool{rank}d": _make_adaptive_max_pool(rank) for rank in (1, 2, 3)},
+    **DROPOUTS,
     "batch_norm": _make_batch_norm,
-    "dropout": _make_dropout,
     "einsum": _make_einsum,
     "instance_norm": _make_instance_norm,
     **{f"max_pool{rank}d": _make_max_pool(rank) for rank in (1, 2, 3)},

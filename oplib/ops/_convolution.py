@@ -13,6 +13,7 @@ from oplib.errors import ArgumentError, describe
 
 from ._products import check_dtypes
 from ._table import Row
+from ._windows import check_numbers, spread
 
 _LETTERS = "DHW"
 
@@ -23,33 +24,47 @@ def _layout(rank: int) -> tuple[str, str, str]:
     return f"NC{letters}", f"OI{letters}", f"NC{letters}"
 
 
-def spread(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Returns one number for each axis; a single one counts for all.
-
-    Raises:
-        ArgumentError: there are neither one nor as many as axes.
-    """
-    found = tuple(value)
-    if len(found) == 1:
-        found *= rank
-    if len(found) != rank:
-        raise ArgumentError(
-            f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
-        )
-    return found
-
-
-def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, channels: int) -> None:
+def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, groups: int) -> None:
+    """Checks what a convolution and its transpose have in common: ranks, channels, groups and bias."""
+    is_transposed = op.startswith("conv_transpose")
     check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
         raise ArgumentError(
             f"{op}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of "
             f"{rank + 2}D. Got {describe(input)} and {describe(weight)}. Reshape them."
         )
+    if groups < 1 or weight.shape[0] < groups or weight.shape[0] % groups:
+        raise ArgumentError(
+            f"{op}: groups must be positive, and divide the first axis of the weight. Got {groups} and "
+            f"{describe(weight)}. Choose a divisor of {weight.shape[0]}."
+        )
+    channels = weight.shape[0] if is_transposed else weight.shape[1] * groups
     if input.shape[-rank - 1] != channels:
         raise ArgumentError(
             f"{op}: expected input to have {channels} channels. Got {describe(input)} for "
-            f"{describe(weight)}. Give a weight for {input.shape[-rank - 1]} channels, or other groups."
+            f"{describe(weight)} and groups={groups}. Give a weight for {input.shape[-rank - 1]} of them, or "
+            "other groups."
+        )
+    count = weight.shape[1] * groups if is_transposed else weight.shape[0]
+    if bias is not None and bias.shape != (count,):
+        raise ArgumentError(
+            f"{op}: expected bias to be 1-dimensional with {count} elements. Got {describe(bias)} for "
+            f"{describe(weight)} and groups={groups}. Give one number for each channel of the result."
+        )
+
+
+def _check_sizes(op: str, input: Any, weight: Any, pads: Any, holes: Sequence[int]) -> None:
+    """Raises where the kernel is larger than the padded input."""
+    rank = len(holes)
+    sizes, kernel = input.shape[-rank:], weight.shape[2:]
+    check_numbers(op, kernel_size=kernel)
+    padded = [size + low + high for size, (low, high) in zip(sizes, pads, strict=True)]
+    reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
+    if any(far > size for far, size in zip(reach, padded, strict=True)) or 0 in sizes:
+        raise ArgumentError(
+            f"{op}: kernel size can't be greater than actual input size. Got padded input of {padded} places "
+            f"and a kernel of {reach} for {describe(input)} and {describe(weight)}. Pad more, or make the "
+            "kernel smaller."
         )
 
 
@@ -77,8 +92,9 @@ def _convolve(rank: int) -> Any:
         dilation: Sequence[int] = (1,),
         groups: int = 1,
     ) -> Any:
-        _check(op, rank, input, weight, bias, weight.shape[1] * groups)
+        _check(op, rank, input, weight, bias, groups)
         steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        check_numbers(op, stride=steps, dilation=holes)
         if padding == "same":
             if steps != (1,) * rank:
                 raise ArgumentError(
@@ -93,7 +109,9 @@ def _convolve(rank: int) -> Any:
                 )
             pads = [(0, 0)] * rank
         else:
+            check_numbers(op, least=0, padding=padding)
             pads = [(one, one) for one in spread(op, "padding", padding, rank)]
+        _check_sizes(op, input, weight, pads, holes)
         array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
         found = lax.conv_general_dilated(
             array,
@@ -123,9 +141,10 @@ def _transpose(rank: int) -> Any:
         groups: int = 1,
         dilation: Sequence[int] = (1,),
     ) -> Any:
-        _check(op, rank, input, weight, bias, weight.shape[0])
+        _check(op, rank, input, weight, bias, groups)
         steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
         pads, extra = spread(op, "padding", padding, rank), spread(op, "output_padding", output_padding, rank)
+        _check_transposed(op, input, weight, steps, holes, pads=pads, extra=extra)
         reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
         around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
         array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
@@ -143,6 +162,30 @@ def _transpose(rank: int) -> Any:
         return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
 
     return kernel
+
+
+def _check_transposed(
+    op: str, input: Any, weight: Any, steps: Any, holes: Any, *, pads: Any, extra: Any
+) -> None:
+    """Raises where a number is too small, or there would be no place in the result."""
+    sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]
+    check_numbers(op, stride=steps, dilation=holes, kernel_size=kernel)
+    check_numbers(op, least=0, padding=pads, output_padding=extra)
+    if any(more >= max(step, hole) for more, step, hole in zip(extra, steps, holes, strict=True)):
+        raise ArgumentError(
+            f"{op}: output padding must be smaller than either stride or dilation. Got output_padding="
+            f"{list(extra)}, stride={list(steps)} and dilation={list(holes)}. Ask for less of it."
+        )
+    reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
+    counts = [
+        (size - 1) * step - 2 * pad + far + more
+        for size, step, pad, far, more in zip(sizes, steps, pads, reach, extra, strict=True)
+    ]
+    if min(counts) < 1 or 0 in sizes:
+        raise ArgumentError(
+            f"{op}: the output size is too small. Got {describe(input)} and {describe(weight)}, which give "
+            f"{counts} places. Pad less."
+        )
 
 
 def _flip(weight: Any, groups: int, rank: int) -> Any:

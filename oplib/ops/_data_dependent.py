@@ -13,8 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import ArgumentError, DimensionError, TracingError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, TracingError, describe
 from oplib.tensor import Tensor, default_int_dtype
+
+from ._dims import find_dim
+from ._promotion import find_shape
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -27,6 +30,8 @@ def _read(op: str, value: Any) -> np.ndarray[Any, Any]:
         TracingError: they are not known yet.
     """
     array = value._storage.array if isinstance(value, Tensor) else value
+    if not hasattr(array, "dtype"):
+        raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     if isinstance(array, Tracer):
         raise TracingError(
             f"{op}: the size of the result depends on the values, which are not known under a trace. Got "
@@ -74,13 +79,17 @@ def _make_argwhere(functions: Functions) -> Function:
 def _make_masked_select(functions: Functions) -> Function:
     def masked_select(input: Any, mask: Any) -> Any:
         """Takes the items where the mask holds, flat; mask and input are broadcast to each other."""
+        if getattr(mask, "dtype", None) is None:
+            raise ArgumentTypeError(
+                f"masked_select: argument 'mask' is a Tensor. Got {describe(mask)}. Use oplib.tensor(...)."
+            )
         if mask.dtype != np.dtype(bool):
             raise ArgumentError(
                 f"masked_select: expected BoolTensor for mask. Got {describe(mask)}. "
                 f"Compare it with something."
             )
         holds = _read("masked_select", mask)
-        shape = np.broadcast_shapes(tuple(input.shape), holds.shape)
+        shape = find_shape("masked_select", input, mask)
         places = np.flatnonzero(np.broadcast_to(holds, shape))
         return functions["take"](functions["expand"](input, shape), _like(input, places))
 
@@ -98,7 +107,7 @@ def _make_repeat_interleave(functions: Functions) -> Function:
         output_size: Any = None,  # noqa: ARG001  torch's signature
     ) -> Any:
         """Repeats each item so many times, or each its own number of times, along ``dim`` or flat."""
-        if isinstance(repeats, int):
+        if isinstance(repeats, (int, float, str)):  # the schema says what is wrong with the last two
             return by_number(input, repeats, dim)
         counts = _read("repeat_interleave", input if repeats is None else repeats)
         if (counts < 0).any():
@@ -107,6 +116,12 @@ def _make_repeat_interleave(functions: Functions) -> Function:
             )
         if repeats is None:
             return _like(input, np.repeat(np.arange(counts.size), counts))
+        if counts.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"repeat_interleave: repeats has to be int32 or int64. Got {describe(repeats)}. Convert it."
+            )
+        if dim is not None:
+            find_dim("repeat_interleave", input.ndim, dim)
         whole, dim = (functions["reshape"](input, (-1,)), 0) if dim is None else (input, dim)
         length = whole.shape[dim]
         if counts.size not in (1, length):
@@ -130,6 +145,8 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
     ) -> Any:
         """Finds the different items, or slices along ``dim``, in order; where each went, how often it is."""
         values = _read("unique", input)
+        if dim is not None:
+            find_dim("unique", values.ndim, dim)
         found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
         results = [_like(input, found, values.dtype)]
         if return_inverse:
@@ -180,6 +197,10 @@ def _make_embedding(functions: Functions) -> Function:
 
     def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
         """Takes rows of ``weight`` by their places; the row of padding has no gradient."""
+        if not hasattr(weight, "shape"):
+            raise ArgumentTypeError(
+                f"embedding: argument 'weight' is a Tensor. Got {describe(weight)}. Use oplib.tensor(...)."
+            )
         if not _is_traced(input):
             values = _read("embedding", input)
             if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
@@ -187,6 +208,12 @@ def _make_embedding(functions: Functions) -> Function:
                     f"embedding: index out of range. Got places from {values.min()} to {values.max()} for "
                     f"{describe(weight)}. Give some below {weight.shape[0]}."
                 )
+        if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+            raise DimensionError(
+                f"embedding: padding_idx must be within num_embeddings. Got {padding_idx} for "
+                f"{describe(weight)}. "
+                f"Give one from {-weight.shape[0]} to {weight.shape[0] - 1}."
+            )
         padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
         return op(weight, input, padding)
 

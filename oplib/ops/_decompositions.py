@@ -16,7 +16,7 @@ from ._dims import find_dim
 from ._dtype_classes import classify
 from ._moments import compute_norm
 from ._products import check_dtypes
-from ._promotion import strong
+from ._promotion import find_shape, strong
 from ._table import Row
 
 
@@ -62,7 +62,7 @@ def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
             f"linalg.solve: the right side has another number of rows. Got {describe(self)} and "
             f"{describe(other)}. Transpose one of them."
         )
-    batch = jnp.broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    batch = find_shape("linalg.solve", self, right, lead=-2)
     found = jnp.linalg.solve(
         jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
         jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
@@ -85,7 +85,7 @@ def _solve_triangular(
             f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
             f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
         )
-    batch = jnp.broadcast_shapes(self.shape[:-2], B.shape[:-2])
+    batch = find_shape("linalg.solve_triangular", self, B, lead=-2)
     matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
     return lax.linalg.triangular_solve(

@@ -11,6 +11,7 @@ from jax import lax
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
 
+from ._products import check_dtypes
 from ._promotion import (
     broadcast,
     elementwise,
@@ -281,7 +282,7 @@ PAIRS = (
     ),
     Row(
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        elementwise("heaviside", _heaviside),
+        elementwise("heaviside", _heaviside, check=check_dtypes),
         "0 below 0, 1 above, and values at 0",
         derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
         in_place=True,

@@ -18,7 +18,9 @@ from . import (
     _convolution,
     _creation,
     _decompositions,
+    _dropout,
     _elementary,
+    _flash_attention,
     _gathering,
     _indexing,
     _linalg,
@@ -32,34 +34,41 @@ from . import (
     _pointwise,
     _pooling,
     _products,
+    _random,
+    _random_forms,
     _rearrangement,
     _reduce,
     _scan,
+    _unfolding,
 )
 from . import _view_rules as rules
 from ._checked_places import CHECKED
 from ._choosers import CHOOSERS
 from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed_forms import FORMS
+from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_linalg import LINALG as _LINALG
 from ._composed_linalg import METHODS as _OLDER_METHODS
 from ._composed_linalg import OLDER as _OLDER
+from ._composed_losses import LOSSES
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
-from ._fill_in_place import bernoulli_, choose_masked_fill, make_index_put, normal_, uniform_
+from ._fill_in_place import choose_masked_fill, make_index_put
 from ._in_place import make_in_place
 from ._memory import make_view_dtype
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
 from ._placement import to_device
+from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
 from ._registrar import Overloads, describe_function, make_function
 from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER}
-_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS))
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS}
+_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS))
 
 FAMILIES = (
     _pointwise,
@@ -82,11 +91,15 @@ FAMILIES = (
     _products,
     _decompositions,
     _normalisation,
+    _dropout,
     _attention,
+    _flash_attention,
     _losses,
     _convolution,
     _pooling,
+    _unfolding,
     _creation,
+    _random,
 )
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
@@ -110,8 +123,11 @@ _INTERNAL = frozenset(
         "zero",
     }
     | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
-    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_weights"}
-    | {f"max_pool{rank}d_with_indices" for rank in (1, 2, 3)}
+    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_dropout"}
+    | {"flash_attention", "flash_attention_backward"}
+    | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
+    | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
+    | {"col2im", "im2col"}
     | {
         row.op
         for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS
@@ -151,7 +167,6 @@ ALIASES = {
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
-    "pinverse": "linalg_pinv",
     "row_stack": "vstack",
     "slogdet": "linalg_slogdet",
     "subtract": "sub",
@@ -194,7 +209,7 @@ def name_function(function: Function, name: str) -> Function:
     return function
 
 
-_CHOOSERS = {**CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
+_CHOOSERS = {**CHOOSERS, **_random_forms.CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
 
 
 def _make(name: str) -> Function:
@@ -223,6 +238,10 @@ def _make_turner(name: str) -> Function:
     return name_function(make_turner(_TURNED[name], name), f"{name}_")
 
 
+def _make_filling(name: str) -> Function:
+    return name_function(_RANDOM_IN_PLACE[name](OVERLOADS), name)
+
+
 _functions = Functions(
     {name: partial(_make, name) for name in OVERLOADS.list_ops()}
     | {"index_put": lambda: name_function(make_index_put(OVERLOADS), "index_put")}
@@ -231,11 +250,7 @@ _in_place = Functions(
     {f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place}
     | {f"{name}_": partial(_make_turner, name) for name in _TURNED}
     | {"index_put_": partial(_make_in_place, "index_put")}
-    | {
-        "bernoulli_": lambda: name_function(bernoulli_, "bernoulli_"),
-        "normal_": lambda: name_function(normal_, "normal_"),
-        "uniform_": lambda: name_function(uniform_, "uniform_"),
-    }
+    | {name: partial(_make_filling, name) for name in _RANDOM_IN_PLACE}
 )
 
 
@@ -265,16 +280,32 @@ def _has_self(name: str) -> bool:
 
 
 def _make_with_out(name: str) -> Function:
-    function = _plain[name]
-    return name_function(add_out(function, name), name) if takes_out(function) else function
+    return _add_out(_plain[name], name)
 
+
+def _add_out(function: Function, name: str) -> Function:
+    return name_function(add_out(function, name), function.__name__) if takes_out(function) else function
+
+
+def _make_linalg(name: str) -> Function:
+    return _add_out(_functions[name] if name not in _LINALG else _compose_linalg(name), name)
+
+
+_ALSO_WITH_OUT = (
+    *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
+    *("cholesky", "complex", "cross", "cummax", "cummin", "cumprod", "cumsum", "diag", "dot", "dstack"),
+    *("gather", "hstack", "index_select", "inner", "inverse", "kron", "kthvalue", "logcumsumexp"),
+    *("masked_select", "matrix_power", "median", "mode", "msort", "multinomial", "mv", "nonzero", "norm"),
+    *("normal", "outer", "polar", "searchsorted", "sort", "stack", "std", "take", "take_along_dim"),
+    *("tensordot", "topk", "tril", "triu", "var", "vdot", "vstack"),
+)
 
 # torch's functions of these families can write their result into a tensor that is given; its methods cannot.
 _WITH_OUT = frozenset(
     row.op
     for family in (_pointwise, _elementary, _bounds, _logic, _compare, _linalg, _reduce)
     for row in family.ROWS
-) - {"rsub"} | {"cat", "stack"}
+) - {"rsub"} | set(_ALSO_WITH_OUT)
 _plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
 _public = Functions(
     {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}
@@ -282,12 +313,9 @@ _public = Functions(
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
 LINALG = Functions(
     {
-        **{
-            name: partial(_functions.__getitem__, name)
-            for name in OVERLOADS.list_ops()
-            if name.startswith("linalg_")
-        },
-        **{name: partial(_compose_linalg, name) for name in _LINALG},
+        name: partial(_make_linalg, name)
+        for name in {*OVERLOADS.list_ops(), *_LINALG}
+        if name.startswith("linalg_")
     }
 )
 FUNCTIONS = Functions({name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain})

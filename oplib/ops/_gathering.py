@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, DtypeError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
-from ._promotion import is_integral, strong
+from ._promotion import find_dtype, find_shape, is_integral, strong
+from ._scatter_product import multiply_scattered
 from ._table import Row, constant
 
 _PLACES = constant("places do not change with the items but by a step")
@@ -26,6 +27,23 @@ def _check_index(op: str, index: Any) -> None:
     if index.dtype not in (dtypes.int32, dtypes.int64):
         raise ArgumentError(
             f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
+        )
+
+
+def _check_vector(op: str, index: Any) -> None:
+    _check_index(op, index)
+    if index.ndim > 1:
+        raise DimensionError(f"{op}: index is supposed to be a vector. Got {describe(index)}. Flatten it.")
+
+
+def _check_source(op: str, index: Any, src: Any) -> None:
+    """The source of scatter has an item for each place."""
+    if max(index.ndim, 1) != max(src.ndim, 1) or any(
+        mine > other for mine, other in zip(index.shape, src.shape, strict=False)
+    ):
+        raise ArgumentError(
+            f"{op}: index must have the same number of dimensions as src, and be no larger. Got "
+            f"{describe(index)} for {describe(src)}. Cut it, or give more items."
         )
 
 
@@ -67,11 +85,7 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
-    _check_index("index_select", index)
-    if index.ndim > 1:
-        raise ArgumentError(
-            f"index_select: index is supposed to be a vector. Got {describe(index)}. Flatten it."
-        )
+    _check_vector("index_select", index)
     if not self.ndim:
         return self
     return jnp.take(self, jnp.atleast_1d(index), axis=find_dim("index_select", self.ndim, dim), mode="clip")
@@ -79,6 +93,11 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
 
 def _take(self: Any, index: Any) -> Any:
     _check_index("take", index)
+    if not self.size and index.size:
+        raise DimensionError(
+            f"take: tried to take from an empty tensor. Got {describe(self)} and {describe(index)}. Give one "
+            "with items."
+        )
     flat = lax.reshape(self, (self.size,))
     return jnp.take(flat, _from_start(index, self.size), mode="clip")
 
@@ -88,6 +107,18 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     if dim is None:
         return _take(self, lax.reshape(indices, (indices.size,)))
     axis = find_dim("take_along_dim", self.ndim, dim)
+    fits = all(
+        1 in pair or len(set(pair)) == 1
+        for place, pair in enumerate(zip(self.shape, indices.shape, strict=False))
+        if place != axis
+    )
+    if self.ndim != indices.ndim or not fits:
+        raise ArgumentError(
+            "take_along_dim: input and indices should have the same number of dimensions, and sizes that "
+            "match "
+            f"or are 1 but along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape one of "
+            "them."
+        )
     return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
 
 
@@ -139,6 +170,7 @@ def _scatter_with(op: str, put: str) -> Any:
         axis = find_dim(op, self.ndim, dim)
         _check_fit(op, self, index, axis)
         _check_dtype(op, self, src)
+        _check_source(op, index, src)
         if not self.ndim:
             return combine(self.at[()], put, lax.reshape(src, ()))
         return combine(self.at[_places(index, axis)], put, _cut_to(src, index), mode="drop")
@@ -162,11 +194,14 @@ def _scatter_reduce(
     axis = find_dim("scatter_reduce", self.ndim, dim)
     _check_fit("scatter_reduce", self, index, axis)
     _check_dtype("scatter_reduce", self, src)
+    _check_source("scatter_reduce", index, src)
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(
             f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
             "Choose one of them."
         )
+    if reduce == "prod" and self.ndim and index.size and self.size:
+        return multiply_scattered(self, _places(index, axis), _cut_to(src, index), include_self=include_self)
     place, items = self.at[_places(index, axis)], _cut_to(src, index)
     start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
     target = start.at[_places(index, axis)]
@@ -198,16 +233,21 @@ def _index_with(op: str, put: str) -> Any:
     """The kernel of index_add and index_copy, on whole slices along a dim."""
 
     def kernel(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
-        _check_index(op, index)
+        _check_vector(op, index)
         _check_dtype(op, self, source)
         axis = find_dim(op, self.ndim, dim)
         items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
         if not self.ndim:
             return combine(self.at[()], put, lax.reshape(items, ()))
-        if items.shape[axis : axis + 1] != index.shape or items.ndim != self.ndim:
-            raise ArgumentError(
-                f"{op}: number of indices should be equal to source.size(dim). Got {describe(index)} and "
-                f"{describe(source)} for dim {axis}. Give one place for each slice."
+        expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
+        if items.shape != expected:
+            kind = DimensionError if op == "index_copy" else ArgumentError
+            raise kind(
+                f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
+                "of "
+                f"the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
+                f"{describe(self)}. "
+                f"Give a source of shape {list(expected)}."
             )
         return combine(self.at[_whole(axis, index)], put, items, mode="drop")
 
@@ -215,7 +255,14 @@ def _index_with(op: str, put: str) -> Any:
 
 
 def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
-    _check_index("index_fill", index)
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise DimensionError(
+            f"index_fill: expected dtype int64 for index. Got {describe(index)}. Convert it: tensor.int()."
+        )
+    if index.ndim > 1:
+        raise ArgumentError(
+            f"index_fill: index has to be a vector, or without axes. Got {describe(index)}. Flatten it."
+        )
     axis = find_dim("index_fill", self.ndim, dim)
     item = lax.convert_element_type(value, self.dtype)
     if not self.ndim:
@@ -226,6 +273,11 @@ def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
 def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     _check_index("put", index)
     _check_dtype("put", self, source)
+    if index.size != source.size:
+        raise DimensionError(
+            "put: expected source and index to have the same number of elements. Got "
+            f"{describe(source)} and {describe(index)}. Give one item for each place."
+        )
     flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
     items = lax.reshape(source, (source.size,))
     found = combine(flat, "add" if accumulate else "set", items, mode="drop")
@@ -239,7 +291,7 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
             f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
         )
     _check_dtype("masked_scatter", self, source)
-    shape = jnp.broadcast_shapes(self.shape, mask.shape)
+    shape = find_shape("masked_scatter", self, mask)
     holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
     order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
     items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")
@@ -250,10 +302,11 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
 
 
 def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
-    if sorted_sequence.dtype != self.dtype:
-        raise DtypeError(
-            f"searchsorted: boundary tensor and input value tensor should have same dtype. Got "
-            f"{describe(sorted_sequence)} and {describe(self)}. Convert one: tensor.to(dtype)."
+    common = find_dtype(sorted_sequence, self)
+    sorted_sequence, self = (lax.convert_element_type(one, common) for one in (sorted_sequence, self))
+    if not sorted_sequence.ndim:
+        raise ArgumentError(
+            f"searchsorted: the boundaries must have an axis. Got {describe(sorted_sequence)}. Reshape them."
         )
     side = "right" if right else "left"
     dtype = dtypes.int32 if out_int32 else default_int_dtype()
@@ -271,6 +324,10 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
 
 
 def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    if boundaries.ndim != 1:
+        raise ArgumentError(
+            f"bucketize: the boundaries must have one dimension. Got {describe(boundaries)}. Flatten them."
+        )
     return _searchsorted(boundaries, self, right=right, out_int32=out_int32)
 
 

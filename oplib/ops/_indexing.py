@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -14,7 +15,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from . import _view_rules as rules
 from ._creation import store
 from ._gathering import combine
-from ._promotion import broadcast_to
+from ._promotion import broadcast_to, find_shape
 from ._table import Row
 
 # A place along one dimension is (start, length, step); start is None where it comes as an operand.
@@ -52,7 +53,7 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
     """The index of an array that has these tensors at these dims."""
     shapes = [index.shape for index in indices]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape: Any = jnp.broadcast_shapes(*shapes)
     except ValueError as error:
         raise DimensionError(
             f"index: shape mismatch: indexing tensors could not be broadcast together. "
@@ -115,8 +116,9 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 
 
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
-    place = self.at[_place(self.ndim, indices, dims)]
-    values = lax.convert_element_type(values, self.dtype)
+    where = _place(self.ndim, indices, dims)
+    place = self.at[where]
+    values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
     return combine(place, "add" if accumulate else "set", values)
 
 
@@ -126,7 +128,7 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
             f"masked_fill: it only supports boolean masks. Got {describe(mask)}. Compare it with "
             "something: mask != 0."
         )
-    shape = np.broadcast_shapes(self.shape, mask.shape)
+    shape = find_shape("masked_fill", self, mask)
     filled = store("masked_fill", value, shape, self.dtype)
     return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
 

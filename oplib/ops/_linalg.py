@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from oplib.errors import ArgumentError, describe
 
+from ._promotion import find_shape
 from ._table import Row
 
 
@@ -32,6 +33,7 @@ def _matmul(self: Any, other: Any) -> Any:
             f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the last "
             "axis of the first must equal the last but one of the second. Transpose one of them."
         )
+    find_shape("matmul", self, other, lead=-2)
     return jnp.matmul(self, other)
 
 

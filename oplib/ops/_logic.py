@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor import dtypes
 
 from ._promotion import broadcast, elementwise, is_integral, strong
@@ -78,6 +78,11 @@ def _ask(op: str, function: Any, doc: str) -> Row:
 
 
 def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(
+            f"isclose: rtol and atol must be greater than or equal to zero. Got rtol={rtol} and atol={atol}. "
+            "Give the size of what is allowed."
+        )
     if self.dtype != other.dtype:
         raise UnsupportedDtypeError(
             f"isclose: the operands have different dtypes. Got {describe(self)} and {describe(other)}. "

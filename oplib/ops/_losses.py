@@ -9,12 +9,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 
 from ._dims import find_dim
 from ._moments import compute_norm
 from ._normalisation import _log_softmax
+from ._products import check_dtypes
 from ._promotion import broadcast, find_dtype, in_single, is_integral, strong
 from ._table import Row
 
@@ -128,6 +129,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
             "binary_cross_entropy: using a target size that is different to the input size is deprecated. "
             f"Got {describe(input)} and {describe(target)}. Please ensure they have the same size."
         )
+    check_dtypes("binary_cross_entropy", *(one for one in (input, target, weight) if one is not None))
     arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
@@ -169,6 +171,29 @@ def _bce_with_logits(
     return _reduce(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
 
 
+def _check_classes(op: str, input: Any, target: Any, weight: Any, axis: int) -> None:
+    """Checks what goes with classes: a target of integers, and one weight for each class."""
+    if not input.ndim:
+        raise DimensionError(
+            f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0)."
+        )
+    if target.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{op}: expected integers for classes. Got {describe(target)} for {describe(input)}. Convert "
+            "them: "
+            "tensor.long()."
+        )
+    if weight is None:
+        return
+    check_dtypes(op, input, weight)
+    if weight.shape != (input.shape[axis],):
+        raise ArgumentError(
+            f"{op}: weight tensor should be defined either for all {input.shape[axis]} classes or no "
+            "classes. Got "
+            f"{describe(weight)}. Give one number for each."
+        )
+
+
 def _check_target(op: str, input: Any, target: Any, axis: int) -> None:
     expected = tuple(size for place, size in enumerate(input.shape) if place != axis)
     if target.shape != expected:
@@ -189,6 +214,7 @@ def _nll(
 ) -> Any:
     """Of log-probabilities, with the classes along axis 1, or 0 where there is no batch."""
     axis = 1 if input.ndim > 1 else 0
+    _check_classes("nll_loss", input, target, weight, axis)
     _check_target("nll_loss", input, target, axis)
     counts = target != strong(ignore_index, target)
     classes = jnp.where(counts, target, strong(0, target))
@@ -223,6 +249,19 @@ def _cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Any:
     axis = 1 if input.ndim > 1 else 0
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got {label_smoothing}. Give a "
+            "share."
+        )
+    if is_integral(target.dtype) or not input.ndim:
+        _check_classes("cross_entropy", input, target, weight, axis)
+    elif ignore_index >= 0:
+        raise ArgumentError(
+            "cross_entropy: ignore_index is not supported for a target of probabilities. Got "
+            f"{describe(target)} "
+            f"and ignore_index={ignore_index}. Leave it out."
+        )
     logs = in_single(lambda x: _log_softmax(x, axis))(input)
     if is_integral(target.dtype):
         return _nll(

@@ -18,6 +18,8 @@ from ._moments import compute_norm
 from ._promotion import in_single, strong
 from ._table import Row
 
+_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+
 # Softmax ----------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +143,7 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Any:
     axes = _check_shape("layer_norm", input, normalized_shape, weight, bias)
+    _check_parameters("layer_norm", input, weight, bias)
     shape = (1,) * axes[0] + tuple(normalized_shape)
     return _with_optionals(
         lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, shape), input, weight, bias
@@ -161,6 +164,17 @@ def _rms_norm(
     return _with_optionals(compute, input, weight)
 
 
+def _check_parameters(op: str, input: Any, *parameters: Any) -> None:
+    """Parameters have the dtype of the input; that of half precision may have float32 ones."""
+    allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
+    if any(one is not None and one.dtype not in allowed for one in parameters):
+        given = [describe(one) for one in parameters if one is not None]
+        raise ArgumentError(
+            f"{op}: expected the parameters to have the dtype of the input. Got {', '.join(given)} for "
+            f"{describe(input)}. Convert them: tensor.to(dtype)."
+        )
+
+
 def _channel_shape(x: Any) -> tuple[int, ...]:
     return (1, x.shape[1], *(1,) * (x.ndim - 2))
 
@@ -171,6 +185,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = Non
             f"group_norm: expected number of channels in input to be divisible by num_groups. Got "
             f"{describe(input)} and num_groups={num_groups}. Choose a divisor of the size of axis 1."
         )
+    _check_channels("group_norm", input, weight, bias)
 
     def compute(x: Any, w: Any, b: Any) -> Any:
         grouped = lax.reshape(x, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
@@ -186,6 +201,7 @@ def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float 
             f"instance_norm: expected input with at least 3 axes: batch, channels, places. Got "
             f"{describe(input)}. Add an axis with unsqueeze."
         )
+    _check_channels("instance_norm", input, weight, bias)
     return _with_optionals(
         lambda x, w, b: _scale(_standardise(x, range(2, x.ndim), eps), w, b, _channel_shape(x)),
         input,
@@ -200,6 +216,7 @@ def _check_channels(op: str, input: Any, *others: Any) -> None:
             f"{op}: expected at least 2 axes: batch and channels. Got {describe(input)}. Add one by "
             "unsqueeze."
         )
+    _check_parameters(op, input, *others)
     for other in others:
         if other is not None and other.shape != (input.shape[1],):
             raise ArgumentError(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.in_place import check_may_write, refuse_cast
 from oplib.autograd.rebase import note_write
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.fusion import fuse, list_branches
 from oplib.library.recording import refuse_out_gradient
 from oplib.modes import modes
@@ -79,13 +79,14 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         ``out``.
 
     Raises:
-        ArgumentError: ``out`` is no Tensor, or a view of another shape, or its dtype cannot hold the result.
+        ArgumentTypeError: ``out`` is no Tensor, or there are too many or too few.
+        ArgumentError: ``out`` is a view of another shape, or its dtype cannot hold the result.
         AutogradError: an argument or ``out`` requires grad, while grad mode is on.
     """
     outs: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     for one in outs:
         if not isinstance(one, Tensor):
-            raise ArgumentError(
+            raise ArgumentTypeError(
                 f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(one)}. "
                 "Pass oplib.empty(0) to have one made that fits."
             )
@@ -95,7 +96,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         result = call()
         results = tuple(result) if isinstance(result, tuple) else (result,)
         if len(results) != len(outs):
-            raise ArgumentError(
+            raise ArgumentTypeError(
                 f"{name}: argument 'out' has one tensor for each result. Got {len(outs)} for {len(results)}. "
                 "Give a tuple of as many."
             )

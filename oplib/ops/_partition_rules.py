@@ -71,6 +71,8 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
 
 def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:
     """The lengths of at most so many parts, as equal as they can be."""
+    if isinstance(chunks, float):
+        raise TypeError("the schema says it better")
     if not len(spec.shape) or chunks < 1:
         raise ArgumentError(
             "chunk: it expects at least a 1-dimensional tensor and `chunks` to be greater than 0. Got "

@@ -81,7 +81,7 @@ def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  th
 
 def _abs_backward(ctx: Any, g: Any) -> Any:
     (x,) = ctx.saved_tensors
-    return g * lax.sign(x)  # 0 at 0, where JAX has 1
+    return lax.convert_element_type(g, x.dtype) * lax.sign(x)  # 0 at 0, where JAX has 1; g is real
 
 
 def _kernel_pow(x: Any, exponent: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,15 @@ from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
 from ._moments import compute_norm
-from ._promotion import broadcast, compute_dtype, find_dtype, is_integral, strong
+from ._promotion import (
+    broadcast,
+    broadcast_to,
+    compute_dtype,
+    find_dtype,
+    find_shape,
+    is_integral,
+    strong,
+)
 from ._table import Row
 
 # Products ---------------------------------------------------------------------------------------------------
@@ -42,6 +51,11 @@ def _check_ranks(op: str, ranks: Sequence[int], *operands: Any) -> None:
 
 
 def _multiply(op: str, x: Any, y: Any) -> Any:
+    if not x.ndim or not y.ndim:
+        raise ArgumentError(
+            f"{op}: both arguments need to be at least 1D. Got {describe(x)} and {describe(y)}. Use * for "
+            "numbers."
+        )
     rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != rows or (x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]):
         raise ArgumentError(
@@ -105,14 +119,24 @@ def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequ
     return jnp.tensordot(self, other, axes=(left, right))
 
 
+_IN_EQUATIONS = frozenset(string.ascii_letters + " .,->")
+
+
 def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
     check_dtypes("einsum", *tensors)
+    wrong = set(equation) - _IN_EQUATIONS
+    if wrong:
+        raise ArgumentError(
+            f"einsum: the subscripts are letters. Got {min(wrong)!r} in {equation!r}. Write one letter "
+            "for "
+            "each axis."
+        )
     try:
         return jnp.einsum(equation, *tensors)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, IndexError) as error:
         raise ArgumentError(
             f"einsum: the equation does not fit the operands. Got {equation!r} for "
-            f"{', '.join(map(describe, tensors))}: {error}. Write one letter for each axis."
+            f"{', '.join(map(describe, tensors))}. Write one letter for each axis, of one size everywhere."
         ) from error
 
 
@@ -265,6 +289,12 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
             f"bilinear: the inputs do not fit the weight. Got {describe(input1)} and {describe(input2)} for "
             f"{describe(weight)}. Give inputs whose last axes are the last two of the weight."
         )
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise ArgumentError(
+            f"bilinear: the inputs must have the same sizes but along the last axis. Got {describe(input1)} "
+            "and "
+            f"{describe(input2)}. Reshape one of them."
+        )
     product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
 
@@ -272,6 +302,15 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 def _cdist(x1: Any, x2: Any, p: float = 2) -> Any:
     """Distances of equal points have no gradient, where that of a root would be nan."""
     check_dtypes("cdist", x1, x2)
+    if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ArgumentError(
+            "cdist: the tensors need at least two axes, and the same number of columns. Got "
+            f"{describe(x1)} and {describe(x2)}. Reshape one of them."
+        )
+    if p < 0:
+        raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
+    batch = find_shape("cdist", x1, x2, lead=-2)
+    x1, x2 = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (x1, x2))
     away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
     return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
 

@@ -61,15 +61,29 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
     Raises:
         ArgumentError: there is none.
     """
-    shapes = [array.shape for array in arrays]
+    shape = find_shape(op, *arrays)
+    return [broadcast_to(array, shape) for array in arrays]
+
+
+def find_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
+    """Returns the common shape of arrays, or of their first axes.
+
+    Args:
+        op: the op's name, for the error.
+        *arrays: whatever has a shape.
+        lead: where the axes end that are meant, ``-2`` for batches of matrices.
+
+    Raises:
+        ArgumentError: there is none.
+    """
     try:
-        shape: Any = jnp.broadcast_shapes(*shapes)
+        return tuple(jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays]))
     except ValueError as error:
+        which = "sizes" if lead is None else f"sizes of the axes before the last {-lead}"
         raise ArgumentError(
-            f"{op}: the sizes of the operands must match, or be 1. "
+            f"{op}: the {which} of the operands must match, or be 1. "
             f"Got {', '.join(map(describe, arrays))}. Reshape one of them."
         ) from error
-    return [broadcast_to(array, shape) for array in arrays]
 
 
 def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:

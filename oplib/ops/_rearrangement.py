@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError, describe
 
 from ._dims import find_dim, find_dims
 from ._promotion import strong
@@ -18,7 +18,17 @@ from ._table import Row
 # Repeated ---------------------------------------------------------------------------------------------------
 
 
+def _check_repeats(op: str, self: Any, repeats: Sequence[int]) -> None:
+    if any(times < 0 for times in repeats):
+        raise ArgumentError(
+            f"{op}: nothing can be repeated a negative number of times. Got {list(repeats)} for "
+            f"{describe(self)}. "
+            "Give 0 or more."
+        )
+
+
 def _repeat(self: Any, repeats: Sequence[int]) -> Any:
+    _check_repeats("repeat", self, repeats)
     if len(repeats) < self.ndim:
         raise ArgumentError(
             "repeat: number of dimensions of repeat dims can not be smaller than number of dimensions of "
@@ -28,6 +38,7 @@ def _repeat(self: Any, repeats: Sequence[int]) -> Any:
 
 
 def _tile(self: Any, dims: Sequence[int]) -> Any:
+    _check_repeats("tile", self, dims)
     return jnp.tile(self, tuple(dims))
 
 
@@ -100,6 +111,11 @@ def _diag(self: Any, diagonal: int) -> Any:
 
 
 def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+    if not self.ndim:
+        raise DimensionError(
+            f"diag_embed: the tensor has no axis to make diagonals of. Got {describe(self)}. Add one: "
+            "unsqueeze(0)."
+        )
     size = self.shape[-1] + abs(offset)
     rows = lax.broadcasted_iota(jnp.int32, (size, size), 0)
     columns = lax.broadcasted_iota(jnp.int32, (size, size), 1)
@@ -120,6 +136,10 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+    if mode != "constant" and mode not in _MODES:
+        raise UnsupportedArgumentError(
+            f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
+        )
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ArgumentError(
             "pad: padding length must be divisible by 2 and at most twice the number of dims. Got "
@@ -128,12 +148,13 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     widths = [(0, 0)] * self.ndim
     for place in range(len(pad) // 2):
         widths[self.ndim - 1 - place] = (pad[2 * place], pad[2 * place + 1])
+    if any(size + low + high < 0 for size, (low, high) in zip(self.shape, widths, strict=True)):
+        raise ArgumentError(
+            f"pad: more is taken away than there is. Got {list(pad)} for {describe(self)}. Take less away."
+        )
     if mode == "constant":
         return lax.pad(self, strong(value or 0, self), [(low, high, 0) for low, high in widths])
-    if mode not in _MODES:
-        raise ArgumentError(
-            f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
-        )
+    _check_mode(self, pad, mode, value)
     for (low, high), size in zip(widths, self.shape, strict=True):
         limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
         if max(low, high) > limit:
@@ -145,9 +166,23 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     return lax.pad(grown, strong(0, self), [(min(low, 0), min(high, 0), 0) for low, high in widths])
 
 
+def _check_mode(self: Any, pad: Sequence[int], mode: str, value: float | None) -> None:
+    """What torch asks of the modes that repeat items."""
+    if value is not None and value != 0:
+        raise ArgumentError(
+            f"pad: mode {mode!r} doesn't take in a value argument. Got {value}. Leave it out."
+        )
+    if self.ndim - len(pad) // 2 not in (1, 2):
+        raise UnsupportedArgumentError(
+            f"pad: with mode={mode!r} the last axes are padded, all but one or two. Got {list(pad)} for "
+            f"{describe(self)}. Give two numbers for each of these axes, or reshape."
+        )
+
+
 def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     factor = upscale_factor
-    if self.ndim < 3 or self.shape[-3] % factor**2:
+    _check_pixels("pixel_shuffle", self, factor)
+    if self.shape[-3] % factor**2:
         raise ArgumentError(
             f"pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square of "
             f"upscale_factor. Got {describe(self)} and {factor}. Choose another factor."
@@ -161,9 +196,18 @@ def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     )
 
 
+def _check_pixels(op: str, self: Any, factor: int) -> None:
+    if self.ndim < 3 or factor < 1:
+        raise ArgumentError(
+            f"{op}: expects a positive factor and input with at least 3 dimensions. Got {factor} and "
+            f"{describe(self)}. Add an axis with unsqueeze."
+        )
+
+
 def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     factor = downscale_factor
-    if self.ndim < 3 or self.shape[-2] % factor or self.shape[-1] % factor:
+    _check_pixels("pixel_unshuffle", self, factor)
+    if self.shape[-2] % factor or self.shape[-1] % factor:
         raise ArgumentError(
             f"pixel_unshuffle: expects height and width to be divisible by downscale_factor. Got "
             f"{describe(self)} and {factor}. Choose another factor."
@@ -246,11 +290,13 @@ ROWS = (
         "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
         _pixel_shuffle,
         "channels turned into places",
+        source="torch.nn.functional.pixel_shuffle",
     ),
     Row(
         "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
         _pixel_unshuffle,
         "places turned into channels",
+        source="torch.nn.functional.pixel_unshuffle",
     ),
     Row("hstack(Tensor[] tensors) -> Tensor", _joined("hstack", jnp.hstack), "joined along axis 1"),
     Row("vstack(Tensor[] tensors) -> Tensor", _joined("vstack", jnp.vstack), "joined along axis 0"),

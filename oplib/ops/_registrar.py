@@ -40,6 +40,10 @@ def register(row: Row) -> OpOverload:
             constant=derivative.constant,
             missing=derivative.missing,
         )
+    for platform, kernel in row.kernels:
+        op.register_kernel(platform, kernel)
+    if row.jvp is not None:
+        op.register_jvp(row.jvp)
     return op._opoverload
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.core import Tracer
+from jax.core import Tracer, max_dim, min_dim
 
 from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.autograd.view import make_view
@@ -17,6 +17,7 @@ from oplib.autograd.view_node import ViewNode, make_view_class
 from oplib.errors import ArgumentValueError, DimensionError, TracingError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
+from oplib.tensor.symbolic import is_symbolic
 from oplib.tensor.views import Window, make_window
 
 from ._in_place import check_written, store_in_place
@@ -198,7 +199,7 @@ class _WindowReader:
             if item != _ALL:
                 start, count, step = read_slice(item, length)
                 self._starts[dim], self._sizes[dim] = start, count
-                self._steps[dim] = step if count > 1 else 1
+                self._steps[dim] = step if is_symbolic(count) or count > 1 else 1
                 self.node_class = SliceBackward0
         else:
             check_places(item, length, dim)
@@ -391,9 +392,23 @@ def read_slice(given: slice, length: int) -> tuple[int, int, int]:
     """Returns start, number of items and step."""
     _check_step(given.step)
     step = 1 if given.step is None else operator.index(given.step)
+    if is_symbolic(length):
+        return _read_symbolic_slice(given, length, step)
     start, stop, _ = given.indices(length)
     count = max(0, -((start - stop) // step))
     return (start if count else 0), count, step
+
+
+def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any, int]:
+    """As ``slice.indices``, of a length that is a symbol: what it does not tell is a symbol too."""
+
+    def clip(place: Any, default: Any) -> Any:
+        if place is None:
+            return default
+        return max_dim(place + length, 0) if place < 0 else min_dim(place, length)
+
+    start = clip(given.start, 0)
+    return start, max_dim(-((start - clip(given.stop, length)) // step), 0), step
 
 
 def check_place(place: int, length: int, dim: int) -> int:

@@ -27,6 +27,8 @@ class Row:
         in_place: there is a form that writes the result into the first argument, ``exp_``.
         view: for an op whose result is a view of its argument, the rule that gives its frame, see
             ``_view_rules``; a rule may give None where a copy is needed. Tensors then never reach the kernel.
+        kernels: for some platforms, pairs of these and a kernel; ``kernel`` serves the others.
+        jvp: how it differentiates forwards, where that does not follow from ``derivative``.
         node: what the node of the view is called, less "Backward0"; by default after the op.
         dtypes: the classes of dtypes that it takes, see ``_dtype_classes``; its kernel refuses the others.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
@@ -39,6 +41,8 @@ class Row:
     operand: tuple[str, ...] = ()
     in_place: bool = False
     view: Function | None = None
+    kernels: tuple[tuple[str, Function], ...] = ()
+    jvp: Function | None = None
     node: str = ""
     dtypes: str = "bihfc"
     source: str = ""

@@ -157,6 +157,8 @@ def unsqueeze(spec: Any, dim: int) -> Part:
 
 def expand(spec: Any, size: Sequence[int]) -> Part:
     """Axes of length 1 repeated, and new ones."""
+    if isinstance(size, str):
+        raise TypeError("the schema says it better")
     own = tuple(spec.shape)
     lead = len(size) - len(own)
     lengths = (*[None] * lead, *own)
@@ -245,8 +247,10 @@ def find_shape(op: str, spec: Any, shape: Sequence[int]) -> Shape:
     """Fills in the one length that may be left open by -1."""
     size = math.prod(spec.shape)
     known = math.prod(length for length in shape if length != -1)
+    if isinstance(known, float):
+        raise TypeError("the schema says it better")
     is_open = shape.count(-1) if isinstance(shape, (list, tuple)) else 0
-    fits = size % known == 0 if is_open and known else known == size
+    fits = known != 0 and size % known == 0 if is_open else known == size
     if is_open > 1 or any(length < -1 for length in shape) or not fits:
         raise ArgumentError(
             f"{op}: shape {list(shape)} is invalid for an input of {size} items. Got {describe(spec)}. Keep "

@@ -3,7 +3,7 @@
 from . import dtypes, jax_node
 from .archive import load, save
 from .comparing import allclose, equal
-from .creation import arange, empty, eye, full, linspace, ones, zeros
+from .creation import arange, empty, eye, full, linspace, logspace, ones, zeros
 from .device import Device
 from .dtype_rules import (
     default_complex_dtype,
@@ -63,6 +63,7 @@ __all__ = [
     "jax_node",
     "linspace",
     "load",
+    "logspace",
     "manual_seed",
     "normalize_dtype",
     "ones",

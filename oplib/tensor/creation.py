@@ -1,4 +1,4 @@
-"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace, and those like another."""
+"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace and logspace."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .filling import fill, read_size
 from .ingestion import to_array
 from .placement import find_placement
 from .promotion import result_type
+from .symbolic import has_symbols
 from .tensor import Tensor
 
 
@@ -163,6 +164,9 @@ def arange(
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     given = (start, end, step) if end is not None else (0, start, step)
+    if has_symbols(given):
+        kind = normalize_dtype(default_int_dtype() if dtype is None else dtype)
+        return Tensor.from_array(jnp.arange(*given, dtype=kind), requires_grad=requires_grad)
     first, last, distance = (_read_number("arange", number, (int, float)) for number in given)
     if distance == 0 or (last - first) * distance < 0:
         raise ArgumentError(
@@ -219,5 +223,42 @@ def linspace(
     (count,) = read_size("linspace", (steps,))
     first, last = (_read_number("linspace", number, (int, float, complex)) for number in (start, end))
     numbers = np.linspace(first, last, count)
+    found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
+    return _box_numbers(numbers, found, device, requires_grad)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes ``steps`` numbers at equal ratios, from ``base ** start`` to ``base ** end`` and with both.
+
+    Args:
+        start: the exponent of the first number.
+        end: the exponent of the last number.
+        steps: how many.
+        base: what is raised to these powers.
+        dtype: by default the default dtype, or its complex counterpart for complex ends.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: ``steps`` is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
+    (count,) = read_size("logspace", (steps,))
+    first, last = (_read_number("logspace", number, (int, float, complex)) for number in (start, end))
+    numbers = np.power(base, np.linspace(first, last, count))
     found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
     return _box_numbers(numbers, found, device, requires_grad)

@@ -16,6 +16,7 @@ from .dtype_rules import COMPLEX, INTEGRAL, check_range
 from .forked import check_process
 from .ingestion import to_array
 from .placement import Placement
+from .symbolic import has_symbols, is_symbolic
 
 _FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
 
@@ -32,12 +33,12 @@ def read_size(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     """
     given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     try:
-        shape = tuple(map(operator.index, given))
+        shape = tuple([one if is_symbolic(one) else operator.index(one) for one in given])
     except TypeError as error:
         raise ArgumentError(
             f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
         ) from error
-    if any(length < 0 for length in shape):
+    if any(length < 0 for length in shape if not is_symbolic(length)):
         raise ArgumentError(
             f"{op}: no dimension has a negative length. Got size {shape}. Use 0 for an empty one."
         )
@@ -70,6 +71,6 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
             )
     elif isinstance(value, int) and dtype in INTEGRAL:
         check_range(np.asarray(value), dtype)
-    if math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
+    if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         return jnp.full(shape, value, dtype, device=placement)
     return jax.device_put(np.full(shape, value).astype(dtype), placement)

@@ -15,6 +15,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
 
 from .device import Device
+from .draw_journal import births, note_draw
 from .forked import check_process
 from .map_level import MapLevel, map_levels
 
@@ -50,6 +51,7 @@ class Generator:
         self._key: Any = None  # made at the first draw: importing oplib must start no backend
         self._count = 0
         self._is_of_call = False
+        self._birth = next(births)
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
 
@@ -149,6 +151,7 @@ class Generator:
         with self._lock:  # threads share the global Generator, and must not draw the same numbers
             if self._key is None:
                 self._key = _make_key(self._seed)
+            note_draw(self, self._birth, (self._seed, self._key, self._count))
             self._count += 1
             key, count = self._key, np.uint32(self._count)
         for level in levels:
@@ -183,7 +186,7 @@ def _refuse_drawing(level: MapLevel) -> None:
         )
 
 
-def is_key(value: object) -> bool:
+def is_key(value: Any) -> bool:
     """Whether a value is a key of JAX, or an array of keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 

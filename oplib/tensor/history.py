@@ -119,7 +119,8 @@ class TensorHistory:
             )
         if value is self:
             raise AutogradError(
-                "grad: a tensor cannot be its own gradient. Assign a copy: tensor.detach().clone()."
+                f"grad: a tensor cannot be its own gradient. Got {describe(self._storage.array)} for itself. "
+                f"Assign a copy: tensor.detach().clone()."
             )
         mine, given = self._storage.array, value._storage.array
         if given.shape != mine.shape or given.dtype != mine.dtype:
@@ -171,8 +172,8 @@ class TensorHistory:
         """
         if not self._requires_grad:
             raise AutogradError(
-                "register_hook: the tensor doesn't require grad, so the hook would never run. "
-                "Set requires_grad=True on it or on an input of it."
+                f"register_hook: the tensor doesn't require grad, so the hook would never run. "
+                f"Got {describe(self._storage.array)}. Set requires_grad=True on it or on an input of it."
             )
         if self._backward_hooks is None:
             self._backward_hooks = OrderedDict()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.export
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, describe
@@ -48,10 +49,21 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     return tensor
 
 
-def register_kind(kind: type[Tensor]) -> None:
-    """Makes JAX take tensors of one more class apart; what it puts together is always ordinary."""
+def register_kind(kind: type[Tensor], name: str) -> None:
+    """Makes JAX take tensors of one more class apart; what it puts together is always ordinary.
+
+    Args:
+        kind: the class.
+        name: by which a stored export calls it, for ever.
+    """
     jax.tree_util.register_pytree_node(kind, _flatten, _unflatten)
+    jax.export.register_pytree_node_serialization(
+        kind,
+        serialized_name=name,
+        serialize_auxdata=lambda requires_grad: bytes([requires_grad]),
+        deserialize_auxdata=lambda stored: bool(stored[0]),
+    )
 
 
-for _kind in (Tensor, InferenceTensor):  # a tree made outside of inference mode is one of ordinary tensors
-    register_kind(_kind)
+register_kind(Tensor, "oplib.Tensor")
+register_kind(InferenceTensor, "oplib.InferenceTensor")  # a tree made outside of the mode is of ordinary ones

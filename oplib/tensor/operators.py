@@ -13,6 +13,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
+from .symbolic import SymbolicSize
 from .upcalls import upcalls
 
 if TYPE_CHECKING:
@@ -193,4 +194,4 @@ class TensorOperators:
         return bool(np.asarray(found).any())
 
 
-OPERANDS = (TensorOperators, int, float, complex, jax.Array, np.ndarray, np.generic)
+OPERANDS = (TensorOperators, int, float, complex, jax.Array, np.ndarray, np.generic, SymbolicSize)

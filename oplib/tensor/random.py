@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, UnsupportedDtypeError
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 
 from .dtype_rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype, get_default_dtype, normalize_dtype
 from .dtypes import bool as bool_dtype
@@ -105,9 +105,8 @@ def randint(
         )
     low, high, size = (0, *bounds_and_size) if len(bounds_and_size) == 2 else bounds_and_size
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
-    drawn = draw_integers(
-        read_size("randint", (size,)), (low, high), found, generator, find_placement(device)
-    )
+    shape, placement = read_size("randint", (size,)), find_placement(device)
+    drawn = draw_integers("randint", shape, (low, high), found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -140,7 +139,9 @@ def randperm(
         >>> sorted(randperm(3).tolist())
         [0, 1, 2]
     """
-    (size,) = read_size("randperm", (n,))
+    if not isinstance(n, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise ArgumentTypeError(f"randperm: argument 'n' is an integer. Got {n!r}. Write int(n).")
+    (size,) = read_size("randperm", (int(n),))
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
     if found not in FLOATING | INTEGRAL:
         raise UnsupportedDtypeError(
@@ -216,7 +217,10 @@ def randint_like(
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
     array = input._storage.array
     found = array.dtype if dtype is None else normalize_dtype(dtype)
-    drawn = draw_integers(array.shape, (low, high), found, generator, placement_like(array, device))
+    placement = placement_like(array, device)
+    drawn = draw_integers(
+        "randint_like", array.shape, (low, high), found, generator=generator, placement=placement
+    )
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -241,15 +245,18 @@ def _draw_normal(
 
 
 def draw_integers(
+    op: str,
     shape: tuple[int, ...],
     bounds: tuple[int, int],
     dtype: np.dtype[Any],
+    *,
     generator: Generator | None,
-    placement: Placement,
+    placement: Placement = None,
 ) -> Any:
     """Draws in the widest integers that there are, and converts: the dtype may be narrow, or floating.
 
     Args:
+        op: what draws, for errors.
         shape: of the result.
         bounds: the lowest number, and the first that is too high.
         dtype: of the result.
@@ -262,13 +269,13 @@ def draw_integers(
     low, high = bounds
     if low >= high:
         raise ArgumentError(
-            f"randint: 'low' must be less than 'high'. Got low={low}, high={high}. Swap or widen them."
+            f"{op}: 'low' must be less than 'high'. Got low={low}, high={high}. Swap or widen them."
         )
     wide = default_int_dtype()
     limits = np.iinfo(dtype if dtype in INTEGRAL and dtype.itemsize < wide.itemsize else wide)
     if low < limits.min or high - 1 > limits.max or (dtype == bool_dtype and high > 2):
         raise ArgumentError(
-            f"randint: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
+            f"{op}: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
             f"Choose another dtype, or narrower bounds."
         )
     last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)  # it may be one more than fits

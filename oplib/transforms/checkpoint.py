@@ -13,9 +13,10 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.errors import ArgumentValueError, CheckpointError
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tensor.draw_journal import DrawJournal
 
 from .checkpoint_log import CallLog
-from .checkpoint_random import read_random_state
+from .checkpoint_random import note_draws
 from .checkpoint_recompute import CheckpointedCall
 from .checkpoint_reentrant import CheckpointFunction
 
@@ -67,7 +68,8 @@ def checkpoint(
             ``"none"`` does not.
         debug: errors list the ops of both computations.
         early_stop: leave the repetition as soon as all that is needed is there.
-        preserve_rng_state: the global Generator gives the same numbers again, and is then as it was before.
+        preserve_rng_state: every Generator that the function draws from, the global one or another, gives
+            the same numbers again, and is then as it was before.
         **kwargs: keyword arguments of the function; only with ``use_reentrant=False``.
 
     Returns:
@@ -112,17 +114,18 @@ def checkpoint(
         return function(*args, **kwargs)
     log = CallLog() if debug else None
     forward, again = (log.forward, log.again) if log is not None else context_fn()
+    journal = DrawJournal() if preserve_rng_state else None
     made = CheckpointedCall(
         function,
         args,
         kwargs,
-        random=read_random_state() if preserve_rng_state else None,
+        journal=journal,
         context=again,
         early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
         metadata=_CHECKS[determinism_check],
     )
     unpack = made.unpack if log is None else log.explain(made.unpack)
-    with saved_tensors_hooks(made.pack, unpack), forward:
+    with saved_tensors_hooks(made.pack, unpack), note_draws(journal), forward:
         result = function(*args, **kwargs)
         made.finished = True
         return result

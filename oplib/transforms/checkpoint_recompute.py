@@ -26,8 +26,9 @@ from oplib.autograd.run import running
 from oplib.autograd.saved import SavedTensor
 from oplib.errors import AutogradError, CheckpointError
 from oplib.tensor import Tensor, box
+from oplib.tensor.draw_journal import DrawJournal
 
-from .checkpoint_random import State, random_state
+from .checkpoint_random import repeat_draws
 
 Metadata = Callable[[Tensor], Any]
 
@@ -110,7 +111,7 @@ class CheckpointedCall:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        random: State | None,
+        journal: DrawJournal | None,
         context: AbstractContextManager[Any],
         early_stop: bool,
         metadata: Metadata,
@@ -118,7 +119,7 @@ class CheckpointedCall:
         self._function = function
         self._args = [_Argument(value) for value in args]
         self._kwargs = {name: _Argument(value) for name, value in kwargs.items()}
-        self._random = random
+        self._journal = journal
         self._context = context
         self._early_stop = early_stop
         self._metadata = metadata
@@ -163,7 +164,7 @@ class CheckpointedCall:
             with (
                 saved_tensors_hooks(repetition.pack, _return),
                 enable_grad(),
-                random_state(self._random),
+                repeat_draws(self._journal),
                 self._context,
             ):
                 self._function(*args, **kwargs)

@@ -11,8 +11,9 @@ from oplib.autograd.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tensor.draw_journal import DrawJournal
 
-from .checkpoint_random import random_state, read_random_state
+from .checkpoint_random import note_draws, repeat_draws
 
 
 class CheckpointFunction(Function):
@@ -30,14 +31,15 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-        """Runs the function without recording it, and keeps its arguments and the random state."""
+        """Runs the function without recording it, and keeps its arguments and what it drew from."""
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.random_state = read_random_state() if preserve_rng_state else None
+        ctx.journal = DrawJournal() if preserve_rng_state else None
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[place] for place in ctx.places))
-        return run_function(*args)
+        with note_draws(ctx.journal):
+            return run_function(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -56,7 +58,7 @@ class CheckpointFunction(Function):
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             values[place] = tensor
         inputs = detach_variable(tuple(values))
-        with random_state(ctx.random_state), enable_grad():
+        with repeat_draws(ctx.journal), enable_grad():
             outputs = ctx.run_function(*inputs)
         _run_backward(outputs if isinstance(outputs, (tuple, list)) else (outputs,), grads)
         return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))

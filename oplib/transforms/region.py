@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.accumulate import gradient_edge
@@ -133,7 +133,8 @@ class Region:
                     self._outputs = call(inner)
             finally:
                 running.vmap_levels -= 1
-            self._look(index, first)
+            with enter_level(level):  # a checkpoint that is looked into computes its region again
+                self._look(index, first)
             return index
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
@@ -255,7 +256,7 @@ class Region:
 
 def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
     """Returns the numbers of all examples, on an explicit mesh spread as the batches are."""
-    numbers = jnp.arange(size)
+    numbers = np.arange(size, dtype=np.int32)  # an eager call of JAX costs as much as mapping an op
     sharding = jax.typeof(arrays[0]).sharding if arrays else None
     if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:
         return numbers

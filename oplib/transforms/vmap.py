@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.pytree import tree_unflatten
-from oplib.tensor import Tensor, default_generator, upcalls
+from oplib.tensor import Tensor, upcalls
+from oplib.tensor.draw_journal import DrawJournal
 
 from .batch_dims import move_batch, repeat
 from .dims import Arguments, place_batch, read_arguments, read_results
@@ -140,12 +141,13 @@ class _Call:
 
 def _run_chunks(call: _Call, given: Arguments, randomness: Randomness, chunk_size: int) -> list[Tensor]:
     """Maps a few examples at a time; with ``"same"`` each chunk draws what the first one drew."""
-    state = default_generator.get_state() if randomness == "same" else None
+    journal = DrawJournal()
     chunks: list[list[Tensor]] = []
     for start in range(0, given.size, chunk_size):
-        if state is not None:
-            default_generator.set_state(state)
-        chunks.append(call.run(_take(given, start, min(start + chunk_size, given.size)), randomness))
+        if randomness == "same":
+            journal.rewind()
+        with journal.noting():
+            chunks.append(call.run(_take(given, start, min(start + chunk_size, given.size)), randomness))
     return [
         chunks[0][place] if dim is None else upcalls.cat([chunk[place] for chunk in chunks], dim)
         for place, dim in enumerate(call.dims)

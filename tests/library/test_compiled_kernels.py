@@ -101,6 +101,28 @@ def test_ctx_is_read_only_in_a_compiled_formula() -> None:
         writer(x).sum().backward()
 
 
+def test_what_no_setup_has_set_is_an_attribute_error_that_names_the_cure() -> None:
+    @custom_op("compiled::forgetful")
+    def forgetful(x: jax.Array, scale: float) -> jax.Array:
+        return x * scale
+
+    def save(ctx, inputs, output):
+        ctx.factor = inputs[1]
+
+    forgetful.register_autograd(lambda ctx, grad: (grad * ctx.scale, None), setup_context=save)
+    x = oplib.tensor([1.0], requires_grad=True)
+    with pytest.raises(
+        AttributeError,
+        match=r"compiled::forgetful: ctx\.scale is read .* has set \['factor'\]\. Set it in a setup_context",
+    ):
+        forgetful(x, 2.0).sum().backward()
+    forgetful.register_autograd(
+        lambda ctx, grad: (grad * getattr(ctx, "scale", ctx.factor), None), setup_context=save
+    )
+    forgetful(x, 2.0).sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
 def test_a_kernel_that_reads_a_value_names_the_argument_and_the_three_cures() -> None:
     @custom_op("compiled::branch")
     def branch(x: jax.Array, flag: jax.Array) -> jax.Array:

@@ -329,3 +329,12 @@ class TestFakeKernelsThatDoNotFit:
             half(X)
         half.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.bfloat16))
         assert half(X).dtype == jnp.bfloat16
+
+
+def test_a_derivative_of_an_op_that_writes_says_that_it_can_have_no_rule() -> None:
+    @custom_op("missing::writes", mutates_args=("x",))
+    def writes(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x + y
+
+    with pytest.raises(MissingRuleError, match=r"missing::writes: .*writes an argument.*functional operator"):
+        jax.grad(lambda x: writes._opoverload.functional(x, x).sum())(jnp.ones(2))

@@ -11,6 +11,7 @@ from jax import export
 import oplib
 from oplib.errors import MissingRuleError, ResultError
 from oplib.library import custom_op, refresh
+from oplib.library.fast_key import is_eligible
 from oplib.library.kernel_choice import find_kernel, find_platform_kernels
 from oplib.library.platforms import list_platforms, list_slots, name_platform
 
@@ -52,6 +53,10 @@ class TestWhichKernelRuns:
         assert factors_in(lower(op, "tpu")) == {7}
         assert factors_in(lower(op, "cpu", "cuda")) == {3, 5}
         assert factors_in(lower(op, "cpu", "rocm", "tpu")) == {3, 2, 7}
+
+    def test_an_op_with_a_kernel_for_all_keeps_the_short_cut_beside_those_for_some(self):
+        assert is_eligible(make_op(cuda=5)._opoverload.record)
+        assert not is_eligible(make_op("plat::g", default=None, cuda=5)._opoverload.record)
 
     def test_a_program_for_several_platforms_runs_on_this_one(self):
         op = make_op(cpu=3, cuda=5)

@@ -7,6 +7,7 @@ import numpy as np
 from .drawing import POSITIVE, Sample, X, draw, draw_places, shift
 
 CUBE = draw(2, 3, 4)
+DUAL = draw(2, 5, 4), draw(2, 5, 3)
 SQUARE = draw(3, 3) + 3.0 * np.eye(3)
 SQUARES = draw(2, 2, 2) + 3.0 * np.eye(2)
 SYMMETRIC = SQUARE + SQUARE.T + np.diag([0.0, 1.5, 4.0])
@@ -96,7 +97,13 @@ NETWORKS: dict[str, list[Sample]] = {
         ),
         Sample((CUBE, CUBE + 0.1, CUBE - 0.2), {"is_causal": True, "scale": 0.3, "enable_gqa": False}),
     ],
-    "sdpa_weights": [Sample((CUBE, draw(2, 5, 4)), {"is_causal": False, "scale": 0.5})],
+    "flash_attention": [
+        Sample((CUBE, *DUAL, False, 0.5, False)),
+        Sample((draw(4, 3, 4), draw(2, 3, 4), draw(2, 3, 5), True, 0.3, True)),
+    ],
+    "flash_attention_backward": [
+        Sample((CUBE, *DUAL, draw(2, 3), shift(draw(2, 3)), draw(2, 3, 3), False, 0.5, False)),
+    ],
     **{name: losses(shift(X[::-1])) for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")},
     "kl_div": [*losses(SHARES), *losses(shift(X[::-1]), log_target=True)],
     "binary_cross_entropy": [Sample((SHARES, SHARES[::-1].copy())), Sample((SHARES, SHARES + 0.05, draw(3)))],
@@ -122,6 +129,8 @@ IMAGE = draw(1, 4, 5, 5)
 SIGNAL = draw(2, 4, 7)
 VOLUME = draw(1, 2, 4, 4, 4)
 
+ADAPTIVE = (("adaptive_avg_pool", ""), ("adaptive_max_pool", "_with_indices"))
+
 CONVOLUTIONS: dict[str, list[Sample]] = {
     "conv1d": [
         Sample((SIGNAL, draw(6, 4, 3))),
@@ -142,9 +151,14 @@ CONVOLUTIONS: dict[str, list[Sample]] = {
     "avg_pool1d": [Sample((SIGNAL, 3)), Sample((SIGNAL, 3, 2, 1, True, False))],
     "avg_pool2d": [Sample((IMAGE, 2, 2, 1, True)), Sample((IMAGE, [3, 2], 1, 0, False, True, 5))],
     "avg_pool3d": [Sample((VOLUME, 2))],
-    **{f"adaptive_{name}_pool1d": [Sample((SIGNAL, 3))] for name in ("avg", "max")},
-    **{f"adaptive_{name}_pool2d": [Sample((IMAGE, [2, 3]))] for name in ("avg", "max")},
-    **{f"adaptive_{name}_pool3d": [Sample((VOLUME, 2))] for name in ("avg", "max")},
+    **{f"{name}1d{suffix}": [Sample((SIGNAL, 3))] for name, suffix in ADAPTIVE},
+    **{
+        f"{name}2d{suffix}": [Sample((IMAGE, [2, 3])), Sample((IMAGE[0], [6, 1]))]
+        for name, suffix in ADAPTIVE
+    },
+    **{f"{name}3d{suffix}": [Sample((VOLUME, 2))] for name, suffix in ADAPTIVE},
+    "im2col": [Sample((IMAGE, 2)), Sample((IMAGE[0], [2, 3], 2, [1, 0], 2))],
+    "col2im": [Sample((draw(1, 8, 4), 3, 2)), Sample((draw(8, 4), [4, 5], [2, 2], 1, [0, 1], [2, 3]))],
     "interpolate": [
         Sample((IMAGE, [7, 3])),
         Sample((IMAGE, None, [2.0, 1.5], "bilinear"), {"align_corners": False}),
@@ -152,6 +166,8 @@ CONVOLUTIONS: dict[str, list[Sample]] = {
         Sample((SIGNAL, [4], None, "linear", False)),
         Sample((IMAGE, [2, 3], None, "area")),
         Sample((SIGNAL, [11], None, "nearest-exact")),
+        Sample((IMAGE, [2, 3], None, "bilinear", None, None, True)),
+        Sample((IMAGE, None, [0.4, 1.3], "bicubic", None, None, True)),
     ],
 }
 

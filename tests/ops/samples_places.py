@@ -48,7 +48,8 @@ PLACES: dict[str, list[Sample]] = {
     "scatter_reduce.two": [
         Sample((X, 1, WITHIN, shift(X[::-1]), reduce)) for reduce in ("sum", "prod", "mean", "amax", "amin")
     ]
-    + [Sample((X, 1, WITHIN, shift(X[::-1]), "mean"), {"include_self": False})],
+    + [Sample((X, 1, WITHIN, shift(X[::-1]), reduce), {"include_self": False}) for reduce in ("mean", "prod")]
+    + [Sample((X, 1, WITHIN, np.where(X > 0.5, 0.0, X), "prod"))],
     "index_add": [
         Sample((X, 1, np.array([0, 2, 0], np.int32), shift(X))),
         Sample((X, 0, np.array([1], np.int32), draw(1, 3)), {"alpha": 0.5}),

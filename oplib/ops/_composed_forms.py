@@ -1,0 +1,204 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Functions whose form in torch has more arguments than the op behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.tensor import Tensor, dtypes
+
+from ._data_dependent import DATA_DEPENDENT
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+# Places -----------------------------------------------------------------------------------------------------
+
+
+def _make_searchsorted(functions: Functions) -> Function:
+    op, gather = functions["searchsorted"], functions["gather"]
+
+    def searchsorted(
+        sorted_sequence: Any,
+        input: Any,
+        *,
+        out_int32: bool = False,
+        right: bool = False,
+        side: str | None = None,
+        sorter: Any = None,
+    ) -> Any:
+        """Finds where items would stand in a sorted sequence, or in one that ``sorter`` sorts."""
+        if side not in (None, "left", "right") or (side == "left" and right):
+            raise ArgumentError(
+                f"searchsorted: side can only be 'left' or 'right', and must not contradict right. Got "
+                f"side={side!r} and right={right}. Give one of the two."
+            )
+        if sorter is not None:
+            sorted_sequence = gather(sorted_sequence, -1, sorter)
+        value = sorted_sequence.new_tensor(input) if isinstance(input, (int, float)) else input
+        return op(sorted_sequence, value, right=right or side == "right", out_int32=out_int32)
+
+    return searchsorted
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def _make_scatter(functions: Functions) -> Function:
+    op, reduced = functions["scatter"], functions["scatter_reduce"]
+
+    def scatter(
+        input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+    ) -> Any:
+        """Puts items, or a number, at places along a dim; with ``reduce`` they are added or multiplied."""
+        if reduce is None:
+            return op(input, dim, index, src, value=value)
+        if reduce not in _REDUCTIONS:
+            raise ArgumentError(
+                f"scatter: reduce argument must be either add or multiply. Got {reduce!r}. Use "
+                "scatter_reduce for others."
+            )
+        items = value if src is None else src
+        if isinstance(items, (bool, int, float, complex)):
+            items = functions["zeros_like"](index, dtype=input.dtype) + items
+        return reduced(input, dim, index, items, _REDUCTIONS[reduce])
+
+    return scatter
+
+
+# Embeddings -------------------------------------------------------------------------------------------------
+
+
+def _make_embedding(functions: Functions) -> Function:
+    look_up = DATA_DEPENDENT["embedding"](functions)
+    call = {name: functions[name] for name in ("take", "reshape", "detach")}
+
+    def embedding(
+        input: Any,
+        weight: Any,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Any:
+        """Takes rows of ``weight`` by their places.
+
+        Args:
+            input: the places, ints of any shape.
+            weight: the table, ``[count, size]``.
+            padding_idx: the row that has no gradient.
+            max_norm: rows that are looked up and longer than this are shortened to it first, in place.
+            norm_type: of the length.
+            scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
+            sparse: there are no sparse gradients: only False.
+        """
+        _check_options(weight, padding_idx, sparse)
+        if max_norm is not None:
+            _shorten(input, weight, max_norm, norm_type)
+        found = look_up(input, weight, padding_idx)
+        if not scale_grad_by_freq:
+            return found
+        times = (call["reshape"](input, (-1, 1)) == call["reshape"](input, (1, -1))).sum(0)
+        share = 1.0 / functions["unsqueeze"](call["reshape"](times, tuple(input.shape)), -1)
+        share = share.to(found.dtype) if isinstance(share, Tensor) else share.astype(found.dtype)
+        constant = call["detach"](found)
+        return constant + (found - constant) * share  # the value of found, whose gradient is shared
+
+    return embedding
+
+
+def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
+    if sparse:
+        raise UnsupportedArgumentError(
+            f"embedding: there are no sparse gradients. Got sparse=True for {describe(weight)}. Leave it out "
+            "for a dense one."
+        )
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ArgumentValueError(
+            f"embedding: padding_idx must be within num_embeddings. Got {padding_idx} for "
+            f"{describe(weight)}. Give one below {weight.shape[0]}."
+        )
+
+
+def _shorten(input: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+    """Writes the rows that are looked up and too long, each once."""
+    if not isinstance(weight, Tensor):
+        raise ArgumentError(
+            f"embedding: max_norm writes into the weight, and only a Tensor can be written. Got "
+            f"{describe(weight)}. Leave max_norm out, or box the array."
+        )
+    places = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
+    with no_grad():
+        index = weight.new_tensor(places, dtype=dtypes.int32)
+        rows = weight.detach()[index]
+        length = rows.norm(norm_type, 1, True)
+        scaled = rows * (max_norm / (length + 1e-7))
+        weight.detach()[index] = rows.where(length <= max_norm, scaled)
+
+
+# Inverses ---------------------------------------------------------------------------------------------------
+
+
+def _make_pinverse(functions: Functions) -> Function:
+    op = functions["linalg_pinv"]
+
+    def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+        """Pseudoinverse; singular values below ``rcond`` times the largest count as 0."""
+        return op(input, rtol=rcond)
+
+    return pinverse
+
+
+def _make_rsub(functions: Functions) -> Function:
+    op, mul = functions["rsub"], functions["mul"]
+
+    def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+        """``other - alpha * input``."""
+        return op(input if alpha == 1 else mul(input, alpha), other)
+
+    return rsub
+
+
+# What a tensor says of itself -------------------------------------------------------------------------------
+
+
+def _ask(name: str, doc: str) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
+        def ask(input: Any) -> Any:
+            own = getattr(input, name, None)
+            return own() if own is not None else getattr(Tensor.from_array(input), name)()
+
+        ask.__doc__ = doc
+        return ask
+
+    return make
+
+
+def _make_positive(functions: Functions) -> Function:  # noqa: ARG001
+    def positive(input: Any) -> Any:
+        """Returns the tensor itself, which holds numbers and no bools."""
+        if input.dtype == np.bool_:
+            raise ArgumentError(f"positive: not defined for bool. Got {describe(input)}. Convert it.")
+        return input
+
+    return positive
+
+
+FORMS: dict[str, Callable[[Functions], Function]] = {
+    "embedding": _make_embedding,
+    "is_complex": _ask("is_complex", "Whether the dtype is complex."),
+    "is_floating_point": _ask("is_floating_point", "Whether the dtype is floating."),
+    "numel": _ask("numel", "The number of items."),
+    "pinverse": _make_pinverse,
+    "positive": _make_positive,
+    "rsub": _make_rsub,
+    "scatter": _make_scatter,
+    "searchsorted": _make_searchsorted,
+}
+METHODS = ("pinverse", "positive", "scatter")

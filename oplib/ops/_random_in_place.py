@@ -1,0 +1,270 @@
+# ruff: noqa: A002  `input` and `from` are torch's names
+"""Filling tensors with random numbers, in place: each form looks at its parameters, and then runs its op.
+
+The gradient of what was there is zero: the numbers do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from oplib.autograd.in_place import check_may_write, write_in_place
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
+from oplib.library import OpOverload
+from oplib.tensor import Generator, box
+from oplib.tensor.dtype_rules import COMPLEX
+from oplib.tensor.random import draw_integers, find_last_integer
+
+from ._in_place import check_written
+from ._random_forms import check_deviation, check_probability
+
+Function = Callable[..., Any]
+Overloads = Mapping[str, OpOverload]
+
+
+def _fill(op: OpOverload, name: str, input: Any, numbers: Sequence[Any], generator: Any) -> Any:
+    check_written(input, name)
+    check_may_write(input, name, numbers)
+    return write_in_place(input, op.call(input, *numbers, generator=generator), name)
+
+
+def make_uniform_(overloads: Overloads) -> Function:
+    """Makes ``uniform_(from=0, to=1)``."""
+    op = overloads["uniform"]
+
+    def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **named: float) -> Any:
+        """Fills a tensor with numbers drawn uniformly from ``[from, to)``, by default ``[0, 1)``.
+
+        Args:
+            input: the tensor, of a floating or complex dtype; it is returned.
+            *bounds: ``from`` and ``to``.
+            generator: where the randomness comes from; by default the global Generator.
+            **named: the same by name.
+
+        Raises:
+            ArgumentError: ``to`` is less than ``from``.
+            UnsupportedDtypeError: another dtype.
+        """
+        low, high = _read_pair("uniform_", ("from", 0.0), ("to", 1.0), bounds, named)
+        if low > high:
+            raise ArgumentError(
+                f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "
+                "Exchange them."
+            )
+        return _fill(op, "uniform_", input, (low, high), generator)
+
+    return uniform_
+
+
+def make_normal_(overloads: Overloads) -> Function:
+    """Makes ``normal_(mean=0, std=1)``."""
+    op = overloads["normal_functional"]
+
+    def normal_(
+        input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+    ) -> Any:
+        """Fills a tensor with numbers of a normal distribution.
+
+        Args:
+            input: the tensor, of a floating or complex dtype; it is returned.
+            mean: of the distribution.
+            std: its standard deviation.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: a negative ``std``.
+            UnsupportedDtypeError: another dtype.
+        """
+        check_deviation("normal_", std)
+        return _fill(op, "normal_", input, (mean, std), generator)
+
+    return normal_
+
+
+def make_bernoulli_(overloads: Overloads) -> Function:
+    """Makes ``bernoulli_(p=0.5)``, where ``p`` may be a tensor."""
+    by_tensor, by_number = overloads["bernoulli.Tensor"], overloads["bernoulli.p"]
+
+    def bernoulli_(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
+        """Fills a tensor with ones, with probability ``p``, and zeros.
+
+        Args:
+            input: the tensor; it is returned.
+            p: a number, or a floating tensor of probabilities that broadcasts to the shape.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: what is no probability, or does not broadcast.
+            UnsupportedDtypeError: a complex tensor, or probabilities that are not floating.
+        """
+        check_probability("bernoulli_", p)
+        op = by_number if isinstance(p, (int, float)) else by_tensor
+        return _fill(op, "bernoulli_", input, (p,), generator)
+
+    return bernoulli_
+
+
+def make_exponential_(overloads: Overloads) -> Function:
+    """Makes ``exponential_(lambd=1)``."""
+    op = overloads["exponential"]
+
+    def exponential_(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
+        """Fills a tensor with numbers, all more than 0, of an exponential distribution of rate ``lambd``.
+
+        Args:
+            input: the tensor, of a floating dtype; it is returned.
+            lambd: the rate, one through the mean.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: a rate that is not more than 0.
+            UnsupportedDtypeError: another dtype.
+        """
+        _check_positive("exponential_", "lambda", lambd)
+        return _fill(op, "exponential_", input, (lambd,), generator)
+
+    return exponential_
+
+
+def make_log_normal_(overloads: Overloads) -> Function:
+    """Makes ``log_normal_(mean=1, std=2)``."""
+    op = overloads["log_normal"]
+
+    def log_normal_(
+        input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+    ) -> Any:
+        """Fills a tensor with numbers whose logarithms are normally distributed.
+
+        Args:
+            input: the tensor, of a floating dtype; it is returned.
+            mean: of the logarithms.
+            std: their standard deviation.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: a ``std`` that is not more than 0.
+            UnsupportedDtypeError: another dtype.
+        """
+        _check_positive("log_normal_", "std", std)
+        return _fill(op, "log_normal_", input, (mean, std), generator)
+
+    return log_normal_
+
+
+def make_geometric_(overloads: Overloads) -> Function:
+    """Makes ``geometric_(p)``."""
+    op = overloads["geometric"]
+
+    def geometric_(input: Any, p: float, *, generator: Generator | None = None) -> Any:
+        """Fills a tensor with how many throws it takes until one succeeds, each with probability ``p``.
+
+        Args:
+            input: the tensor, of an integer or floating dtype; it is returned.
+            p: more than 0 and less than 1.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: another ``p``.
+            UnsupportedDtypeError: another dtype.
+        """
+        if not 0 < p < 1:
+            raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
+        return _fill(op, "geometric_", input, (p,), generator)
+
+    return geometric_
+
+
+def make_cauchy_(overloads: Overloads) -> Function:
+    """Makes ``cauchy_(median=0, sigma=1)``."""
+    op = overloads["cauchy"]
+
+    def cauchy_(
+        input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+    ) -> Any:
+        """Fills a tensor with numbers of Cauchy's distribution.
+
+        Args:
+            input: the tensor, of a floating dtype; it is returned.
+            median: of the distribution.
+            sigma: half of its width at half of its height.
+            generator: where the randomness comes from; by default the global Generator.
+
+        Raises:
+            ArgumentError: a ``sigma`` that is not more than 0.
+            UnsupportedDtypeError: another dtype.
+        """
+        _check_positive("cauchy_", "sigma", sigma)
+        return _fill(op, "cauchy_", input, (median, sigma), generator)
+
+    return cauchy_
+
+
+def random_(input: Any, *bounds: int | None, generator: Generator | None = None, **named: int | None) -> Any:
+    """Fills a tensor with integers: ``random_()``, ``random_(to)`` or ``random_(from, to)``.
+
+    Args:
+        input: the tensor, of any dtype that is not complex; it is returned.
+        *bounds: the lowest number (0 if left out), and the first that is too high; None, or leaving it out,
+            stands for as far as the dtype tells integers apart.
+        generator: where the randomness comes from; by default the global Generator.
+        **named: ``from`` and ``to``.
+
+    Raises:
+        ArgumentTypeError: bounds that are no integers.
+        ArgumentError: no number lies between them, or the dtype does not hold them.
+        UnsupportedDtypeError: a complex dtype.
+    """
+    first = ("to", None) if len(bounds) == 1 and "to" not in named else ("from", 0)
+    second = ("from", 0) if first[0] == "to" else ("to", None)
+    given = _read_pair("random_", first, second, bounds, named)
+    low, high = given if first[0] == "from" else reversed(given)
+    if not all(one is None or isinstance(one, int) for one in (low, high)):
+        raise ArgumentTypeError(f"random_: bounds are integers. Got {low} and {high}. Convert them.")
+    check_written(input, "random_")
+    check_may_write(input, "random_")
+    spec = input._storage.spec
+    if spec.dtype in COMPLEX:
+        raise UnsupportedDtypeError(
+            f"random_: not implemented for complex numbers. Got {describe(spec)}. Use normal_ or uniform_."
+        )
+    high = find_last_integer(spec.dtype) + 1 if high is None else high
+    drawn = draw_integers("random_", tuple(spec.shape), (low or 0, high), spec.dtype, generator=generator)
+    return input.copy_(box(drawn))
+
+
+def _read_pair(
+    op: str,
+    first: tuple[str, Any],
+    second: tuple[str, Any],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+) -> tuple[Any, Any]:
+    """Reads two numbers of which one has a name that is no name in Python."""
+    values = dict(zip((first[0], second[0]), given, strict=False)) | dict(named)
+    unknown = set(values) - {first[0], second[0]}
+    if unknown or len(given) > 2:
+        raise ArgumentTypeError(
+            f"{op}: it takes {first[0]} and {second[0]}. Got {list(given)} and {dict(named)}. Give these "
+            "two, by place or by name."
+        )
+    return values.get(first[0], first[1]), values.get(second[0], second[1])
+
+
+def _check_positive(op: str, name: str, number: float) -> None:
+    if not number > 0:
+        raise ArgumentError(
+            f"{op}: expects {name} > 0.0, but found {name}={number}. Give one that is more than 0."
+        )
+
+
+IN_PLACE: dict[str, Callable[[Overloads], Function]] = {
+    "bernoulli_": make_bernoulli_,
+    "cauchy_": make_cauchy_,
+    "exponential_": make_exponential_,
+    "geometric_": make_geometric_,
+    "log_normal_": make_log_normal_,
+    "normal_": make_normal_,
+    "random_": lambda _: random_,
+    "uniform_": make_uniform_,
+}

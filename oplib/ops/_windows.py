@@ -1,0 +1,182 @@
+"""Windows of pooling and unfolding: where they stand, whether there are any, and what is in them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+
+
+def spread(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Returns one number for each axis; a single one counts for all.
+
+    Raises:
+        ArgumentError: there are neither one nor as many as axes.
+    """
+    found = tuple(value)
+    if len(found) == 1:
+        found *= rank
+    if len(found) != rank:
+        raise ArgumentError(
+            f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
+        )
+    return found
+
+
+def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
+    """Raises where a number, such as a stride, is too small.
+
+    Raises:
+        ArgumentError: one of them is below ``least``.
+    """
+    for name, numbers in named.items():
+        if any(number < least for number in numbers):
+            kind = "greater than zero" if least else "non-negative"
+            raise ArgumentError(
+                f"{op}: '{name}' must be {kind}. Got {list(numbers)}. Give {least} or more for each axis."
+            )
+
+
+def check_places(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
+    """Raises where an input has no batch, channels and places, or none of these but of the batch.
+
+    Args:
+        op: the op's name.
+        rank: how many axes of places there are.
+        array: the input; the batch may be left out, and may be empty.
+        has_channels: there must be a channel.
+
+    Raises:
+        ArgumentError: it has another number of axes, or nothing in one.
+    """
+    if array.ndim not in (rank + 1, rank + 2):
+        raise ArgumentError(
+            f"{op}: expected {rank + 1}D or {rank + 2}D input: batch, channels, places. Got "
+            f"{describe(array)}. Reshape it."
+        )
+    needed = array.shape[-rank - 1 if has_channels else -rank :]
+    if 0 in needed:
+        raise ArgumentError(
+            f"{op}: expected a tensor with optional 0 dim batch size, and other axes with items. Got "
+            f"{describe(array)}. Leave the call out where there is nothing."
+        )
+
+
+class Windows:
+    """Where the windows of a pooling stand, along each axis.
+
+    Args:
+        op: the op's name, for errors.
+        sizes: of the axes that are pooled.
+        kernel: sizes of a window.
+        stride: steps from one window to the next; empty for those of the window.
+        padding: places that are added on both sides.
+        dilation: steps from one place of a window to the next.
+        ceil_mode: whether a last window may stand out.
+        limits_padding: it may be no more than half a window.
+
+    Attributes:
+        counts: how many windows there are along each axis.
+        ends: how many places are added at the end of each.
+
+    Raises:
+        ArgumentError: a number is too small, the padding too large, or there are no windows.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        sizes: Sequence[int],
+        *,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int] = (1,),
+        ceil_mode: bool = False,
+        limits_padding: bool = True,
+    ) -> None:
+        rank = len(sizes)
+        self.kernel = spread(op, "kernel_size", kernel, rank)
+        self.stride = spread(op, "stride", stride, rank) if len(stride) else self.kernel
+        self.padding = spread(op, "padding", padding, rank)
+        self.dilation = spread(op, "dilation", dilation, rank)
+        check_numbers(op, kernel_size=self.kernel, stride=self.stride, dilation=self.dilation)
+        check_numbers(op, least=0, padding=self.padding)
+        if limits_padding and any(
+            pad > size // 2 for size, pad in zip(self.kernel, self.padding, strict=True)
+        ):
+            raise ArgumentError(
+                f"{op}: pad should be at most half of effective kernel size. Got padding={list(padding)} "
+                f"and kernel_size={list(kernel)}. Pad less."
+            )
+        self.counts = [self._count(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
+        if min(self.counts) < 1:
+            raise ArgumentError(
+                f"{op}: there is no window in the padded input; the output size is too small. Got places "
+                f"{list(sizes)} for kernel_size={list(self.kernel)}, padding={list(self.padding)} and "
+                f"dilation={list(self.dilation)}. Make the kernel smaller, or pad."
+            )
+        self.ends = [self._end(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
+
+    def _reach(self, axis: int) -> int:
+        """How many places a window spans."""
+        return self.dilation[axis] * (self.kernel[axis] - 1) + 1
+
+    def _count(self, axis: int, size: int, ceil_mode: bool) -> int:
+        pad, step = self.padding[axis], self.stride[axis]
+        room = size + 2 * pad - self._reach(axis)
+        count = (-(-room // step) if ceil_mode else room // step) + 1
+        is_beyond = ceil_mode and (count - 1) * step >= size + pad  # it would begin in the padding
+        return count - 1 if is_beyond else count
+
+    def _end(self, axis: int, size: int, ceil_mode: bool) -> int:
+        """Places added at the end, by which the last window is complete."""
+        pad = self.padding[axis]
+        last = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
+        return max(last - size - pad, 0) if ceil_mode else pad
+
+    def sum(self, array: Any) -> Any:
+        """Sums the items of each window; those beyond the edge count as 0."""
+        lead = array.ndim - len(self.kernel)
+        ones = (1,) * lead
+        pads = [(0, 0)] * lead + list(zip(self.padding, self.ends, strict=True))
+        nothing = np.zeros((), array.dtype)  # a concrete 0, by which JAX sees that it is a sum
+        window, steps = (*ones, *self.kernel), (*ones, *self.stride)
+        return lax.reduce_window(array, nothing, lax.add, window, steps, pads)
+
+    def gather(self, array: Any, fill: Any) -> Any:
+        """All items of each window, along a new first axis."""
+        lead = array.ndim - len(self.kernel)
+        pads = [(0, 0, 0)] * lead + [(a, b, 0) for a, b in zip(self.padding, self.ends, strict=True)]
+        padded = lax.pad(array, fill, pads)
+        return jnp.stack([self._shift(padded, offset, lead) for offset in self._offsets()])
+
+    def scatter(self, items: Any, like: Any) -> Any:
+        """Sums items of windows at their places: the transpose of :meth:`gather`, on an array like this."""
+        transposed = jax.linear_transpose(
+            lambda array: self.gather(array, np.zeros((), items.dtype)),
+            jax.ShapeDtypeStruct(like, items.dtype),
+        )
+        return transposed(items)[0]
+
+    def _offsets(self) -> Any:
+        return itertools.product(*(range(size) for size in self.kernel))
+
+    def _shift(self, padded: Any, offset: Sequence[int], lead: int) -> Any:
+        starts = [place * hole for place, hole in zip(offset, self.dilation, strict=True)]
+        reaches = [self._reach(axis) - 1 for axis in range(len(self.kernel))]
+        sizes = padded.shape[lead:]
+        stops = [start + size - reach for start, size, reach in zip(starts, sizes, reaches, strict=True)]
+        return lax.slice(
+            padded,
+            (*(0,) * lead, *starts),
+            (*padded.shape[:lead], *stops),
+            (*(1,) * lead, *self.stride),
+        )
