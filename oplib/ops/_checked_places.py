@@ -14,6 +14,8 @@ from jax.core import Tracer
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
+from ._checked_matrices import CHECKED_RESULTS
+
 Function = Callable[..., Any]
 
 # Of these torch counts negative places from the end; elsewhere it refuses them.
@@ -116,4 +118,5 @@ CHECKED: dict[str, Callable[[Function, str], Function]] = {
     "masked_scatter": _masked,
     "take_along_dim": _along_dim,
     **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
+    **CHECKED_RESULTS,
 }
