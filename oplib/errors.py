@@ -15,6 +15,7 @@ Each class also derives from the builtin that users of the field expect in that 
     ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
     │   ├── DimensionError (IndexError)       a dim or an index that the tensor does not have
+    │   ├── LinAlgError                       a matrix that has not what was asked for, such as an inverse
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
     │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
@@ -97,6 +98,10 @@ class ArgumentError(OplibError, RuntimeError):
 
 class DimensionError(ArgumentError, IndexError):
     """A dim or an index that the tensor does not have."""
+
+
+class LinAlgError(ArgumentError):
+    """A matrix has not what was asked for: an inverse, or a Cholesky factor."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):

@@ -167,8 +167,12 @@ def conjugate(grad: Any) -> Any:
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an array or tracer without its values; a Python number stays weakly typed."""
-    return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=jax.typeof(value).weak_type)
+    """The shape and dtype of an array or tracer without its values; a Python number stays weakly typed.
+
+    Under ``jax.disable_jit`` the number itself comes here.
+    """
+    aval = jax.typeof(value)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def has_gradient(dtype: Any) -> bool:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.errors import LinAlgError as LinAlgError
 from oplib.ops._functions import LINALG
 
 _PREFIX = "linalg_"
-__all__ = sorted(name.removeprefix(_PREFIX) for name in LINALG)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+__all__ = sorted(["LinAlgError", *(name.removeprefix(_PREFIX) for name in LINALG)])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

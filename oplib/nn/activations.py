@@ -12,6 +12,7 @@ from oplib.tensor import upcalls
 __all__ = [
     "celu",
     "elu",
+    "hardsigmoid",
     "hardswish",
     "hardtanh",
     "leaky_relu",
@@ -20,6 +21,7 @@ __all__ = [
     "relu6",
     "selu",
     "silu",
+    "threshold",
 ]
 
 
@@ -161,3 +163,27 @@ def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
         tensor([-0.3333,  1.6667])
     """
     return upcalls.hardswish_(input) if inplace else upcalls.hardswish(input)
+
+
+def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """``(x + 3) / 6``, kept between 0 and 1; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> hardsigmoid(oplib.tensor([-4.0, 0.0]))
+        tensor([0.0000, 0.5000])
+    """
+    return upcalls.hardsigmoid_(input) if inplace else upcalls.hardsigmoid(input)
+
+
+def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:  # noqa: A002
+    """``x`` above a threshold, and a value elsewhere; ``inplace`` as for :func:`relu`.
+
+    Example:
+        >>> import oplib
+        >>> threshold(oplib.tensor([-1.0, 2.0]), 0.5, 9.0)
+        tensor([9., 2.])
+    """
+    return (
+        upcalls.threshold_(input, threshold, value) if inplace else upcalls.threshold(input, threshold, value)
+    )

@@ -9,11 +9,12 @@ from jax import lax
 
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import dtypes
+from oplib.tensor.dtype_rules import FLOATING
 
 from ._dropout import draw_kept, drop
 from ._normalisation import _softmax
 from ._products import check_dtypes
-from ._promotion import strong
+from ._promotion import find_shape, strong
 from ._table import Row
 
 
@@ -37,7 +38,27 @@ def _weigh(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float) 
     return lax.convert_element_type(weights, query.dtype)
 
 
-def _check(query: Any, key: Any, value: Any) -> None:
+def _check_mask(query: Any, key: Any, attn_mask: Any) -> None:
+    if attn_mask is None:
+        return
+    if attn_mask.dtype != dtypes.bool and attn_mask.dtype not in FLOATING:
+        raise ArgumentError(
+            "scaled_dot_product_attention: expected a mask of bools, or of numbers of the query's dtype. Got "
+            f"{describe(attn_mask)} for {describe(query)}. Compare it with something."
+        )
+    scores = (query.shape[-2], key.shape[-2])
+    if any(
+        have not in (1, want)
+        for have, want in zip(attn_mask.shape[-2:], scores[-attn_mask.ndim :], strict=True)
+    ):
+        raise ArgumentError(
+            "scaled_dot_product_attention: the mask must have a row for each query, and a column for each "
+            "key. Got "
+            f"{describe(attn_mask)} for {describe(query)} and {describe(key)}. Reshape it."
+        )
+
+
+def _check(query: Any, key: Any, value: Any, attn_mask: Any = None) -> None:
     check_dtypes("scaled_dot_product_attention", query, key, value)
     if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
         raise ArgumentError(
@@ -49,10 +70,17 @@ def _check(query: Any, key: Any, value: Any) -> None:
             "scaled_dot_product_attention: there must be one value for each key. Got "
             f"{describe(key)} and {describe(value)}. Reshape one of them."
         )
+    _check_mask(query, key, attn_mask)
 
 
 def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     """Repeats the heads of key and value until each of the query has its own."""
+    if min(query.ndim, key.ndim) < 3 or query.shape[-3] % key.shape[-3]:
+        raise ArgumentError(
+            "scaled_dot_product_attention: the number of heads in key and value must divide that of the "
+            "query. Got "
+            f"{describe(query)}, {describe(key)} and {describe(value)}. Choose other numbers of heads."
+        )
     times = query.shape[-3] // key.shape[-3]
     return jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)
 
@@ -67,9 +95,10 @@ def _attend(
     scale: float,
     enable_gqa: bool,
 ) -> Any:
-    _check(query, key, value)
+    _check(query, key, value, attn_mask)
     if enable_gqa:
         key, value = _share_heads(query, key, value)
+    find_shape("scaled_dot_product_attention", query, key, value, lead=-2)
     return jnp.matmul(_weigh(query, key, attn_mask, is_causal, scale), value)
 
 
@@ -85,7 +114,7 @@ def _attend_with_dropout(
     enable_gqa: bool,
     generator: Any,
 ) -> Any:
-    _check(query, key, value)
+    _check(query, key, value, attn_mask)
     if enable_gqa:
         key, value = _share_heads(query, key, value)
     weights = _weigh(query, key, attn_mask, is_causal, scale)

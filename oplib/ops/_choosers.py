@@ -404,6 +404,7 @@ CHOOSERS: dict[str, Chooser] = {
     **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
     "copysign": _by_other("copysign"),
+    "xlogy": _by_both("xlogy"),
     **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
     "scatter": choose_scatter,

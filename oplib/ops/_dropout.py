@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.in_place import check_may_write, refuse_cast, write_in_place
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
 from oplib.tensor import Generator, get_default_dtype
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
 
@@ -85,8 +85,11 @@ def check_p(op: str, p: float) -> None:
     """Raises where a number is no probability.
 
     Raises:
-        ArgumentValueError: it is none.
+        ArgumentTypeError: it is no number.
+        ArgumentValueError: it is no probability.
     """
+    if not isinstance(p, (int, float)):
+        raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. Give a probability.")
     if not 0 <= p <= 1:
         raise ArgumentValueError(
             f"{op}: dropout probability has to be between 0 and 1, but got {p}. Give a probability."
@@ -96,6 +99,8 @@ def check_p(op: str, p: float) -> None:
 def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
     """Runs a dropout where it does something: nothing is drawn where all, or nothing, is kept."""
     check_p(name, p)
+    if not hasattr(input, "numel"):
+        raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
     if not training or p == 0 or not input.numel():
         return input
     if input.dtype not in FLOATING | COMPLEX:

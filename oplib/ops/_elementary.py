@@ -8,9 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.errors import UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
 
+from ._pointwise import find_direction
 from ._products import check_dtypes
 from ._promotion import (
     broadcast,
@@ -165,6 +167,11 @@ SPECIAL = (
 
 def _round(self: Any, *, decimals: int = 0) -> Any:
     if is_integral(self.dtype):
+        if decimals:
+            raise UnsupportedDtypeError(
+                f"round: integers are not rounded to decimals. Got {describe(self)}, decimals={decimals}. "
+                "Leave decimals out, or convert to a floating dtype first."
+            )
         return self
     if not decimals:
         return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -187,12 +194,7 @@ def _frac(x: Any) -> Any:
 
 
 def _sgn(self: Any) -> Any:
-    if self.dtype.kind != "c":
-        return lax.stop_gradient(_sign(self))
-    size = lax.abs(self)
-    is_zero = size == strong(0, size)
-    safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), self.dtype)
-    return jnp.where(is_zero, strong(0, self), self / safe)
+    return find_direction(self) if self.dtype.kind == "c" else lax.stop_gradient(_sign(self))
 
 
 STEPS = (

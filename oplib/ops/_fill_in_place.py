@@ -21,7 +21,7 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
     def masked_fill(input: Any, mask: Any, value: Any) -> Any:
         if isinstance(value, (bool, int, float, complex)):
             return on_number.call(input, mask, value)
-        if value.ndim:
+        if getattr(value, "ndim", 0):
             raise ArgumentError(
                 f"masked_fill: only supports a 0-dimensional value tensor. Got {describe(value)}. Use where."
             )

@@ -21,8 +21,8 @@ from oplib.library import Derivative
 from oplib.library.namespace import ops
 from oplib.tensor import dtypes
 
-from ._attention import _check
-from ._promotion import strong
+from ._attention import _check, _share_heads
+from ._promotion import find_shape, strong
 from ._table import Row
 
 SQUARE = 2**18  # scores of a head from which on not to store them is worth a kernel of its own
@@ -35,9 +35,8 @@ def _spread(operands: tuple[Any, ...], enable_gqa: bool) -> tuple[Any, ...]:
     """Repeats and broadcasts heads and batches, so that all three have the same."""
     query, key, value = operands
     if enable_gqa:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)
-    batch = jnp.broadcast_shapes(*(one.shape[:-2] for one in (query, key, value)))
+        key, value = _share_heads(query, key, value)
+    batch = find_shape("scaled_dot_product_attention", query, key, value, lead=-2)
     return tuple(jnp.broadcast_to(one, batch + one.shape[-2:]) for one in (query, key, value))
 
 
@@ -96,6 +95,8 @@ def _differentiate(
 
 def pays(query: Any, key: Any, value: Any, enable_gqa: bool) -> bool:
     """Whether operands suit the kernels of accelerators: long enough, of one batch, no double."""
+    if min(query.ndim, key.ndim) < 2:
+        return False  # it is refused elsewhere
     if query.shape[-2] * key.shape[-2] < SQUARE or query.dtype not in (*_HALF, dtypes.float32):
         return False
     if 0 in (*query.shape, *value.shape) or key.shape[:-2] != value.shape[:-2]:

@@ -11,6 +11,7 @@ from jax import lax
 
 from . import (
     _activations,
+    _arithmetic,
     _attention,
     _bounds,
     _compare,
@@ -39,6 +40,7 @@ from . import (
     _rearrangement,
     _reduce,
     _scan,
+    _shrinkage,
     _unfolding,
 )
 from . import _view_rules as rules
@@ -73,7 +75,9 @@ _METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OL
 FAMILIES = (
     _pointwise,
     _elementary,
+    _arithmetic,
     _activations,
+    _shrinkage,
     _bounds,
     _compare,
     _logic,
@@ -303,7 +307,7 @@ _ALSO_WITH_OUT = (
 # torch's functions of these families can write their result into a tensor that is given; its methods cannot.
 _WITH_OUT = frozenset(
     row.op
-    for family in (_pointwise, _elementary, _bounds, _logic, _compare, _linalg, _reduce)
+    for family in (_pointwise, _elementary, _arithmetic, _bounds, _logic, _compare, _linalg, _reduce)
     for row in family.ROWS
 ) - {"rsub"} | set(_ALSO_WITH_OUT)
 _plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})

@@ -174,9 +174,8 @@ def _bce_with_logits(
 def _check_classes(op: str, input: Any, target: Any, weight: Any, axis: int) -> None:
     """Checks what goes with classes: a target of integers, and one weight for each class."""
     if not input.ndim:
-        raise DimensionError(
-            f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0)."
-        )
+        kind = ArgumentValueError if op == "nll_loss" else DimensionError
+        raise kind(f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0).")
     if target.dtype.kind not in "iu":
         raise ArgumentError(
             f"{op}: expected integers for classes. Got {describe(target)} for {describe(input)}. Convert "

@@ -32,7 +32,9 @@ which is float32 and float64; and complex. What is of another class is refused w
 
 Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
 is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
-A matrix without an inverse, and a division of integers by 0, give what JAX gives.
+A matrix without an inverse raises a `LinAlgError`, and gives inf or nan when it is traced
+([ADR 16](../adr/0016-what-is-looked-at-before-and-after-a-call.md)). A division of integers by 0 gives what
+JAX gives.
 """
 
 

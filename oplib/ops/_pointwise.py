@@ -79,9 +79,19 @@ def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  th
     ctx.save_for_backward(*inputs)
 
 
+def find_direction(x: Any) -> Any:
+    """The sign; of a complex number it over its size, as JAX's sign of it has no derivative."""
+    if x.dtype.kind != "c":
+        return lax.sign(x)
+    size = lax.abs(x)
+    is_zero = size == strong(0, size)
+    safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), x.dtype)
+    return jnp.where(is_zero, strong(0, x), x / safe)
+
+
 def _abs_backward(ctx: Any, g: Any) -> Any:
     (x,) = ctx.saved_tensors
-    return lax.convert_element_type(g, x.dtype) * lax.sign(x)  # 0 at 0, where JAX has 1; g is real
+    return lax.convert_element_type(g, x.dtype) * find_direction(x)  # 0 at 0, where JAX has 1; g is real
 
 
 def _kernel_pow(x: Any, exponent: Any) -> Any:

@@ -90,6 +90,7 @@ SUMS = (
         f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nansum,
         "sum in which a nan counts as 0",
+        dtypes="bihf",
     ),
     Row(
         f"mean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
@@ -101,7 +102,7 @@ SUMS = (
         f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nanmean,
         "mean of what is no nan",
-        dtypes="hfc",
+        dtypes="hf",
     ),
     Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items"),
     Row(

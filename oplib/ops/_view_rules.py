@@ -157,8 +157,6 @@ def unsqueeze(spec: Any, dim: int) -> Part:
 
 def expand(spec: Any, size: Sequence[int]) -> Part:
     """Axes of length 1 repeated, and new ones."""
-    if isinstance(size, str):
-        raise TypeError("the schema says it better")
     own = tuple(spec.shape)
     lead = len(size) - len(own)
     lengths = (*[None] * lead, *own)
@@ -167,6 +165,8 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
         want is not None and (want == have or have in (None, 1))
         for have, want in zip(lengths, shape, strict=True)
     )
+    if any(isinstance(want, (str, float)) for want in size):
+        raise TypeError("the schema says it better")
     if not fits:
         raise ArgumentError(
             f"expand: the sizes must match the existing ones where these are not 1. Got {describe(spec)} and "

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, DtypeError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
 
 from .dtype_rules import COMPLEX, INTEGRAL, check_range
 from .forked import check_process
@@ -29,13 +29,14 @@ def read_size(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:
         size: its positional arguments.
 
     Raises:
-        ArgumentError: an item is no integer, or negative.
+        ArgumentTypeError: an item is no integer.
+        ArgumentError: an item is negative.
     """
     given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     try:
         shape = tuple([one if is_symbolic(one) else operator.index(one) for one in given])
     except TypeError as error:
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
         ) from error
     if any(length < 0 for length in shape if not is_symbolic(length)):

@@ -25,6 +25,7 @@ from .drawing import (
     unary,
     with_number,
 )
+from .samples_arithmetic import ARITHMETIC
 from .samples_matrices import MATRICES
 from .samples_memory import MEMORY
 from .samples_places import PLACES
@@ -32,7 +33,7 @@ from .samples_pointwise import POINTWISE
 from .samples_reduce import REDUCE
 
 COMPLEX_VALUES = draw(2, 3) + 1j * shift(draw(2, 3))
-TABLES = (POINTWISE, REDUCE, MATRICES, PLACES, MEMORY)
+TABLES = (POINTWISE, ARITHMETIC, REDUCE, MATRICES, PLACES, MEMORY)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),

@@ -1,0 +1,68 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Results of linear algebra are looked at eagerly: compiled code does not raise, but gives inf or nan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.errors import LinAlgError, describe
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+@jax.jit
+def _are_finite(array: Any) -> Any:
+    return jnp.all(jnp.isfinite(array))
+
+
+def _is_broken(value: Any) -> bool:
+    """Whether something is known to hold what is no finite number."""
+    array = value._storage.array if isinstance(value, Tensor) else value
+    if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
+        return False
+    return not _are_finite(array)
+
+
+def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Any:
+    """Makes the wrapper of an op that needs a matrix of a certain kind.
+
+    Args:
+        name: torch's, for the error.
+        lacks: what the matrix is not.
+        cure: what to do.
+        inverts: whether a call with these arguments needs it; by default each does.
+    """
+
+    def wrap(function: Function, _: str) -> Function:
+        @functools.wraps(function)
+        def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(input, *args, **kwargs)
+            is_asked = inverts is None or inverts(*args, **kwargs)
+            if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
+                raise LinAlgError(f"{name}: {lacks}. Got {describe(input)}. {cure}")
+            return result
+
+        return checked
+
+    return wrap
+
+
+_SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
+_ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
+CHECKED_RESULTS: dict[str, Callable[[Function, str], Function]] = {
+    "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
+    "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),
+    "linalg_matrix_power": _refuse("linalg.matrix_power", _SINGULAR, _ELSE, inverts=lambda n: n < 0),
+    "linalg_cholesky": _refuse(
+        "linalg.cholesky",
+        "the matrix is not positive definite, or one of them is not",
+        "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh.",
+    ),
+}
