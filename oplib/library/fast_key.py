@@ -58,7 +58,7 @@ class FastKey:
             if not argument.has_tensor and argument.name not in record.operand
         ]
         self.optionals = [name for name, argument in pairs if argument.is_optional_tensor]
-        self.names_used = {"__freeze": freeze_softly, "__freeze_ints": freeze_ints}
+        self.names_used = {"__freeze": freeze_softly, "__freeze_ints": freeze_ints, "__str": str}
 
     def spell(self, absent: set[str] | None = None) -> str:
         """Returns the key as text.
@@ -84,7 +84,7 @@ def _spell_part(name: str, kind: str) -> str:
     if kind in ("int", "bool", "str"):
         return f"{name}.__class__, {name}"
     if kind in ("float", "Scalar"):
-        return f"{name}.__class__, {name} or __freeze({name})"
+        return f"{name}.__class__, {name} or __str({name})"  # which tells zeros apart, and None from them
     freezer = "__freeze_ints" if kind.startswith("int[") else "__freeze"
     return f"None if {name} is None else {freezer}({name})"
 

@@ -6,7 +6,13 @@ import oplib
 from oplib.errors import ArgumentError, AutogradError
 from oplib.nn import activations, functional
 
-PARAMETERS = {"celu": (2.0,), "elu": (0.5,), "hardtanh": (-0.5, 0.25), "leaky_relu": (0.1,), "threshold": (0.1, 5.0)}
+PARAMETERS = {
+    "celu": (2.0,),
+    "elu": (0.5,),
+    "hardtanh": (-0.5, 0.25),
+    "leaky_relu": (0.1,),
+    "threshold": (0.1, 5.0),
+}
 
 
 @pytest.mark.parametrize("name", oplib.linalg.__all__)

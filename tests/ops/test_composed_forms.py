@@ -1,0 +1,42 @@
+"""Forms of functions whose effect is not in what they return: warnings, and what is written."""
+
+import pytest
+
+import oplib
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
+from oplib.nn import functional
+
+
+def test_rows_that_are_too_long_are_shortened_in_the_table_and_others_left():
+    table = oplib.tensor([[3.0, 4.0], [6.0, 8.0]], requires_grad=True)
+    found = functional.embedding(oplib.tensor([0, 0]), table, max_norm=1.0)
+    assert found.tolist() == table.tolist()[:1] * 2
+    assert table[0].norm().item() == pytest.approx(1.0, abs=1e-5)
+    assert table[1].tolist() == [6.0, 8.0]
+
+
+def test_sparse_gradients_and_tables_that_are_no_tensors_are_refused():
+    places = oplib.tensor([0])
+    with pytest.raises(UnsupportedArgumentError, match="embedding: there are no sparse gradients"):
+        functional.embedding(places, oplib.ones(2, 2), sparse=True)
+    with pytest.raises(ArgumentError, match="max_norm writes into the weight, and only a Tensor"):
+        functional.embedding(places.array, oplib.ones(2, 2).array, max_norm=1.0)
+
+
+def test_a_target_that_is_broadcast_is_warned_of():
+    with pytest.warns(UserWarning, match="mse_loss: Using a target size"):
+        functional.mse_loss(oplib.ones(2, 1), oplib.ones(2))
+
+
+def test_weights_of_another_size_are_refused():
+    with pytest.raises(ArgumentValueError, match="l1_loss: weights and input must have the same size"):
+        functional.l1_loss(oplib.ones(2), oplib.ones(2), weight=oplib.ones(3))
+
+
+def test_least_squares_have_residuals_rank_and_singular_values():
+    matrix = oplib.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    found = oplib.linalg.lstsq(matrix, oplib.ones(3, 1), driver="gelsd")
+    assert found.solution.tolist() == [[1.0], [0.5]]
+    assert found.residuals.tolist() == pytest.approx([1.0])
+    assert found.rank.item() == 2
+    assert found.singular_values.tolist() == pytest.approx([2.0, 1.0])
