@@ -64,7 +64,11 @@ def conform_to_edges(
             if fitting is None:
                 fitting = list(grads)
             fitting[index] = _fit(
-                grad, array, target, currency, f"{source} returned an invalid gradient at index {index}"
+                grad,
+                array,
+                target,
+                currency,
+                complaint=f"{source} returned an invalid gradient at index {index}",
             )
         elif is_tracer_class[type(target)] and not currency.tensor_mode:  # a leaf, maybe in shard_map
             summed = sum_gradient(array, jax.typeof(target))
@@ -74,7 +78,7 @@ def conform_to_edges(
     return grads if fitting is None else fitting
 
 
-def _fit(grad: Any, array: Any, target: Any, currency: Currency, complaint: str) -> Any:
+def _fit(grad: Any, array: Any, target: Any, currency: Currency, *, complaint: str) -> Any:
     """Sums out broadcast dimensions and casts."""
     if not is_expandable(target.shape, array.shape):
         raise AutogradError(

@@ -14,7 +14,7 @@ from oplib.tensor import Storage, Tensor, box
 from .accumulate import gradient_edge, leaf_edge
 from .array_function import ArrayFunction, Plan
 from .node import Edge
-from .origins import note_origin
+from .origins import enter_node
 from .saved import NOBODY, check_version, link, second_pass_error
 from .saved_hooks import active_pairs
 from .saved_slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
@@ -207,13 +207,9 @@ def record(
             for tensor, want in zip(tensors, plan.wanted, strict=True)
         ]
     )
-    state = modes.state
-    node.sequence_nr = state.sequence_nr
-    state.sequence_nr += 1
-    if state.locations or state.anomaly:
-        note_origin(node)
+    enter_node(node)
     boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
-    if state.watchers and (pairs := active_pairs()):
+    if modes.state.watchers and (pairs := active_pairs()):
         if plan.sources:
             node.saved = pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
         return boxed

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError
@@ -16,6 +17,7 @@ from .currency import ARRAYS
 from .function_ctx import FunctionCtx
 from .function_trees import Specs, flatten_gradients, unflatten_values
 from .node import Gradients, TapeNode
+from .origins import number_node
 from .saved import SavedTensor, second_pass_error
 
 if TYPE_CHECKING:
@@ -162,9 +164,8 @@ def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
     """Returns a tensor of the same value whose differentiation raises with ``message``."""
     node = Error()
     node.message = message
-    node.input_metadata = (tensor._storage.array,)
-    node.sequence_nr = modes.sequence_nr
-    modes.sequence_nr += 1
+    node.input_metadata = (jax.typeof(tensor._storage.array),)
+    number_node(node)
     barred = box(tensor._storage.array)
     barred._trace = tensor._trace
     barred._requires_grad = True

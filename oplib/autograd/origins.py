@@ -1,4 +1,4 @@
-"""Where a node comes from, noted when it is made, for those who asked for it."""
+"""When a node was made, and where: noted as it is, for those who asked for that."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from .anomaly_mode import note_anomaly
 from .locations import note_location
 from .node import TapeNode
 from .run import running
+
+
+def number_node(node: Any) -> None:
+    """Gives a node the next number of its thread: of the nodes that are ready, the latest runs first.
+
+    The short cut of a call, which is generated, does the same in its own text.
+    """
+    state = modes.state
+    node.sequence_nr = state.sequence_nr
+    state.sequence_nr += 1
+
+
+def enter_node(node: Any) -> Any:
+    """Numbers the node of a call of the user's, and notes where that stands; returns the node."""
+    state = modes.state
+    node.sequence_nr = state.sequence_nr
+    state.sequence_nr += 1
+    if state.locations or state.anomaly:
+        note_origin(node)
+    return node
 
 
 def note_origin(node: TapeNode) -> None:

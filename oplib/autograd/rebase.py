@@ -6,14 +6,13 @@ from typing import Any
 
 import jax
 
-from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.views import mark_stale
 
 from .accumulate import gradient_edge
 from .copy_slices import CopySlices
 from .node import Edge, Gradients, TapeNode
-from .origins import note_origin
+from .origins import enter_node
 from .run import Run
 from .view import StaleView, refresh_history
 
@@ -32,13 +31,13 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     """
     root = tensor._root
     if root is None:
-        take_over(tensor, edge or (_number(Overwritten.make(tensor)), 0))
+        take_over(tensor, edge or (enter_node(Overwritten.make(tensor)), 0))
         if tensor._views is not None:
             mark_stale(tensor, StaleView, restricted_only=False)
         return
     storage: Any = tensor._storage
     edges = (gradient_edge(root), edge)
-    node = _number(CopySlices.make(storage.chain, storage.starts, storage.base.spec.dtype, edges))
+    node = enter_node(CopySlices.make(storage.chain, storage.starts, storage.base.spec.dtype, edges))
     take_over(root, (node, 0))
     mark_stale(root, StaleView, restricted_only=False)
     tensor._backward_hooks = None
@@ -87,12 +86,3 @@ class Overwritten(TapeNode):
 
     def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002, D102  there is nobody to give it to
         return ()
-
-
-def _number(node: Any) -> Any:
-    state = modes.state
-    node.sequence_nr = state.sequence_nr
-    state.sequence_nr += 1
-    if state.locations or state.anomaly:
-        note_origin(node)
-    return node

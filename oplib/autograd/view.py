@@ -22,7 +22,7 @@ from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
 
 from .array_function import ArrayFunction
-from .origins import inherit_origin, note_origin
+from .origins import enter_node, inherit_origin, number_node
 from .tangents import find_tangent
 from .view_node import SeveralViewsNode, ViewNode, make_view_node
 
@@ -55,11 +55,8 @@ def make_view(
                 node.inputs = (tensor,)
             else:
                 node.edges = ((made_by, tensor._output_nr),)
-            node.sequence_nr = state.sequence_nr
-            state.sequence_nr += 1
+            enter_node(node)
             view._grad_fn = node
-            if state.locations or state.anomaly:
-                note_origin(node)
     return view
 
 
@@ -116,12 +113,9 @@ def make_views(
         view._requires_grad = tensor._requires_grad
     if tensor._requires_grad and not restricted and views:
         node = SeveralViewsNode.make(name, tensor, [frame.shape for frame, _ in pairs], join)
-        node.sequence_nr = state.sequence_nr
-        state.sequence_nr += 1
+        enter_node(node)
         for slot, view in enumerate(views):
             view._grad_fn, view._output_nr = node, slot
-        if state.locations or state.anomaly:
-            note_origin(node)
     return tuple(views)
 
 
@@ -249,9 +243,7 @@ def refresh_history(view: Tensor) -> None:
         own._retained.pop(view._output_nr, None)
     storage: Any = view._storage
     node = make_view_node(root, storage.chain, storage.starts, storage.dtype)
-    state = modes.state
-    node.sequence_nr = state.sequence_nr
-    state.sequence_nr += 1
+    number_node(node)
     inherit_origin(node, root._grad_fn)  # of the write, whoever looks for its history now
     view._requires_grad = True
     view._grad_fn = node

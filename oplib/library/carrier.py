@@ -96,7 +96,7 @@ class Carrier:
             whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, in_parts=False)
             return outputs, _derive_tangents(whole, primals, tangents, avals)
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
-        linear, residuals = make_linear(call, levels, wanted, primals, outputs)
+        linear, residuals = make_linear(call, levels, wanted, inputs=primals, outputs=outputs)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
         return outputs, _spread(results, zeros, linear)
@@ -119,7 +119,7 @@ class Carrier:
             found = _derive_tangents(call.trace((), arrays, in_parts=False), arrays, full, avals)
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
-            linear, residuals = make_linear(call, (), wanted, arrays, outputs)
+            linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
             operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
             bind = run_linear if call.record.takes_tensors else self.linear.bind  # eager rules are not traced
             results = bind(*operands, linear=linear)

@@ -98,7 +98,7 @@ def custom_op(
         given = to_tags(tags, subject=f"custom_op({name})")
         kind = _choose_kind(fn, compile)
         definition = Definition(
-            schema=_make_schema(name, fn, mutates_args, schema, given),
+            schema=_make_schema(name, fn, mutates_args, schema, tags=given),
             kind=kind,
             compiled=compile,
             operand=frozenset(operand),
@@ -125,7 +125,7 @@ def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
 
 
 def _make_schema(
-    name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, tags: tuple[Tag, ...]
+    name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, *, tags: tuple[Tag, ...]
 ) -> FunctionSchema:
     if schema is None:
         named = parse_schema(f"{name}() -> ()")  # the parser knows which names are good

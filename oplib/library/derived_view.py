@@ -49,7 +49,7 @@ class ViewDeriver:
             return
         tensor = tensors[place]
         assert tensor is not None
-        frames = self._find_frames(layout, place, tensors, results, run)
+        frames = self._find_frames(layout, place, tensors, results, run=run)
         for result, frame in zip(results, frames, strict=True):
             if frame is None:
                 result._read_only = self.name
@@ -57,7 +57,7 @@ class ViewDeriver:
                 adopt_view(result, tensor, frame, is_one_of_several=len(results) > 1)
 
     def _find_frames(
-        self, layout: Layout, place: int, tensors: Sequence[Any], results: Sequence[Tensor], run: Run
+        self, layout: Layout, place: int, tensors: Sequence[Any], results: Sequence[Tensor], *, run: Run
     ) -> list[IndexMap | None]:
         """The frames of all results; known from the layout and the shape where no other array has a say."""
         whole = tensors[place]._storage.array

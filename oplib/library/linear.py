@@ -168,7 +168,7 @@ def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
 
 
 def make_linear(
-    call: BoundCall, levels: Levels, wanted: Mask, inputs: Sequence[Any], outputs: Sequence[Any]
+    call: BoundCall, levels: Levels, wanted: Mask, *, inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> tuple[Linear, tuple[Any, ...]]:
     """Makes the derivative of a call at its inputs, and the residuals it needs there.
 

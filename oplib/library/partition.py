@@ -159,7 +159,7 @@ def run_in_parts(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any
     """
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
-    placement = place_call(call.record.sharding, call.layout, levels, structure, (arrays, shapes))
+    placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
     if _is_inside_shard_map():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)

@@ -106,6 +106,7 @@ def place_call(
     layout: Layout,
     levels: Levels,
     structure: Structure,
+    *,
     shapes: tuple[Sequence[Any], Sequence[Any]],
 ) -> Placement:
     """Fits a rule to the arrays of a call.

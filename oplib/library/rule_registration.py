@@ -119,7 +119,7 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
                 "instead."
             )
 
-    return _register_rule("register_jvp", "jvp", op, func, lib, check)
+    return _register_rule("register_jvp", "jvp", op, func, lib=lib, check=check)
 
 
 def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
@@ -149,7 +149,7 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
         due = "(info, in_dims) and the arguments of the op"
         require_rule(rule, overload, "vmap", due, None, None, *[None] * schema.num_positional, **keywords)
 
-    return _register_rule("register_vmap", "vmap", op, func, lib, check)
+    return _register_rule("register_vmap", "vmap", op, func, lib=lib, check=check)
 
 
 def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | None = None) -> Any:
@@ -199,7 +199,7 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
     def check(overload: OpOverload, rule: object) -> None:
         check_sharding_rule(overload._schema, rule)
 
-    return _register_rule("register_sharding", "sharding", op, rule, lib, check)
+    return _register_rule("register_sharding", "sharding", op, rule, lib=lib, check=check)
 
 
 def require_rule(
@@ -219,6 +219,7 @@ def _register_rule(
     slot: Slot,
     op: Op,
     func: Any,
+    *,
     lib: Library | None,
     check: Callable[[OpOverload, object], None],
 ) -> Any:

@@ -37,10 +37,10 @@ def check_definition(definition: Definition) -> None:
     for name in sorted(definition.operand):
         type_ = types.get(name)
         if not isinstance(type_, BaseType) or type_.name not in _NUMBERS:
-            _refuse_option(schema, "operand", name, "a float, int or Scalar argument", type_)
+            _refuse_option(schema, "operand", name, "a float, int or Scalar argument", got=type_)
     written = {argument.name for argument in schema.arguments if argument.is_written}
     for name in sorted(definition.donates - written):
-        _refuse_option(schema, "donates", name, "a written argument", types.get(name))
+        _refuse_option(schema, "donates", name, "a written argument", got=types.get(name))
     if definition.donates and definition.kind not in ("array", None):
         raise RegistrationValueError(
             f"{schema.qualified_name}: 'donates' is for kernels annotated jax.Array. Got a {definition.kind} "
@@ -54,7 +54,7 @@ def check_definition(definition: Definition) -> None:
         )
 
 
-def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, got: object) -> None:
+def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, got: object) -> None:
     told = f"there it is {got}" if got is not None else "the schema has no such argument"
     raise RegistrationValueError(
         f"{schema.qualified_name}: '{option}' names {name!r}, which must be {due}. Got {schema}; {told}. "

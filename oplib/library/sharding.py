@@ -72,8 +72,8 @@ def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
         raise refuse_rule(schema, text, f"it has {len(sides) - 1} arrows", "Write 'arguments -> results'")
     arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
     results = [f"result {place}" for place in range(len(schema.returns))]
-    operands = _read_side(schema, text, sides[0], arguments, "argument")
-    made = _read_side(schema, text, sides[1], results, "result")
+    operands = _read_side(schema, text, sides[0], arguments, what="argument")
+    made = _read_side(schema, text, sides[1], results, what="result")
     given, returned = ({name for axes in side for name in axes} for side in (operands, made))
     for name in sorted(kinds["reduction"] - (given - returned)):
         told = f"axis '{name}' is named a reduction, and is not one that only arguments have"
@@ -98,7 +98,7 @@ def _read_kinds(schema: FunctionSchema, text: str) -> tuple[str, dict[str, froze
 
 
 def _read_side(
-    schema: FunctionSchema, text: str, side: str, names: Sequence[str], what: str
+    schema: FunctionSchema, text: str, side: str, names: Sequence[str], *, what: str
 ) -> tuple[Axes, ...]:
     entries = [tuple(entry.split()) for entry in side.split(",")]
     if not names and entries == [()]:

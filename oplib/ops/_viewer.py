@@ -13,6 +13,7 @@ from oplib.autograd.in_place import check_may_write
 from oplib.autograd.view import make_view, make_views, turn_in_place
 from oplib.autograd.view_node import make_view_class
 from oplib.library import OpOverload
+from oplib.library.binding import Binder
 from oplib.tensor import Tensor
 
 from . import _partition_rules as partition
@@ -36,8 +37,9 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
     def look(tensor: Tensor, *args: Any) -> Any:
         try:
             part = rule(tensor._storage.spec, *args)
-        except TypeError:  # the schema says better what is wrong with an argument
-            return overload.call(tensor, *args)
+        except TypeError:  # the schema converts the arguments, or says what is wrong with one
+            bound = Binder(overload._schema).bind((tensor, *args), {}, op=overload.name())
+            part = rule(tensor._storage.spec, *bound[1:])
         if part is None:
             return overload.call(tensor, *args)
         if part.__class__ is Several:

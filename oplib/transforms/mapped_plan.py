@@ -59,7 +59,7 @@ class MappedPlan(Plan):
 
 
 @lru_cache(maxsize=CAPACITY)
-def find_mapped_plan(inner: Plan, size: int, residuals: Mask, reads: Mask, targets: Mask) -> MappedPlan:
+def find_mapped_plan(inner: Plan, size: int, *, residuals: Mask, reads: Mask, targets: Mask) -> MappedPlan:
     """Returns the plan of a plan mapped so: the same one each time, with what has been compiled for it."""
     return MappedPlan(inner, size, residuals=residuals, reads=reads, targets=targets)
 

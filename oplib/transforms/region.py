@@ -18,6 +18,7 @@ from oplib.autograd.currency import ARRAYS
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.in_place import write_in_place
 from oplib.autograd.node import Edge, TapeNode
+from oplib.autograd.origins import number_node
 from oplib.autograd.run import running
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, describe
@@ -81,8 +82,7 @@ class Entrance:
         if self.tensor._grad_fn is not None:
             node: MappedInput = _new(MappedInput)
             node.input_metadata = (jax.typeof(array),)
-            node.sequence_nr = modes.sequence_nr
-            modes.sequence_nr += 1
+            number_node(node)
             inner._grad_fn = node
         edge = gradient_edge(inner)
         assert edge is not None

@@ -215,9 +215,9 @@ class RegionGraph:
         made.plan = find_mapped_plan(
             plan,
             self._size,
-            tuple(one.is_batched for one in values),
-            tuple(one.is_batched for one in reads),
-            own,
+            residuals=tuple(one.is_batched for one in values),
+            reads=tuple(one.is_batched for one in reads),
+            targets=own,
         )
         made.edges = tuple(target.edge for target in targets)
         made.sequence_nr = node.sequence_nr

@@ -17,6 +17,7 @@ from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.currency import ARRAYS
 from oplib.autograd.grad_mode import enable_grad
 from oplib.autograd.node import Edge, Gradients, TapeNode
+from oplib.autograd.origins import number_node
 from oplib.autograd.reverse import grad as find_gradients
 from oplib.autograd.run import Run
 from oplib.library.carrier_look import Below, call_below
@@ -143,8 +144,7 @@ def _open(
     if recording and tensor._requires_grad:
         hole = _new(Hole)
         hole.input_metadata = (jax.typeof(value.array),)
-        hole.sequence_nr = modes.sequence_nr
-        modes.sequence_nr += 1
+        number_node(hole)
         box._requires_grad, box._grad_fn = True, hole
     return box, value.is_batched, hole
 
@@ -154,8 +154,7 @@ def _hang_on(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tenso
     node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
     node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)
     node.input_metadata = tuple(jax.typeof(tensor._storage.array) for tensor in results)
-    node.sequence_nr = modes.sequence_nr
-    modes.sequence_nr += 1
+    number_node(node)
     for slot, (result, edge) in enumerate(zip(results, node.outer_edges, strict=True)):
         if edge is not None:
             result._requires_grad, result._grad_fn, result._output_nr = True, node, slot

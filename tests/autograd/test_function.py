@@ -12,6 +12,7 @@ import pytest
 import oplib
 from oplib.autograd import Function, grad
 from oplib.autograd.function import BackwardCFunction, once_differentiable
+from oplib.autograd.function_node import refuse_gradient
 from oplib.autograd.graph import Node
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError, SavedTensorError
 
@@ -622,3 +623,10 @@ def test_a_function_is_traced_with_the_step_around_it():
         return leaf.grad.array
 
     assert jax.jit(step)(jnp.array([1.0, 3.0])).tolist() == [2.0, 6.0]
+
+
+def test_the_node_that_bars_a_second_derivative_keeps_no_array() -> None:
+    barred = refuse_gradient(oplib.ones(3), "no")
+    (kept,) = barred.grad_fn.input_metadata
+    assert not isinstance(kept, jax.Array)
+    assert (kept.shape, kept.dtype) == ((3,), oplib.float32)

@@ -319,7 +319,7 @@ def test_nothing_in_jaxs_tables_keeps_a_replaced_kernel_or_rule_alive() -> None:
 def test_the_derivatives_of_one_call_are_equal_so_that_jax_compiles_them_once() -> None:
     call = specialize(make_op())
     inputs, outputs = (X,), (jnp.sin(X),)
-    (one, _), (other, _) = (make_linear(call, (), (True,), inputs, outputs) for _ in range(2))
+    (one, _), (other, _) = (make_linear(call, (), (True,), inputs=inputs, outputs=outputs) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
 

@@ -84,7 +84,7 @@ def run_mapped(run: Callable[[], Any], what: str) -> Any:
 
 
 def require_same(
-    found: Vector, expected: Vector, what: str, how: str = "under vmap", instead: str = "one by one"
+    found: Vector, expected: Vector, what: str, *, how: str = "under vmap", instead: str = "one by one"
 ) -> None:
     """Raises where what was found in one way differs from what is found in the other."""
     differing = find_differing(expected, found, _ATOL, _RTOL)

@@ -88,8 +88,8 @@ def check_undefined_tangents(problem: Problem) -> None:
                 _read(undefined[output], due),
                 _read(defined[output], due),
                 f"the tangent of output {output}, when input {place} has an undefined tangent value,",
-                "with it undefined",
-                "with zeros",
+                how="with it undefined",
+                instead="with zeros",
             )
 
 

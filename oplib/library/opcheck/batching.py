@@ -71,7 +71,9 @@ def _compare(function: Callable[..., list[Any]], batch: _Batch, tolerance: Toler
     found = jax.vmap(function, in_axes=batch.in_axes)(*batch.stacked)
     rows = [function(*member) for member in batch.members]
     expected = [jnp.stack(row) for row in zip(*rows, strict=True)]
-    require_equal(found, expected, tolerance, what, "Correct the function registered with register_vmap.")
+    require_equal(
+        found, expected, tolerance, what, advice="Correct the function registered with register_vmap."
+    )
 
 
 def _compare_gradients(

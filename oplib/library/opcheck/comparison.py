@@ -34,7 +34,7 @@ class Tolerance:
 
 
 def require_equal(
-    found: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, advice: str
+    found: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, *, advice: str
 ) -> None:
     """Compares arrays and other values, one after the other.
 

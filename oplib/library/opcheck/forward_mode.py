@@ -56,13 +56,13 @@ def _compare(sample: Sample, arrays: Sequence[Any], steps: _Steps) -> None:
     except MissingRuleError:
         return
     if sample.has_backward and not sample.overload.record.derivative.nonlinear:
-        _compare_with_backward(sample, call, point, (directions, outputs, tangents), steps)
+        _compare_with_backward(sample, call, point, (directions, outputs, tangents), steps=steps)
     if sample.overload.record.jvp is not None:
-        _compare_with_differences(sample, call, point, (directions, tangents), steps)
+        _compare_with_differences(sample, call, point, (directions, tangents), steps=steps)
 
 
 def _compare_with_backward(
-    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any, Any], steps: _Steps
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any, Any], *, steps: _Steps
 ) -> None:
     directions, outputs, tangents = pushed
     cotangents = draw_like(outputs, seed=100)
@@ -78,7 +78,7 @@ def _compare_with_backward(
 
 
 def _compare_with_differences(
-    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], steps: _Steps
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], *, steps: _Steps
 ) -> None:
     directions, tangents = pushed
     above, below = (

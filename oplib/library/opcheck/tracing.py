@@ -35,10 +35,10 @@ def check_traced(sample: Sample, tolerance: Tolerance) -> None:
     if sample.overload.record.kind == "array":
         plain = only_arrays(run_kernel(sample.overload.record, sample.layout, sample.arrays)[1])
         what = f"{name}: the outputs are different when the kernel runs compiled and as plain Python"
-        require_equal(eager, plain, tolerance, what, _ADVICE)
+        require_equal(eager, plain, tolerance, what, advice=_ADVICE)
     traced = jax.jit(lambda *arrays: only_arrays(sample.call_arrays(arrays)))(*sample.arrays)
     what = f"{name}: the outputs are different in eager mode and when traced by jit"
-    require_equal(eager, traced, tolerance, what, _ADVICE)
+    require_equal(eager, traced, tolerance, what, advice=_ADVICE)
     if sample.needs_grad and sample.is_functional:
         _check_gradients(sample, tolerance)
 
@@ -67,7 +67,7 @@ def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
         traced,
         tolerance,
         f"{sample.overload.name()}: the gradients are different in eager mode and when traced by jit",
-        "The formula may depend on more than ctx and its gradients; make it a function of these alone.",
+        advice="The formula may depend on more than ctx and its gradients; make it one of these alone.",
     )
 
 

@@ -31,21 +31,21 @@ class ViewStorage(Storage):
         starts: where their windows begin.
     """
 
-    __slots__ = ("_held", "_seen", "base", "chain", "starts")
+    __slots__ = ("_kept", "base", "chain", "starts")
 
     def __init__(self, base: Storage, chain: Chain, starts: Starts) -> None:
         self.base = base
         self.chain = chain
         self.starts = starts
-        self._seen: Any = None
+        self._kept: tuple[weakref.ref[Any], Any] | None = None  # in one, so that no thread sees half of it
 
     @property
     def array(self) -> Any:
         """The current array."""
         whole = self.base.array
-        seen = self._seen
-        if seen is not None and seen() is whole:
-            return self._held
+        kept = self._kept
+        if kept is not None and kept[0]() is whole:
+            return kept[1]
         part = self.chain.read(whole, self.starts)
         self._hold(whole, part)
         return part
@@ -56,11 +56,7 @@ class ViewStorage(Storage):
         self._hold(self.base.array, value)
 
     def _hold(self, whole: Any, part: Any) -> None:
-        if isinstance(part, Tracer):
-            self._seen = self._held = None
-        else:
-            self._held = part
-            self._seen = weakref.ref(whole)
+        self._kept = None if isinstance(part, Tracer) else (weakref.ref(whole), part)
 
     @property
     def version(self) -> int:
@@ -189,7 +185,7 @@ def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorag
     storage.base = base
     storage.chain = chain
     storage.starts = starts
-    storage._seen = None
+    storage._kept = None
     return storage
 
 
