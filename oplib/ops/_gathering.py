@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
@@ -199,6 +199,11 @@ def _scatter_reduce(
         raise ArgumentError(
             f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
             "Choose one of them."
+        )
+    if reduce in ("amax", "amin") and self.dtype.kind == "c":
+        raise UnsupportedDtypeError(
+            f"scatter_reduce: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
+            "Choose sum, prod or mean."
         )
     if reduce == "prod" and self.ndim and index.size and self.size:
         return multiply_scattered(self, _places(index, axis), _cut_to(src, index), include_self=include_self)
