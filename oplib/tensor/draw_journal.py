@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,7 +35,7 @@ class DrawJournal:
         self._birth = next(births)
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def noting(self) -> Generator[None]:
         """Opens it for this thread."""
         before = _journals.stack
         _journals.stack = (*before, self)
@@ -45,7 +45,7 @@ class DrawJournal:
             _journals.stack = before
 
     @contextmanager
-    def repeating(self) -> Iterator[None]:
+    def repeating(self) -> Generator[None]:
         """Takes the Generators back to where they were for a while."""
         here = {generator: generator.get_state() for generator in self.states}
         self._go_to(self.states)
