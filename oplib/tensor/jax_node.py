@@ -9,12 +9,14 @@ from typing import Any
 
 import jax
 import jax.export
+import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
 from .inference import InferenceTensor, mark_inference
+from .ingestion import to_array
 from .tensor import Tensor, box
 
 
@@ -35,8 +37,13 @@ def _flatten(tensor: Tensor) -> tuple[tuple[Any], bool]:
 
 
 def _unflatten(requires_grad: bool, children: Any) -> Tensor:
-    """Checks nothing: JAX builds trees of tracers, shapes and placeholders too."""
+    """Checks nothing: JAX builds trees of tracers, shapes and placeholders too.
+
+    A numpy array, such as ``jax.device_get`` puts in, becomes one of JAX, since it could be changed.
+    """
     (array,) = children
+    if isinstance(array, np.ndarray) and array.dtype != np.object_:
+        array = to_array(array, None, None)
     tensor = box(array)
     tensor._trace = get_opaque_trace_state()
     state = modes.state

@@ -49,6 +49,13 @@ def test_rebuilding_takes_whatever_jax_puts_in(child: Any) -> None:
     assert rebuilt.requires_grad
 
 
+def test_numpy_arrays_that_jax_puts_in_become_arrays_of_jax() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    for rebuilt in (jax.device_get(x), jax.tree.map(np.array, x)):
+        assert isinstance(rebuilt.array, jax.Array)
+        assert (rebuilt.tolist(), rebuilt.dtype, rebuilt.requires_grad) == ([1.0, 2.0], x.dtype, True)
+
+
 def test_jit_and_grad_work_over_parameters() -> None:
     w = tensor([1.0, 2.0], requires_grad=True)
 
