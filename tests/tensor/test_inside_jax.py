@@ -294,7 +294,7 @@ def test_a_writing_op_on_arrays_gives_the_new_value_and_has_no_derivative():
         functional(A).tolist() == jax.jit(functional)(A).tolist() == jax.vmap(functional)(A).tolist() == due
     )
     assert A.tolist() == [0.5, 1.0, 1.5, 2.0]
-    with pytest.raises(MissingRuleError, match=r"inside_jax::decay: .*no autograd formula was registered"):
+    with pytest.raises(MissingRuleError, match=r"inside_jax::decay: .*the op writes an argument"):
         jax.grad(lambda p: functional(p).sum())(A)
 
 
