@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,19 +16,38 @@ from ._dropout import check_p
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def _make_einsum(functions: Functions) -> Function:
     op = functions["einsum"]
 
-    def einsum(equation: str, *operands: Any) -> Any:
-        """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says."""
+    def einsum(equation: Any, *operands: Any) -> Any:
+        """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
+
+        The equation may also be given as a list of numbers, below 52, after each tensor and at the end.
+        """
+        if not isinstance(equation, str):
+            return op(*_read_sublists([equation, *operands]))
         return op(
             equation,
             list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands),
         )
 
     return einsum
+
+
+def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
+    """The equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+
+    def spell(numbers: Sequence[Any]) -> str:
+        return "".join("..." if one is Ellipsis else _LETTERS[one] for one in numbers)
+
+    count = len(given) // 2
+    equation = ",".join(spell(numbers) for numbers in given[1 : 2 * count : 2])
+    if len(given) % 2:
+        equation += f"->{spell(given[-1])}"
+    return equation, given[: 2 * count : 2]
 
 
 def _make_tensordot(functions: Functions) -> Function:

@@ -207,6 +207,18 @@ def _make_cond(functions: Functions) -> Function:
     return cond
 
 
+def _make_pinv(functions: Functions) -> Function:
+    op = functions["linalg_pinv"]
+
+    def pinv(
+        input: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None
+    ) -> Any:
+        """Pseudoinverse; singular values below ``rcond``, or ``rtol``, times the largest count as 0."""
+        return op(input, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
+
+    return pinv
+
+
 def _make_diagonal(functions: Functions) -> Function:
     op = functions["diagonal"]
 
@@ -299,6 +311,7 @@ OLDER: dict[str, Callable[[Functions], Function]] = {
     "triangular_solve": _make_triangular_solve,
 }
 LINALG: dict[str, Callable[[Functions], Function]] = {
+    "linalg_pinv": _make_pinv,
     "linalg_cond": _make_cond,
     "linalg_diagonal": _make_diagonal,
     "linalg_lstsq": _make_lstsq,

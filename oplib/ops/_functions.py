@@ -53,6 +53,8 @@ from ._composed_linalg import LINALG as _LINALG
 from ._composed_linalg import METHODS as _OLDER_METHODS
 from ._composed_linalg import OLDER as _OLDER
 from ._composed_losses import LOSSES
+from ._composed_sequences import METHODS as _SEQUENCE_METHODS
+from ._composed_sequences import SEQUENCES
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
@@ -69,8 +71,10 @@ from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS}
-_METHODS_OF_COMPOSED = frozenset(("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS))
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS, **SEQUENCES}
+_METHODS_OF_COMPOSED = frozenset(
+    ("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS, *_SEQUENCE_METHODS)
+)
 
 FAMILIES = (
     _pointwise,

@@ -226,6 +226,26 @@ class TensorDtypes:
         """Returns the tensor as bfloat16: itself if it is."""
         return self.to(dtype=dtypes.bfloat16)
 
+    def cfloat(self) -> Tensor:
+        """Returns the tensor as complex64: itself if it is."""
+        return self.to(dtype=dtypes.complex64)
+
+    def cdouble(self) -> Tensor:
+        """Returns the tensor as complex128: itself if it is."""
+        return self.to(dtype=dtypes.complex128)
+
+    def byte(self) -> Tensor:
+        """Returns the tensor as uint8: itself if it is."""
+        return self.to(dtype=dtypes.uint8)
+
+    def char(self) -> Tensor:
+        """Returns the tensor as int8: itself if it is."""
+        return self.to(dtype=dtypes.int8)
+
+    def short(self) -> Tensor:
+        """Returns the tensor as int16: itself if it is."""
+        return self.to(dtype=dtypes.int16)
+
     def int(self) -> Tensor:
         """Returns the tensor as int32: itself if it is."""
         return self.to(dtype=dtypes.int32)

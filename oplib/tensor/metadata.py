@@ -82,6 +82,8 @@ class TensorMetadata:
         """Returns the number of dimensions."""
         return self._storage.spec.ndim
 
+    ndimension = dim
+
     def numel(self) -> int:
         """Returns the number of items."""
         return math.prod(self._storage.spec.shape)

@@ -1,0 +1,222 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Functions along sequences that are made of several ops: differences, integrals, quantiles, membership."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+# Differences and integrals ----------------------------------------------------------------------------------
+
+
+def _make_diff(functions: Functions) -> Function:
+    narrow, cat = functions["narrow"], functions["cat"]
+    subtract, differ = functions["sub"], functions["logical_xor"]
+
+    def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+        """The n-th differences of neighbours along a dim."""
+        if not input.ndim or n < 0:
+            raise ArgumentError(
+                f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
+                f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
+            )
+        parts = [one for one in (prepend, input, append) if one is not None]
+        found = cat(parts, dim) if len(parts) > 1 else input
+        step = differ if found.dtype == np.bool_ else subtract
+        for _ in range(min(n, found.shape[dim])):
+            count = found.shape[dim] - 1
+            found = step(narrow(found, dim, 1, count), narrow(found, dim, 0, count))
+        return found
+
+    return diff
+
+
+def _make_pieces(functions: Functions) -> Function:
+    """Makes what gives the areas between neighbours."""
+    narrow, add, mul = functions["narrow"], functions["add"], functions["mul"]
+    diff = _make_diff(functions)
+
+    def pieces(y: Any, x: Any, dx: float, dim: int) -> Any:
+        count = y.shape[dim] - 1
+        sums = add(narrow(y, dim, 1, count), narrow(y, dim, 0, count))
+        if x is None:
+            return mul(sums, dx / 2)
+        width = diff(x, 1, dim if x.ndim > 1 else -1)
+        if x.ndim == 1 and y.ndim > 1:
+            width = functions["reshape"](width, tuple(-1 if a == dim % y.ndim else 1 for a in range(y.ndim)))
+        return mul(mul(sums, width), 0.5)
+
+    return pieces
+
+
+def _make_trapezoid(functions: Functions) -> Function:
+    pieces, total = _make_pieces(functions), functions["sum"]
+
+    def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+        """The integral along a dim by trapezia, over places ``x``, or such that are ``dx`` apart."""
+        return total(pieces(y, x, dx, dim), dim)
+
+    return trapezoid
+
+
+def _make_cumulative_trapezoid(functions: Functions) -> Function:
+    pieces, run = _make_pieces(functions), functions["cumsum"]
+
+    def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+        """The integrals up to each place along a dim, by trapezia."""
+        return run(pieces(y, x, dx, dim), dim)
+
+    return cumulative_trapezoid
+
+
+# Quantiles --------------------------------------------------------------------------------------------------
+
+_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _make_quantile(functions: Functions) -> Function:
+    sort, select, any_ = functions["sort"], functions["index_select"], functions["any"]
+
+    def quantile(
+        input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    ) -> Any:
+        """The values below which such parts of the items are, along a dim or of all; nan where one is nan."""
+        parts = _read_parts(input, q, interpolation)
+        flat = functions["reshape"](input, (-1,)) if dim is None else input
+        axis = (0 if dim is None else dim) % max(flat.ndim, 1)
+        if not flat.shape[axis]:
+            raise ArgumentError(
+                f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
+            )
+        ordered = sort(flat, axis)[0]
+        ranks = parts * (flat.shape[axis] - 1)
+        low, high, share = _find_places(ranks, interpolation)
+        first, second = (select(ordered, axis, _like(input, one, np.int32)) for one in (low, high))
+        shape = [1] * flat.ndim
+        shape[axis] = -1
+        weight = functions["reshape"](_like(input, share, input.dtype), tuple(shape))
+        found = functions["lerp"](first, second, weight)
+        spoilt = any_(functions["isnan"](flat), axis, True)
+        found = functions["where"](spoilt, float("nan"), found)
+        return _arrange(functions, found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
+
+    return quantile
+
+
+def _arrange(functions: Functions, found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
+    """Brings the axis of several parts to the front, and drops that of a single one."""
+    if not _is_several(q):
+        if of_all and keepdim:
+            return functions["reshape"](found, (1,) * of_all)
+        return found if keepdim else functions["squeeze"](found, axis)
+    moved = functions["movedim"](functions["unsqueeze"](found, 0), axis + 1, 0)
+    moved = functions["squeeze"](moved, 1) if not keepdim else functions["movedim"](moved, 1, axis + 1)
+    return functions["reshape"](moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
+
+
+def _is_several(q: Any) -> bool:
+    return not isinstance(q, (int, float)) and bool(q.ndim)
+
+
+def _read_parts(input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
+    if input.dtype not in (np.float32, np.float64):
+        raise ArgumentError(
+            f"quantile: input tensor must be either float or double dtype. Got {describe(input)}. Convert it."
+        )
+    if interpolation not in _WAYS:
+        raise ArgumentError(
+            f"quantile: interpolation must be one of {', '.join(_WAYS)}. Got {interpolation!r}. Leave it out "
+            "for linear."
+        )
+    if not isinstance(q, (int, float)) and (q.dtype != input.dtype or q.ndim > 1):
+        raise ArgumentError(
+            f"quantile: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
+            f"{describe(input)}. Convert it."
+        )
+    parts = np.atleast_1d(np.asarray(q.array if isinstance(q, Tensor) else q, np.float64))
+    if ((parts < 0) | (parts > 1)).any():
+        raise ArgumentError(
+            f"quantile: q values must be in the range [0, 1]. Got {parts.tolist()}. Divide them."
+        )
+    return parts
+
+
+def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
+    """The places below and above, and how far between them."""
+    low, high = np.floor(ranks), np.ceil(ranks)
+    share = {
+        "linear": ranks - low,
+        "lower": np.zeros_like(ranks),
+        "higher": np.ones_like(ranks),
+        "midpoint": np.full_like(ranks, 0.5),
+        "nearest": np.round(ranks) - low,
+    }[interpolation]
+    return low, high, share
+
+
+def _like(value: Any, found: Any, dtype: Any) -> Any:
+    """An array in the world of ``value``."""
+    array = np.asarray(found).astype(dtype)
+    return value.new_tensor(array, dtype=np.dtype(dtype)) if isinstance(value, Tensor) else array
+
+
+# Membership -------------------------------------------------------------------------------------------------
+
+
+def _make_isin(functions: Functions) -> Function:
+    reshape, equal, any_ = functions["reshape"], functions["eq"], functions["any"]
+
+    def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
+        """Whether items are among others."""
+        if isinstance(test_elements, (bool, int, float)):
+            found = equal(elements, test_elements)
+        elif isinstance(elements, (bool, int, float)):
+            found = any_(equal(test_elements, elements))
+        else:
+            found = any_(equal(reshape(elements, (*elements.shape, 1)), reshape(test_elements, (-1,))), -1)
+        return functions["logical_not"](found) if invert else found
+
+    return isin
+
+
+def _make_bincount(functions: Functions) -> Function:
+    add = functions["scatter_add"]
+
+    def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+        """How often each number from 0 on is among the items, or the sums of the weights of these."""
+        if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
+            raise ArgumentError(
+                f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
+                f"{describe(input)} and {minlength}. Flatten or convert it."
+            )
+        values = np.asarray(input.array if isinstance(input, Tensor) else input)
+        if values.size and values.min() < 0:
+            raise ArgumentError(
+                f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them."
+            )
+        count = max(int(values.max()) + 1 if values.size else 0, minlength)
+        if weights is None:
+            return _like(input, np.bincount(values, minlength=minlength), input.dtype)
+        return add(_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
+
+    return bincount
+
+
+SEQUENCES: dict[str, Callable[[Functions], Function]] = {
+    "bincount": _make_bincount,
+    "cumulative_trapezoid": _make_cumulative_trapezoid,
+    "diff": _make_diff,
+    "isin": _make_isin,
+    "quantile": _make_quantile,
+    "trapezoid": _make_trapezoid,
+    "trapz": _make_trapezoid,
+}
+METHODS = ("bincount", "diff", "quantile")
