@@ -19,11 +19,12 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from ._flash_sweeps import Operands, Sweep, sweep_in_loop, sweep_on_grid
+from ._flash_sweeps import ZERO, Operands, Sweep, sweep_in_loop, sweep_on_grid
 
 LOWEST = -1e30  # instead of -inf, whose difference to itself is nan
 Run = Callable[..., list[Any]]
@@ -50,12 +51,14 @@ class Blocks:
     def find_keys(self, block: Any, count: int) -> tuple[Any, Any]:
         """Returns from which to which block of ``count`` keys are seen by a block of queries."""
         if not self.is_causal:
-            return 0, count
-        return 0, jnp.minimum(lax.div((block + 1) * self.queries + self.keys - 1, self.keys), count)
+            return ZERO, np.int32(count)
+        past = (block + 1) * self.queries + (self.keys - 1)
+        return ZERO, jnp.minimum(lax.div(past, np.int32(self.keys)), count)
 
     def find_queries(self, block: Any, count: int) -> tuple[Any, Any]:
         """Returns from which to which block of ``count`` queries see a block of keys."""
-        return lax.div(block * self.keys, self.queries) if self.is_causal else 0, count
+        first = lax.div(block * self.keys, np.int32(self.queries)) if self.is_causal else ZERO
+        return first, np.int32(count)
 
 
 # What is done at one pair of blocks -------------------------------------------------------------------------

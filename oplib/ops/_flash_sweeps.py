@@ -13,11 +13,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu
 
 Function = Callable[..., Any]
+ZERO = np.int32(0)  # with x64 on, a Python number would be an int64, which accelerators do not count in
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ class Operands:
 
     def specify(self, array: Any, size: int, find: Function) -> Any:
         """The blocks of one array: each has one head, ``size`` places, and the whole width."""
-        share = self.heads // array.shape[0]
+        share = np.int32(self.heads // array.shape[0])
         return pl.BlockSpec(
-            (None, size, array.shape[2]), lambda head, *at: (lax.div(head, share), find(*at), 0)
+            (None, size, array.shape[2]), lambda head, *at: (lax.div(head, share), find(*at), ZERO)
         )
 
     def shape_results(self) -> list[jax.ShapeDtypeStruct]:
@@ -160,8 +162,8 @@ def _swept(*at: Any) -> Any:
     return at[1]
 
 
-def _whole(*_at: Any) -> int:
-    return 0
+def _whole(*_at: Any) -> Any:
+    return ZERO
 
 
 def _start(sweep: Sweep) -> tuple[Any, ...]:

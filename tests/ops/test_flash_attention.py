@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 from jax.sharding import AbstractDevice, AbstractMesh
+from jax.sharding import PartitionSpec as P
 
 import oplib
 import oplib.nn.functional as F
@@ -86,6 +88,7 @@ def test_the_kernels_compute_what_the_textbook_says(
         np.testing.assert_allclose(mine.astype("float32"), its, rtol=close, atol=close)
 
 
+@pytest.mark.slow
 def test_the_forward_kernel_computes_what_the_textbook_says() -> None:
     operands = make_operands(2, 1)
     run = jax.jit(partial(kernels.attend, interpret("tpu"), is_causal=True, scale=SCALE))
@@ -174,11 +177,31 @@ def test_a_long_attention_is_three_kernels_on_a_tpu_and_stores_no_scores() -> No
     assert f"{LONG}x{LONG}" in lower(LONG, "cpu")  # so the search finds scores where they are
 
 
-def test_a_long_attention_is_three_kernels_in_triton_on_cuda() -> None:
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")  # in 0.12
+@pytest.mark.parametrize("has_x64", [False, True])
+def test_a_long_attention_is_three_kernels_in_triton_on_cuda(has_x64: bool) -> None:
     device = AbstractDevice(device_kind="NVIDIA H100", num_cores=132, platform="gpu")
-    with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=device)):
+    mesh = AbstractMesh((1,), ("x",), abstract_device=device)
+    with jax.enable_x64(has_x64), jax.sharding.use_abstract_mesh(mesh):
         program = lower(LONG, "cuda")
     assert program.count("xla.gpu.triton") == 3
+
+
+def test_a_program_for_several_platforms_holds_the_kernels_of_one_and_the_formula_of_the_other() -> None:
+    step = jax.jit(jax.grad(lose(attend_by_op), (0, 1, 2)))
+    program = export.export(step, platforms=["cpu", "tpu"])(*shape_operands(LONG)).mlir_module()
+    assert program.count("@tpu_custom_call") == 3
+    assert f"{LONG}x{LONG}" in program
+
+
+@pytest.mark.parametrize("has_x64", [False, True])
+def test_in_shard_map_each_device_runs_the_kernels_on_its_part(has_x64: bool) -> None:
+    mesh = AbstractMesh((2,), ("parts",))
+    step = jax.grad(lose(attend_by_op), (0, 1, 2))
+    mapped = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=P(None, "parts"), out_specs=P(None, "parts")))
+    with jax.enable_x64(has_x64), jax.sharding.use_abstract_mesh(mesh):
+        lowered = mapped.trace(*shape_operands(LONG)).lower(lowering_platforms=("tpu",))
+    assert lowered.as_text().count("@tpu_custom_call") == 3
 
 
 def test_a_short_attention_is_the_formula_everywhere() -> None:
