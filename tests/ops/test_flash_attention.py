@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
-from jax.sharding import AbstractDevice, AbstractMesh
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 import oplib
@@ -196,7 +196,7 @@ def test_a_program_for_several_platforms_holds_the_kernels_of_one_and_the_formul
 
 @pytest.mark.parametrize("has_x64", [False, True])
 def test_in_shard_map_each_device_runs_the_kernels_on_its_part(has_x64: bool) -> None:
-    mesh = AbstractMesh((2,), ("parts",))
+    mesh = AbstractMesh((2,), ("parts",), axis_types=(AxisType.Auto,))
     step = jax.grad(lose(attend_by_op), (0, 1, 2))
     mapped = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=P(None, "parts"), out_specs=P(None, "parts")))
     with jax.enable_x64(has_x64), jax.sharding.use_abstract_mesh(mesh):
