@@ -1,0 +1,62 @@
+"""What a checkpoint computes again draws the same numbers, from whichever Generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+import oplib.nn.functional as F
+from oplib.utils.checkpoint import checkpoint
+
+
+def cube(x: Any, generator: Any = None) -> Any:
+    """Three times its value over the argument is the gradient, if dropout keeps the same items again."""
+    return F.dropout(x * x, generator=generator) * x
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("generator", [None, oplib.Generator()], ids=["global", "own"])
+def test_a_region_drops_the_same_items_again_and_leaves_the_generator_alone(
+    generator: Any, use_reentrant: bool
+) -> None:
+    leaf = oplib.ones(40, requires_grad=True)
+    y = checkpoint(lambda x: cube(x, generator), leaf, use_reentrant=use_reentrant)
+    after = (generator or oplib.default_generator).get_state()
+    y.sum().backward()
+    assert (generator or oplib.default_generator).get_state() == after
+    np.testing.assert_array_equal(leaf.grad.numpy(), 3 * y.detach().numpy())
+
+
+def test_without_preserving_it_drops_other_items() -> None:
+    leaf = oplib.ones(40, requires_grad=True)
+    y = checkpoint(cube, leaf, use_reentrant=False, preserve_rng_state=False)
+    y.sum().backward()
+    assert not np.array_equal(leaf.grad.numpy(), 3 * y.detach().numpy())
+
+
+def test_under_jit_a_region_repeats_the_draws_of_a_generator_from_a_key() -> None:
+    @jax.jit
+    def step(array: Any, key: Any) -> Any:
+        generator = oplib.Generator.from_key(key)
+        x = oplib.Tensor.from_array(array, requires_grad=True)
+        y = checkpoint(lambda a: cube(a, generator), x, use_reentrant=False)
+        y.sum().backward()
+        return y.array, x.grad.array
+
+    y, gradient = step(jnp.ones(40), jax.random.key(0))
+    np.testing.assert_array_equal(gradient, 3 * y)
+    assert 0 < (np.asarray(y) == 0).sum() < 40
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_in_a_map_a_region_repeats_the_draws_of_each_example(randomness: Any) -> None:
+    leaf = oplib.ones(3, 40, requires_grad=True)
+    y = oplib.vmap(lambda x: checkpoint(cube, x, use_reentrant=False), randomness=randomness)(leaf)
+    y.sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), 3 * y.detach().numpy())
+    assert len(np.unique(y.detach().numpy(), axis=0)) == (1 if randomness == "same" else 3)
