@@ -120,7 +120,8 @@ class Linear:
         function = partial(self._pull_one, given or (True,) * len(self.avals))
         for level in self.levels:
             function = _map_and_sum(function, level, self.wanted_places)
-        grads = function(tuple(residuals[self.rule_residuals :]), tuple(cotangents))
+        saved = tuple(map(_to_array, residuals[self.rule_residuals :]))
+        grads = function(saved, tuple(cotangents))
         return tuple(match_varying(grads, like=[*residuals, *cotangents]))
 
     def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
@@ -151,6 +152,11 @@ class Linear:
                 "Return its gradient, or an array of zeros if it has none."
             )
         return jnp.zeros(shape.shape, shape.dtype)
+
+
+def _to_array(residual: Any) -> Any:
+    """JAX hands over numbers of a jaxpr as numbers of Python with a dtype; formulas get arrays."""
+    return residual if isinstance(residual, jax.Array) else jnp.asarray(residual, residual.dtype)
 
 
 def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:

@@ -327,3 +327,10 @@ def test_the_derivatives_of_one_call_are_equal_so_that_jax_compiles_them_once() 
 def specialize(op: CustomOpDef) -> BoundCall:
     overload = op._opoverload
     return BoundCall(overload, make_layout(overload._schema, [X], frozenset(), op=overload.name())[0])
+
+
+def test_a_formula_gets_arrays_also_of_what_jax_knows_as_a_number() -> None:
+    def differentiate(x: Any) -> Any:
+        return oplib.copysign(jnp.reshape(x, ()), -1.0) * x[0]
+
+    assert jax.jit(jax.grad(differentiate))(jnp.ones(1)).tolist() == [-2.0]
