@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_function import Mask
+from oplib.autograd.array_function import Mask, shape_of
 from oplib.config import config
 
 from .array_kernel import make_strong
@@ -22,7 +22,7 @@ from .kernels import trace_kernel
 from .layout import Layout
 from .levels import Level, Levels, map_residuals
 from .overload import OpOverload
-from .partition import run_in_parts
+from .partition import run_derivable, run_in_parts
 from .record import Record
 from .setup import plan_formula
 from .structure import Structure
@@ -66,7 +66,7 @@ class BoundCall:
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Any = jax.jit(self._run, inline=True)
         self._batched: dict[Level, Callable[..., Results]] = {}
-        self._levelled: dict[tuple[Levels, bool], Any] = {}
+        self._levelled: dict[tuple[Levels, bool, bool], Any] = {}
         self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -99,21 +99,25 @@ class BoundCall:
             compare_with_fake(record, self.layout, arrays, flat)
         return structure, tuple(make_strong(value) for value in flat)
 
-    def trace(self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True) -> Any:
+    def trace(
+        self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True, derivable: bool = False
+    ) -> Any:
         """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature.
 
         Args:
             levels: of vmap.
             arrays: of the call, or their shapes.
             in_parts: a sharding rule is carried out, rather than left to XLA.
+            derivable: JAX is to differentiate what comes; a rule is carried out only where it has to be.
         """
-        in_parts = in_parts and self.has_parts(levels)
-        found = self._levelled.get((levels, in_parts))
+        has_parts = self.has_parts(levels)
+        key = levels, has_parts and in_parts, has_parts and derivable
+        found = self._levelled.get(key)
         if found is None:
-            run = partial(run_in_parts, self, levels) if in_parts else self._run_whole(levels)
-            found = self._levelled[levels, in_parts] = jax.jit(
-                lambda *values: match_varying(run(values), like=values)
-            )
+            run = self._run_whole(levels)
+            if has_parts and (in_parts or derivable):
+                run = partial(run_derivable if derivable else run_in_parts, self, levels)
+            found = self._levelled[key] = jax.jit(lambda *values: match_varying(run(values), like=values))
         return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
     def has_parts(self, levels: Levels) -> bool:
@@ -197,6 +201,10 @@ class BoundCall:
 
     def structure(self, arrays: Sequence[Any]) -> Structure:
         """Returns how the results stand, by the trace of the kernel: a fake kernel is not for real calls."""
+        if (
+            self.record.sharding is not None
+        ):  # of a whole kernel a mesh may not be able to say how it is spread
+            arrays = [shape_of(value) for value in arrays]
         return jax.eval_shape(self._single, *arrays)[0]
 
     def shapes(self, arrays: Sequence[Any]) -> Results:

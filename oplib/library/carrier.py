@@ -93,7 +93,7 @@ class Carrier:
         if call.record.derivative.constant is not None:
             return outputs, zeros
         if call.record.is_transparent and call.record.jvp is None:
-            whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, in_parts=False)
+            whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, derivable=True)
             return outputs, _derive_tangents(whole, primals, tangents, avals)
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make_linear(call, levels, wanted, inputs=primals, outputs=outputs)
@@ -116,7 +116,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = _derive_tangents(call.trace((), arrays, in_parts=False), arrays, full, avals)
+            found = _derive_tangents(call.trace((), arrays, derivable=True), arrays, full, avals)
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)

@@ -114,7 +114,7 @@ class Part:
         )
         return whole
 
-    def run_on_mesh(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def run_on_mesh(self, mesh: Any, arrays: Sequence[Any], *, derivable: bool = False) -> tuple[Any, ...]:
         """Runs the parts on a mesh whose axes stand in the types of the arrays."""
         kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
         is_host = self.call.record.kind == "host"  # a callback runs where every axis is manual
@@ -128,15 +128,15 @@ class Part:
             jax.sharding.reshard(array, NamedSharding(mesh, spec))
             for array, spec in zip(arrays, operands, strict=True)
         ]
-        # Its derivative is never asked for: the carrier has the op's rules, or looks at the kernel alone. So
-        # nothing needs to be known of what varies over the mesh, which a callback could not tell.
+        # Where its derivative is never asked for, since the carrier has the op's rules or looks at the kernel
+        # alone, nothing needs to be known of what varies over the mesh, which a callback could not tell.
         run = jax.shard_map(
             self.bind(chosen, dict(mesh.shape)),
             mesh=mesh,
             in_specs=operands,
             out_specs=made,
             axis_names=names,
-            check_vma=False,
+            check_vma=derivable,
         )
         return run(*spread)
 
@@ -172,6 +172,22 @@ def run_in_parts(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any
     ):
         return mapped(*arrays)[1]
     return part.offer()(*arrays)
+
+
+def run_derivable(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Runs a call for JAX to differentiate: whole, but where the results of parts are added up on a mesh.
+
+    There the types of the arrays would have to say of a whole kernel how its result is to be spread.
+    """
+    mapped = call.map(levels)
+    mesh = _find_explicit_mesh(arrays)
+    if mesh is None or _is_inside_shard_map():
+        return mapped(*arrays)[1]
+    structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
+    placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
+    if not placement.reduced:
+        return mapped(*arrays)[1]
+    return Part(call, levels, placement).run_on_mesh(mesh, arrays, derivable=True)
 
 
 def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
