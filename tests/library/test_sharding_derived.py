@@ -37,7 +37,7 @@ def square(function: Any) -> Any:
 
 
 def cut(mesh: Any) -> tuple[jax.Array, jax.Array]:
-    """Both cut along the axis that is summed over, where JAX cannot say how the result of the whole is spread."""
+    """Both cut along the axis that is summed over, where JAX cannot say how the whole's result is spread."""
     return (
         jax.device_put(X, NamedSharding(mesh, P(None, "i"))),
         jax.device_put(Y, NamedSharding(mesh, P("i", None))),
