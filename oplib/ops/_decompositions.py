@@ -266,6 +266,18 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
     return _eigh(self, UPLO)[0]
 
 
+def _eig(self: Any) -> tuple[Any, Any]:
+    """Vectors of length 1; their phase is open, and so is that part of a gradient."""
+    _check("eig", self)
+    values, vectors = lax.linalg.eig(self, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
+    return values, vectors
+
+
+def _eigvals(self: Any) -> Any:
+    _check("eigvals", self)
+    return _eig(self)[0]  # of which JAX has second derivatives, as it has not of its own eigvals
+
+
 DECOMPOSITIONS = (
     _row(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
@@ -283,6 +295,16 @@ DECOMPOSITIONS = (
         "U @ diag(S) @ Vh == self; what fills the full matrices up has no gradient",
     ),
     _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    _row(
+        "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
+        _eig,
+        "complex eigenvalues and eigenvectors of a square matrix; JAX has them on CPUs",
+    ),
+    _row(
+        "linalg_eigvals(Tensor self) -> Tensor",
+        _eigvals,
+        "complex eigenvalues of a square matrix; JAX has them on CPUs",
+    ),
     _row(
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eigh,

@@ -61,6 +61,10 @@ DECOMPOSITIONS: dict[str, list[Sample]] = {
     "linalg_qr": [Sample((TALL,))],
     "linalg_svd": [Sample((TALL, False))],
     "linalg_svdvals": [Sample((TALL,))],
+    **{
+        name: [Sample((0.2 * SQUARE + np.diag([1.0, 4.0, 9.0]),))]
+        for name in ("linalg_eig", "linalg_eigvals")
+    },
     "linalg_eigh": [Sample((SYMMETRIC,))],
     "linalg_eigvalsh": [Sample((SYMMETRIC,))],
     "linalg_matrix_norm": [Sample((X, 2)), Sample((X, 1)), Sample((CUBE, np.inf, [0, 2], True))],
