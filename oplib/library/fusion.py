@@ -11,31 +11,53 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .fast_block import FastBlock
 from .fast_path import ShortCut
 from .overload import OpOverload
 
 Function = Callable[..., Any]
-Branches = Sequence[tuple[str, OpOverload]]
 _KINDS = inspect.Parameter
 
 
-def fuse(function: Function, branches: Branches) -> Function:
+class Branch(NamedTuple):
+    """One overload of a fused function, and which calls are to run it.
+
+    Attributes:
+        test: an expression in which ``{0}`` stands for the first parameter and so on; an empty one passes,
+            and stands last.
+        overload: the op.
+        places: the parameters that stand for its arguments, in their order; None for the first ones. The
+            short cut serves calls that leave the others at their defaults.
+    """
+
+    test: str
+    overload: OpOverload
+    places: tuple[int, ...] | None = None
+
+
+def is_number(place: int) -> str:
+    """Returns the test of whether a parameter is a Python number that a compiled call takes as an array."""
+    return f"({{{place}}}.__class__ is float or {{{place}}}.__class__ is int)"
+
+
+def is_tensor(place: int) -> str:
+    """Returns the test of whether a parameter is a Tensor."""
+    return f"{{{place}}}.__class__ is __Tensor"
+
+
+def fuse(function: Function, *branches: Branch) -> Function:
     """Returns a function that does as another one, with the short cuts of overloads written into it.
 
     Args:
-        function: the whole function: every call may go through it. Its first parameters stand for the
-            arguments of the overloads, in their order; further ones have defaults, and the short cuts serve
-            the calls that leave these as they are.
-        branches: the overloads, each with a test of the calls that are to run it, in which ``{0}`` stands
-            for the first parameter and so on; an empty test passes, and stands last.
+        function: the whole function: every call may go through it.
+        branches: the overloads.
     """
     return Fusion(function, branches).function
 
 
-def list_branches(function: Function) -> Branches:
+def list_branches(function: Function) -> Sequence[Branch]:
     """Returns what is fused into a function; nothing where it was not made here."""
     return getattr(function, "__oplib_branches__", ())
 
@@ -51,7 +73,7 @@ class Fusion:
         function: the fused one. Until its first call it only prepares itself.
     """
 
-    def __init__(self, whole: Function, branches: Branches) -> None:
+    def __init__(self, whole: Function, branches: Sequence[Branch]) -> None:
         self._branches = branches
         self._parameters = list(inspect.signature(whole).parameters.values())
         self._preparing = threading.Lock()
@@ -74,18 +96,23 @@ class Fusion:
         with self._preparing:
             if self._is_prepared:
                 return
-            for number, (test, overload) in enumerate(self._branches):
-                dispatcher = overload.prepare()
-                if dispatcher is None or not dispatcher.is_fast:
-                    continue  # the whole function serves its calls
-                count = len(dispatcher.schema.arguments)
-                names = [one.name for one in self._parameters[:count]]
-                kept = [f"{one.name} is __d_{one.name}" for one in self._parameters[count:]]
-                tests = [f"({test.format(*names)})"] if test else []
-                block = FastBlock(dispatcher.record, number, names)
-                self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
+            for number, branch in enumerate(self._branches):
+                self._add(number, branch)
             self._short_cut.drop_line("    __prepare()")
             self._is_prepared = True
+
+    def _add(self, number: int, branch: Branch) -> None:
+        dispatcher = branch.overload.prepare()
+        if dispatcher is None or not dispatcher.is_fast:
+            return  # the whole function serves its calls
+        names = [one.name for one in self._parameters]
+        places = branch.places or tuple(range(len(dispatcher.schema.arguments)))
+        if max(places) >= len(names):
+            return  # an operator has no place for a keyword argument
+        kept = [f"{name} is __d_{name}" for place, name in enumerate(names) if place not in places]
+        tests = [branch.test.format(*names)] if branch.test else []
+        block = FastBlock(dispatcher.record, number, [names[place] for place in places])
+        self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
 
 
 def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
-from oplib.library.fusion import fuse
+from oplib.library.fusion import Branch, fuse, is_number, is_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
@@ -23,7 +23,6 @@ Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 Chooser = Callable[[Overloads], Function]
 _NUMBERS = (bool, int, float, complex)
-_SECOND_IS_NUMBER = "{1}.__class__ is float or {1}.__class__ is int"
 
 
 def take_operand(value: Any) -> Any:
@@ -40,7 +39,7 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
         other = take_operand(other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
 
-    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensor)])
+    return fuse(function, Branch(is_number(1), on_number), Branch("", on_tensor))
 
 
 def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
@@ -52,7 +51,12 @@ def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpO
             return of_number.call(input, other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensors).call(input, other)
 
-    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensors)])
+    return fuse(
+        function,
+        Branch(is_number(1), on_number),
+        Branch(f"{is_number(0)} and {is_tensor(1)}", of_number),
+        Branch("", on_tensors),
+    )
 
 
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
@@ -64,7 +68,12 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
             return on_number.call(input, other if alpha == 1 else other * alpha)
         return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
 
-    return fuse(function, [(_SECOND_IS_NUMBER, on_number), ("", on_tensor)])
+    return fuse(
+        function,
+        Branch(is_number(1), on_number, (0, 1)),
+        Branch("", on_tensor, (0, 1)),
+        Branch(f"{is_tensor(1)} and {is_number(2)}", scaled),
+    )
 
 
 def choose_div(overloads: Overloads) -> Function:
@@ -79,7 +88,13 @@ def choose_div(overloads: Overloads) -> Function:
             return exact[is_number].call(input, other)
         return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
 
-    return fuse(function, [(_SECOND_IS_NUMBER, exact[True]), ("", exact[False])])
+    return fuse(
+        function,
+        Branch(is_number(1), exact[True], (0, 1)),
+        Branch("", exact[False], (0, 1)),
+        Branch(is_tensor(1), rounded[False]),
+        Branch(is_number(1), rounded[True]),
+    )
 
 
 def choose_clamp(overloads: Overloads) -> Function:
@@ -108,7 +123,14 @@ def choose_clamp(overloads: Overloads) -> Function:
             return both.call(input, low, high)
         return (at_most if low is None else at_least).call(input, bounds[0])
 
-    return function
+    numbers, tensors = by_kind["Scalar"], by_kind["Tensor"]
+    return fuse(
+        function,
+        Branch(f"{is_number(1)} and {is_number(2)}", numbers[0]),
+        Branch(is_number(1), numbers[1], (0, 1)),
+        Branch(is_number(2), numbers[2], (0, 2)),
+        Branch(f"{is_tensor(1)} and {is_tensor(2)}", tensors[0]),
+    )
 
 
 def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
@@ -118,7 +140,7 @@ def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
         other = take_operand(other)
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
-    return fuse(function, [(_SECOND_IS_NUMBER, on_number)])
+    return fuse(function, Branch(is_number(1), on_number))
 
 
 _SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
@@ -144,8 +166,14 @@ def choose_pow(overloads: Overloads) -> Function:
             return on_int.call(input, int(exponent))
         return on_scalar.call(input, exponent)
 
-    is_small = f"{{1}}.__class__ is int and {{1}} in ({', '.join(map(str, sorted(_SMALL)))})"
-    return fuse(function, [(is_small, on_int), ("{1}.__class__ is __Tensor", on_tensors)])
+    small = f"({', '.join(map(str, sorted(_SMALL)))})"
+    return fuse(
+        function,
+        Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
+        Branch(f"{{1}}.__class__ is float and {{1}} not in {small}", on_scalar),
+        Branch(f"{is_number(0)} and {is_tensor(1)}", of_number),
+        Branch(is_tensor(1), on_tensors),
+    )
 
 
 def choose_where(overloads: Overloads) -> Function:
@@ -164,7 +192,13 @@ def choose_where(overloads: Overloads) -> Function:
         are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)
 
-    return fuse(function, [("", by_numbers[False, False])])
+    return fuse(
+        function,
+        Branch(f"{is_number(1)} and {is_number(2)}", by_numbers[True, True]),
+        Branch(is_number(1), by_numbers[True, False]),
+        Branch(is_number(2), by_numbers[False, True]),
+        Branch("", by_numbers[False, False]),
+    )
 
 
 def refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
@@ -192,7 +226,7 @@ def _extremum(name: str) -> Chooser:
                 return whole.call(input)
             return pair.call(input, take_operand(dim if other is None else other))
 
-        return function
+        return fuse(function, Branch("", whole, (0,)), Branch(is_tensor(1), pair, (0, 1)))
 
     return choose
 
@@ -376,7 +410,10 @@ def _by_last(name: str, *parameters: str) -> Chooser:
             "__tensor": overloads[f"{name}.Tensor"],
         }
         exec(compile(text, f"<oplib.{name}>", "exec"), namespace)
-        return namespace[name]
+        is_last_number = is_number(len(parameters) - 1)
+        return fuse(
+            namespace[name], Branch(is_last_number, namespace["__number"]), Branch("", namespace["__tensor"])
+        )
 
     return choose
 

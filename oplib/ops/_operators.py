@@ -43,6 +43,6 @@ def fuse_operators(name: str, function: Callable[..., Any]) -> None:
         return
     for operator in OPERATORS.get(name, ()):
         method = getattr(TensorOperators, operator)
-        fused = fuse(method, branches)
+        fused = fuse(method, *branches)
         fused.__qualname__, fused.__module__ = method.__qualname__, method.__module__
         setattr(TensorOperators, operator, fused)

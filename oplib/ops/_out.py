@@ -56,7 +56,7 @@ def add_out(function: Function, name: str) -> Function:
     made = namespace[name]
     made.__doc__ = function.__doc__
     branches = list_branches(function)
-    return fuse(made, branches) if branches else made
+    return fuse(made, *branches) if branches else made
 
 
 def takes_out(function: Function) -> bool:

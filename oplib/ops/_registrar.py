@@ -10,7 +10,7 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.deferral import defer, settle
-from oplib.library.fusion import fuse
+from oplib.library.fusion import Branch, fuse
 from oplib.library.schema import FunctionSchema
 from oplib.tensor import Tensor
 
@@ -118,7 +118,7 @@ def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
     text = "\n".join(lines)
     exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
     function = namespace[row.op]
-    return function if results or row.view is not None else fuse(function, [("", overload)])
+    return function if results or row.view is not None else fuse(function, Branch("", overload))
 
 
 def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:

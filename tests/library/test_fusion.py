@@ -17,7 +17,7 @@ import oplib
 from oplib import Tensor
 from oplib.errors import AutogradError, RegistrationError
 from oplib.library import Library, ops, register_autograd
-from oplib.library.fusion import Fusion, fuse, list_branches
+from oplib.library.fusion import Branch, Fusion, fuse, list_branches
 
 X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
 
@@ -43,7 +43,9 @@ def scale() -> Iterator[Any]:
         overload = on_number if isinstance(other, (int, float)) else on_tensor
         return overload.call(self, other * times)
 
-    made: Any = fuse(scale, [("{1}.__class__ is float", on_number), ("", on_tensor)])
+    made: Any = fuse(
+        scale, Branch("{1}.__class__ is float", on_number, (0, 1)), Branch("", on_tensor, (0, 1))
+    )
     made.served, made.library = served, library
     yield made
     library._destroy()
@@ -202,7 +204,7 @@ def test_the_text_of_a_fused_function_can_be_read() -> None:
     def product(self: Any, other: Any) -> Any:
         return oplib.ops.oplib.mul.Tensor(self, other)
 
-    fusion = Fusion(product, [("", oplib.ops.oplib.mul.Tensor)])
+    fusion = Fusion(product, [Branch("", oplib.ops.oplib.mul.Tensor)])
     fusion.function(Tensor.from_array(X), Tensor.from_array(Y))
     assert fusion.text().startswith("def product(self, other):")
     assert "__find0" in fusion.text()

@@ -179,7 +179,9 @@ def test_a_generator_from_outside_a_trace_is_refused_and_does_not_move() -> None
 
 @pytest.mark.parametrize("given", [3, "seed", jnp.zeros(2, jnp.uint32)])
 def test_what_is_no_generator_is_refused(given: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"argument 'generator'.*Pass None or a Generator, or a key of jax"):
+    with pytest.raises(
+        ArgumentError, match=r"argument 'generator'.*Pass None or a Generator, or a key of jax"
+    ):
         make_noisy("keys::refused")(X, given)
     with pytest.raises(ArgumentError, match=r"Generator.from_key: expected a key"):
         oplib.Generator.from_key(given)
