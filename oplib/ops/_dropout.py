@@ -73,7 +73,7 @@ def _to(value: Any, like: Any) -> Any:
 
 def _name_features(input: Any, features: int) -> tuple[int, ...]:
     """The shape with one item for each feature."""
-    if input.ndim < 2:
+    if input.ndim < features:
         raise ArgumentError(
             f"feature_dropout: Feature dropout requires at least 2 dimensions in the input. Got "
             f"{describe(input)}. Use dropout, or reshape it."
