@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.autograd import forward_ad
-from oplib.errors import ArgumentError, AutogradError, TracingError
+from oplib.errors import ArgumentError, AutogradError, RegistrationValueError, TracingError
 from oplib.library import custom_op, eval_shape, opcheck
 
 KEY = jax.random.key(3)
@@ -179,7 +179,9 @@ def test_a_generator_from_outside_a_trace_is_refused_and_does_not_move() -> None
 
 @pytest.mark.parametrize("given", [3, "seed", jnp.zeros(2, jnp.uint32)])
 def test_what_is_no_generator_is_refused(given: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"argument 'generator'.*Pass None or a Generator, or a key of jax"):
+    with pytest.raises(
+        ArgumentError, match=r"argument 'generator'.*Pass None or a Generator, or a key of jax"
+    ):
         make_noisy("keys::refused")(X, given)
     with pytest.raises(ArgumentError, match=r"Generator.from_key: expected a key"):
         oplib.Generator.from_key(given)
@@ -191,3 +193,11 @@ def test_a_gradient_for_a_generator_is_refused() -> None:
     leaf = oplib.Tensor.from_array(X, requires_grad=True)
     with pytest.raises(AutogradError, match="for argument 'generator', which is not a tensor"):
         noisy(leaf, KEY).sum().backward()
+
+
+def test_a_kernel_that_draws_is_not_cut_into_parts_that_would_draw_the_same() -> None:
+    noisy = make_noisy("keys::sharded")
+    with pytest.raises(
+        RegistrationValueError, match=r"every part would draw the same.*'generator'.*Leave the"
+    ):
+        noisy.register_sharding("i -> i")
