@@ -28,7 +28,7 @@ OPS: dict[str, OpOverload] = {  # what draws random numbers gives others each ti
 ROW_OF: dict[str, Row] = {row.name: row for row in ROWS}
 
 OF_HERMITIAN = frozenset({"linalg_cholesky", "linalg_eigh", "linalg_eigvalsh"})
-WITH_PHASES = {"linalg_eigh": (1,), "linalg_svd": (0, 2)}
+WITH_PHASES = {"linalg_eig": (1,), "linalg_eigh": (1,), "linalg_svd": (0, 2)}
 
 
 @cache
@@ -89,8 +89,11 @@ class Call:
 
     def without_phases(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results, of those vectors only the magnitudes whose phases are whatever LAPACK makes them."""
-        places = WITH_PHASES.get(self.row.op, ()) if any(one.dtype.kind == "c" for one in self.arrays) else ()
-        return tuple(abs(result) if place in places else result for place, result in enumerate(results))
+        places = WITH_PHASES.get(self.row.op, ())
+        return tuple(
+            abs(result) if place in places and result.dtype.kind == "c" else result
+            for place, result in enumerate(results)
+        )
 
     def run_kernel(self, *arrays: Any) -> tuple[Any, ...]:
         """Calls the kernel as the plain JAX function that it is, without oplib around it."""

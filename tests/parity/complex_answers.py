@@ -14,7 +14,7 @@ import jax
 import torch
 
 import tests.ops.complex_ops as written
-from tests.ops.calls import OPS, find_call
+from tests.ops.calls import OPS, Call, find_call
 from tests.ops.check import is_all_real
 from tests.ops.samples import find_samples
 
@@ -37,24 +37,27 @@ from __future__ import annotations
 
 
 def takes_complex(name: str) -> tuple[bool, bool]:
-    """Whether torch takes complex128 in some sample of an op, and differentiates."""
+    """Whether torch takes complex128 in every sample of an op, and differentiates."""
     if name in OWN_ANSWERS:
         return True, True
-    accepts = differentiates = False
+    answers: list[bool] = []
+    differentiates = False
     for number, sample in enumerate(find_samples(OPS[name])):
-        if not is_all_real(sample) or not has_counterpart(name):
-            continue
-        try:
+        if is_all_real(sample) and has_counterpart(name):
             call = find_call(name, number, is_complex=True)
-            args, kwargs, _ = make_arguments(torch, call, requires_grad=False)
-            function_of(torch, name)(*args, **kwargs)
-            accepts = True
-            args, kwargs, _ = make_arguments(torch, call)
-            results = to_list(function_of(torch, name)(*args, **kwargs))
-            differentiates |= has_gradient(results)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError):
-            continue
-    return accepts, differentiates
+            answers.append(try_torch(call, requires_grad=False))
+            differentiates |= try_torch(call, requires_grad=True)
+    return bool(answers) and all(answers), differentiates
+
+
+def try_torch(call: Call, *, requires_grad: bool) -> bool:
+    """Whether torch computes; with ``requires_grad``, whether it differentiates."""
+    try:
+        args, kwargs, _ = make_arguments(torch, call, requires_grad=requires_grad)
+        results = to_list(function_of(torch, call.name)(*args, **kwargs))
+        return has_gradient(results) if requires_grad else True
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return False
 
 
 def has_gradient(results: list[Any]) -> bool:

@@ -68,6 +68,7 @@ ON_TORCH: dict[str, Function] = {
         q, k, v, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     ),
     "index": lambda x, indices, dims: ATEN.index(x, place(indices, dims)),
+    "linalg_eig": without_phases(torch.linalg.eig, 1),
     "linalg_eigh": without_phases(torch.linalg.eigh, 1),
     "linalg_lstsq": first_of(torch.linalg.lstsq),
     "linalg_svd": without_phases(torch.linalg.svd, 0, 2),
@@ -88,6 +89,7 @@ ON_TORCH: dict[str, Function] = {
 ON_OPLIB: dict[str, Function] = {
     "fixed_batch_norm": OPS["fixed_batch_norm"],
     "flash_attention": first_of(OPS["flash_attention"]),
+    "linalg_eig": without_phases(OPS["linalg_eig"], 1),
     "linalg_eigh": without_phases(OPS["linalg_eigh"], 1),
     "linalg_svd": without_phases(OPS["linalg_svd"], 0, 2),
     "native_batch_norm": first_of(OPS["native_batch_norm"]),
