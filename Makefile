@@ -20,8 +20,10 @@ demo: $(VENV)/.has-demo  ## train a classifier on real images with ops registere
 test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every sample of every built-in op, also beside torch
-	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/ops tests/parity/test_op_samples.py $(ARGS)
+test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sample of every built-in op, and record it
+	rm -f out/op_grid.json
+	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p tests.ops.recording \
+		tests/ops tests/parity/test_op_grid.py tests/parity/test_op_forms.py $(ARGS)
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)

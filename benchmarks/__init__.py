@@ -17,7 +17,8 @@ How to read a row::
 
 The clock is the wall clock, because that is what a user waits for. ``--clock process`` counts processor time
 of all threads instead, for machines that are shared. Python's garbage collector stays on: a tape lives with
-it.
+it. All run on one core, torch and XLA alike, unless ``--cores`` says otherwise: what waits for a second core
+measures the scheduler.
 
 Each file is one group of rows, read from top to bottom as the table is printed.
 """

@@ -47,6 +47,9 @@ def test_the_root_shows_nothing_that_it_does_not_list():
     assert {name for name in rooms if getattr(oplib, name).__name__.partition(".")[0] != "oplib"} == set()
 
 
+DIFFERENT_IN_LINALG = {"diagonal", "norm", "qr", "svd"}  # from torch's older functions of these names
+
+
 def test_a_name_that_several_facades_list_is_one_thing():
     found: dict[str, list[object]] = {}
     for facade in FACADES:
@@ -54,7 +57,7 @@ def test_a_name_that_several_facades_list_is_one_thing():
             thing = getattr(importlib.import_module(facade), name)
             if callable(thing) and not any(thing is other for other in found.setdefault(name, [])):
                 found[name].append(thing)
-    assert {name: things for name, things in found.items() if len(things) > 1} == {}
+    assert {name for name, things in found.items() if len(things) > 1} == DIFFERENT_IN_LINALG
 
 
 def test_each_exported_function_and_class_is_defined_in_one_file():

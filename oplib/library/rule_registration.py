@@ -176,8 +176,9 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
 
     Raises:
         RegistrationTypeError: the rule is neither text nor function.
-        RegistrationValueError: ``op`` is something else; the rule has other arguments or results than the op.
-            Where it does not fit the ranks of a call's arrays, that call raises this.
+        RegistrationValueError: ``op`` is something else; the rule has other arguments or results than the op;
+            the op draws random numbers, of which parts would draw the same. Where
+            it does not fit the ranks of a call's arrays, that call raises this.
         UnknownOperatorError: nothing is registered under this name.
 
     Gradient:

@@ -49,8 +49,16 @@ def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
 
     Raises:
         RegistrationTypeError: it is no text, and cannot be called.
-        RegistrationValueError: it cannot be read, or has entries that the op has no arguments or results for.
+        RegistrationValueError: it cannot be read, or has entries that the op has no arguments or results for;
+            or the op draws random numbers.
     """
+    draws = next((argument.name for argument in schema.arguments if argument.is_generator), None)
+    if draws is not None:
+        raise RegistrationValueError(
+            f"register_sharding({schema.qualified_name}): every part would draw the same random numbers. Its "
+            f"argument '{draws}' is a Generator, and all parts begin at one key. Leave the rule out, and XLA "
+            "partitions the kernel by itself; or draw outside and pass what is drawn."
+        )
     if isinstance(rule, str):
         read_sharding_rule(schema, rule)
     elif not callable(rule):

@@ -6,18 +6,16 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
-import jax.scipy.special
 from jax import lax
 
 from oplib.library import Derivative
 from oplib.tensor.dtype_rules import COMPLEX
 
-from ._promotion import elementwise, in_single, is_integral, on_floating, strong
+from ._promotion import broadcast, elementwise, in_single, is_integral, on_floating, strong
 from ._table import DERIVED, Row, constant
 
 _STEP = constant("the result is a bool, which does not change with the operands but by a step")
 _WHOLE = constant("integers have no gradient")
-_NEXT = constant("the next number is a step away, and torch has no gradient either")
 
 # Of one tensor ----------------------------------------------------------------------------------------------
 
@@ -37,6 +35,10 @@ def _is_infinite(sign: int) -> Any:
         return self == strong(sign * math.inf, self)
 
     return kernel
+
+
+def _i0(x: Any) -> Any:
+    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
 
 
 def _signbit(self: Any) -> Any:
@@ -66,8 +68,9 @@ def _fmin(x: Any, y: Any) -> Any:
 
 def _log_sum(power: Any, log: Any) -> Any:
     def compute(x: Any, y: Any) -> Any:
-        top = lax.stop_gradient(lax.max(x, y))
+        top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
         top = jnp.where(jnp.isinf(top), strong(0, top), top)  # two infinities would leave nothing to add
+        top = lax.convert_element_type(top, x.dtype)
         return top + log(power(x - top) + power(y - top))
 
     return in_single(compute)
@@ -78,6 +81,16 @@ def _xlogy(x: Any, y: Any) -> Any:
     is_none = (x == strong(0, x)) & ~jnp.isnan(y)
     logarithm = lax.log(jnp.where(is_none & (y <= strong(0, y)), strong(1, y), y))
     return x * logarithm
+
+
+def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(*inputs)
+
+
+def _nextafter_backward(ctx: Any, g: Any) -> Any:
+    """The step is too small to be seen: by self it is 1, but 0 where self is other already, as in torch."""
+    x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
+    return jnp.where(x == other, strong(0, g), g), None
 
 
 def _ldexp(x: Any, y: Any) -> Any:
@@ -122,7 +135,7 @@ ROWS = (
     Row("sinc(Tensor self) -> Tensor", on_floating(jnp.sinc), "sin(pi self) / (pi self)", in_place=True),
     Row(
         "i0(Tensor self) -> Tensor",
-        on_floating(in_single(jax.scipy.special.i0)),
+        on_floating(in_single(_i0)),
         "modified Bessel function of the first kind and order 0",
         in_place=True,
         dtypes="bihf",
@@ -133,7 +146,7 @@ ROWS = (
     _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
     _pair("fmax", _fmax, "the larger of two items, or that which is a number; of equals the first"),
     _pair("fmin", _fmin, "the smaller of two items, or that which is a number; of equals the first"),
-    _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hf"),
+    _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
     _pair("xlogy.Tensor", _xlogy, "self * log(other), and 0 where self is 0", in_place=True, floating=True),
     Row(
@@ -155,7 +168,7 @@ ROWS = (
         "nextafter",
         jnp.nextafter,
         "the number next to self on the way to other",
-        derivative=_NEXT,
+        derivative=Derivative(backward=_nextafter_backward, setup_context=_save_operands),
         dtypes="hf",
     ),
     _pair("gcd", jnp.gcd, "greatest common divisor", derivative=_WHOLE, in_place=True, dtypes="i"),

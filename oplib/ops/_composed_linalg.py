@@ -229,16 +229,6 @@ def _make_diagonal(functions: Functions) -> Function:
     return diagonal
 
 
-def _make_matmul(functions: Functions) -> Function:
-    op = functions["matmul"]
-
-    def matmul(input: Any, other: Any) -> Any:
-        """Matrix product, over the last two axes."""
-        return op(input, other)
-
-    return matmul
-
-
 def _make_vecdot(functions: Functions) -> Function:
     conj, mul, total = functions["conj"], functions["mul"], functions["sum"]
 
@@ -315,7 +305,6 @@ LINALG: dict[str, Callable[[Functions], Function]] = {
     "linalg_cond": _make_cond,
     "linalg_diagonal": _make_diagonal,
     "linalg_lstsq": _make_lstsq,
-    "linalg_matmul": _make_matmul,
     "linalg_matrix_rank": _make_matrix_rank,
     "linalg_multi_dot": _make_multi_dot,
     "linalg_norm": _make_linalg_norm,

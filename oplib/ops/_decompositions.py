@@ -354,8 +354,8 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
         sums = compute_norm(matrix, 1, (axis,), keepdim=False)
         return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
     raise ArgumentError(
-        f"linalg.matrix_norm: order {order!r} is not supported. The orders are 'fro', 'nuc', inf, -inf, 1, "
-        "-1, 2 and -2. Choose one of them."
+        f"linalg.matrix_norm: this order is not supported. Got {order!r}. Choose one of 'fro', 'nuc', inf, "
+        "-inf, 1, -1, 2 and -2."
     )
 
 

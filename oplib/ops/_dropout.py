@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,11 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.autograd.array_types import match_type
 from oplib.autograd.in_place import check_may_write, refuse_cast, write_in_place
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
-from oplib.tensor import Generator, get_default_dtype
+from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
 
+from ._in_place import check_written
 from ._promotion import broadcast_to, strong
 from ._table import Row
 
@@ -35,7 +38,12 @@ def drop(array: Any, kept: Any, p: Any) -> Any:
     one = strong(1, p)
     scale = one / (one - p)
     scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
-    return jnp.where(broadcast_to(kept, array.shape), scaled, jnp.zeros_like(array))
+    return jnp.where(_spread(kept, array), scaled, jnp.zeros_like(array))
+
+
+def _spread(value: Any, like: Any) -> Any:
+    """Broadcasts a value and spreads it over the devices of an explicit mesh as another is."""
+    return match_type(broadcast_to(value, like.shape), jax.typeof(like))
 
 
 def _dropout(input: Any, p: Any, *, generator: Any) -> Any:
@@ -62,9 +70,9 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     kept = draw_kept(shape, p, generator)
     one, alpha = strong(1, p), strong(_ALPHA, p)
     scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
-    own = [broadcast_to(_to(value, array), array.shape) for value in (scale, alpha * scale * p)]
-    dropped = broadcast_to(_to(alpha * scale * (p - one), array), array.shape)
-    return jnp.where(broadcast_to(kept, array.shape), array * own[0] + own[1], dropped)
+    own = [_spread(_to(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = _spread(_to(alpha * scale * (p - one), array), array)
+    return jnp.where(_spread(kept, array), array * own[0] + own[1], dropped)
 
 
 def _to(value: Any, like: Any) -> Any:
@@ -73,7 +81,7 @@ def _to(value: Any, like: Any) -> Any:
 
 def _name_features(input: Any, features: int) -> tuple[int, ...]:
     """The shape with one item for each feature."""
-    if input.ndim < 2:
+    if input.ndim < features:
         raise ArgumentError(
             f"feature_dropout: Feature dropout requires at least 2 dimensions in the input. Got "
             f"{describe(input)}. Use dropout, or reshape it."
@@ -99,9 +107,11 @@ def check_p(op: str, p: float) -> None:
 def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
     """Runs a dropout where it does something: nothing is drawn where all, or nothing, is kept."""
     check_p(name, p)
-    if not hasattr(input, "numel"):
+    if not isinstance(input, (Tensor, jax.Array)):
         raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
-    if not training or p == 0 or not input.numel():
+    if inplace:
+        check_written(input, f"{name}_")
+    if not training or p == 0 or not math.prod(input.shape):
         return input
     if input.dtype not in FLOATING | COMPLEX:
         refuse_cast(name, get_default_dtype(), input.dtype)

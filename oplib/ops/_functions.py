@@ -296,6 +296,8 @@ def _add_out(function: Function, name: str) -> Function:
 
 
 def _make_linalg(name: str) -> Function:
+    if name == "linalg_matmul":
+        return _public["matmul"]
     return _add_out(_functions[name] if name not in _LINALG else _compose_linalg(name), name)
 
 
@@ -322,11 +324,20 @@ _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # 
 LINALG = Functions(
     {
         name: partial(_make_linalg, name)
-        for name in {*OVERLOADS.list_ops(), *_LINALG}
+        for name in {*OVERLOADS.list_ops(), *_LINALG, "linalg_matmul"}
         if name.startswith("linalg_")
     }
 )
-FUNCTIONS = Functions({name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain})
+_AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
+    **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
+    "lstsq": "linalg_lstsq",
+}
+FUNCTIONS = Functions(
+    {
+        **{name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain},
+        **{name: partial(LINALG.__getitem__, home) for name, home in _AT_THE_ROOT.items()},
+    }
+)
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
 _VARIADIC = ("broadcast_to", "flip", "repeat", "sum_to_size", "tile")
 

@@ -52,7 +52,7 @@ def _hardsigmoid(x: Any) -> Any:
 
 def _softsign(x: Any) -> Any:
     x = to_floating(x)
-    return x / (strong(1, x) + lax.abs(x))
+    return x / (strong(1, x) + lax.convert_element_type(lax.abs(x), x.dtype))
 
 
 def _tanhshrink(x: Any) -> Any:
@@ -108,7 +108,7 @@ ROWS = (
         "self moved towards 0 by lambd, and no further",
     ),
     _row("hardsigmoid(Tensor self) -> Tensor", _hardsigmoid, "(self + 3) / 6, kept in [0, 1]", in_place=True),
-    _row("softsign(Tensor input) -> Tensor", _softsign, "self / (1 + abs(self))", dtypes="ihf"),
+    _row("softsign(Tensor input) -> Tensor", _softsign, "self / (1 + abs(self))", dtypes="ihfc"),
     _row("tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc"),
     Row(
         "glu(Tensor input, int dim=-1) -> Tensor",

@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.autograd import forward_ad
-from oplib.errors import ArgumentError, AutogradError, TracingError
+from oplib.errors import ArgumentError, AutogradError, RegistrationValueError, TracingError
 from oplib.library import custom_op, eval_shape, opcheck
 
 KEY = jax.random.key(3)
@@ -193,3 +193,11 @@ def test_a_gradient_for_a_generator_is_refused() -> None:
     leaf = oplib.Tensor.from_array(X, requires_grad=True)
     with pytest.raises(AutogradError, match="for argument 'generator', which is not a tensor"):
         noisy(leaf, KEY).sum().backward()
+
+
+def test_a_kernel_that_draws_is_not_cut_into_parts_that_would_draw_the_same() -> None:
+    noisy = make_noisy("keys::sharded")
+    with pytest.raises(
+        RegistrationValueError, match=r"every part would draw the same.*'generator'.*Leave the"
+    ):
+        noisy.register_sharding("i -> i")

@@ -85,3 +85,28 @@ def list_arrays(sample: Sample) -> Iterator[np.ndarray]:
         for member in value if isinstance(value, list) else [value]:
             if isinstance(member, np.ndarray):
                 yield member
+
+
+def to_complex(sample: Sample) -> Sample:
+    """The sample with complex numbers for its real ones: imaginary parts are the same in another order.
+
+    What is symmetric becomes hermitian, as the ops of such matrices need it.
+    """
+
+    def turn(value: Any) -> Any:
+        if isinstance(value, list):
+            return [turn(member) for member in value]
+        if isinstance(value, np.dtype) and value.kind == "f":
+            return np.dtype(np.complex128)
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+            return value
+        other = shift(np.random.default_rng(11).permutation(value.ravel()).reshape(value.shape))
+        if value.size == 1:
+            other = other + 0.5  # a single number is drawn near 0, where much has a kink or a pole
+        if value.ndim == 2 and value.size > 1 and np.array_equal(value, value.T):
+            other = 0.2 * (other - other.T)
+        turned = np.empty(value.shape, np.complex128)  # a product with 1j would make nan of what is infinite
+        turned.real, turned.imag = value, other
+        return turned
+
+    return Sample(tuple(map(turn, sample.args)), {name: turn(value) for name, value in sample.kwargs.items()})

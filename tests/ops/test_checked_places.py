@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.errors import DimensionError
+from oplib.errors import DimensionError, LinAlgError
 from oplib.nn import functional
 
 X = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
@@ -73,3 +73,23 @@ def test_interpolate_takes_numbers_for_all_axes() -> None:
     image = oplib.ones(1, 1, 2, 2)
     assert functional.interpolate(image, scale_factor=2).shape == (1, 1, 4, 4)
     assert functional.interpolate(image, size=3).shape == (1, 1, 3, 3)
+
+
+def test_a_function_with_a_short_cut_looks_at_places_and_results_at_each_call():
+    x = oplib.ones(2, 3)
+    for _ in range(3):
+        assert oplib.gather(x, 1, oplib.tensor([[0, 2]])).tolist() == [[1.0, 1.0]]
+        with pytest.raises(DimensionError, match="index 5 is out of bounds"):
+            oplib.gather(x, 1, oplib.tensor([[0, 5]]))
+        with pytest.raises(LinAlgError, match="singular"):
+            oplib.linalg.inv(oplib.zeros(2, 2))
+        assert oplib.linalg.inv(oplib.eye(2)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_matrix_that_lacks_something_gives_what_is_no_number_under_a_trace():
+    assert not jnp.isfinite(jax.jit(oplib.linalg.inv)(jnp.zeros((2, 2)))).any()
+    assert jnp.isnan(jax.jit(oplib.linalg.cholesky)(-jnp.eye(2))).any()
+
+
+def test_nan_that_was_there_before_raises_nothing():
+    assert oplib.linalg.inv(oplib.tensor([[float("nan"), 1.0], [1.0, 1.0]])).isnan().any()

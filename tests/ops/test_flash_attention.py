@@ -204,6 +204,12 @@ def test_in_shard_map_each_device_runs_the_kernels_on_its_part(has_x64: bool) ->
     assert lowered.as_text().count("@tpu_custom_call") == 3
 
 
+def test_a_map_of_a_long_attention_is_the_same_kernels_over_more_heads() -> None:
+    step = jax.jit(jax.vmap(jax.grad(lose(attend_by_op), (0, 1, 2))))
+    lowered = step.trace(*shape_operands(LONG)).lower(lowering_platforms=("tpu",))
+    assert lowered.as_text().count("@tpu_custom_call") == 3
+
+
 def test_a_short_attention_is_the_formula_everywhere() -> None:
     assert "custom_call @tpu" not in lower(64, "tpu")
 

@@ -36,7 +36,7 @@ def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_neare
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
     function = getattr(oplib, name)
-    assert function.__name__ == ALIASES.get(name, name)
+    assert function.__name__ == {**ALIASES, "lstsq": "linalg_lstsq"}.get(name, name)
     assert next(iter(inspect.signature(function).parameters)) != "self"
     assert function.__doc__
     if name not in COMPOSED:

@@ -15,7 +15,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", oplib.linalg.__all__)
+@pytest.mark.parametrize("name", sorted(set(oplib.linalg.__all__) - {"LinAlgError", "matmul"}))
 def test_a_function_of_linalg_is_the_op_of_its_name(name: str) -> None:
     assert getattr(oplib.linalg, name).__name__ == f"linalg_{name}"
 

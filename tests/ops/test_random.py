@@ -18,7 +18,7 @@ import pytest
 
 import oplib
 import oplib.nn.functional as F
-from oplib.errors import AutogradError, TracingError
+from oplib.errors import ArgumentError, AutogradError, TracingError
 from oplib.library.overload import list_overloads
 from oplib.tensor import Tensor
 
@@ -381,3 +381,13 @@ def test_attention_with_dropout_shares_heads() -> None:
         query, key, key, dropout_p=0.1, enable_gqa=True, generator=seeded()
     )
     assert found.shape == (1, 4, 3, 2)
+
+
+def test_dropout_is_an_op_on_arrays_too_and_writes_into_tensors_only():
+    array, key = jnp.ones(8), jax.random.key(0)
+    dropped = F.dropout(array, 0.5, generator=key)
+    assert isinstance(dropped, jax.Array)
+    assert set(dropped.tolist()) == {0.0, 2.0}
+    assert jax.grad(lambda a: F.dropout(a, 0.5, generator=key).sum())(array).tolist() == dropped.tolist()
+    with pytest.raises(ArgumentError, match="dropout_: only a Tensor can be written in place"):
+        F.dropout(array, 0.5, inplace=True, generator=key)

@@ -37,7 +37,7 @@ KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 FORMS = (*SHAPES, *NETWORKS)
 if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
-    FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 6)
+    FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 8)
 
 
 def run(lib: Any, form: str) -> tuple[list[Any], list[Any], type[Exception] | None]:

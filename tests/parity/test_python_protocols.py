@@ -46,6 +46,7 @@ QUESTIONS = {
     "compared with None": (lambda t: (t == None, t != None), [1.0]),  # noqa: E711
     "added to text": (lambda t: t + "a", [1.0]),
     "below text": (lambda t: t < "a", [1.0]),
+    "matmul with a number": (lambda t: t @ 3, [1.0]),
     "sorted": (lambda t: sorted(t), [3.0, 1.0, 2.0]),
     "max": (max, [3.0, 1.0]),
     "sum": (sum, [[3.0], [1.0]]),

@@ -1,0 +1,10 @@
+"""The checks of the grid, listed. Those beside torch are listed in ``tests/parity/op_checks.py``."""
+
+from __future__ import annotations
+
+from .check import Check
+from .checks_derivatives import DERIVATIVES
+from .checks_forms import FORMS
+from .checks_results import RESULTS
+
+CHECKS: tuple[Check, ...] = (*RESULTS, *DERIVATIVES, *FORMS)

@@ -1,0 +1,260 @@
+"""Calls that torch refuses: bad inputs of linear algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .refusals import Refusal, X, at, mask, real
+
+MATRICES = [
+    *(Refusal(op, "the shapes cannot be multiplied", X, X) for op in ["matmul", "mm"]),
+    Refusal("matmul", "both arguments need to be at least", X, real()),
+    Refusal("matmul", "both arguments need to be at least", real(), real()),
+    Refusal("matmul", "expected both operands to have the same dtype", X, real(3, dtype="float64")),
+    Refusal("matmul", "Expected a value of type 'Tensor'", X, 2.0),
+    *(
+        Refusal(op, "expected a value of type 'Tensor'", X, None)
+        for op in ["matmul", "kron", "nn.functional.linear"]
+    ),
+    Refusal("matmul", "the sizes of the axes before the last", real(2, 2, 3), real(3, 3, 2)),
+    Refusal("matmul", "expected a value of type 'Tensor'", X, [1.0]),
+    Refusal("matmul", "not implemented for bool", mask(2, 2), mask(2, 2)),
+    Refusal("mm", "both arguments are matrices", X, real(3)),
+    Refusal("mm", "both arguments are matrices", real(2, 2, 2), real(2, 2, 2)),
+    *(Refusal(op, "expected operands with", X, X) for op in ["bmm", "dot"]),
+    Refusal("bmm", "the shapes cannot be multiplied", real(2, 2, 3), real(3, 3, 2)),
+    Refusal("bmm", "the shapes cannot be multiplied", real(2, 2, 3), real(2, 2, 2)),
+    Refusal("mv", "the shapes cannot be multiplied", X, real(2)),
+    Refusal("mv", "expected operands with", real(3), real(3)),
+    *(Refusal(op, "the shapes cannot be multiplied", real(3), real(2)) for op in ["dot", "vdot"]),
+    Refusal("dot", "expected all operands to have the same dtype", real(3), at(0, 1, 2)),
+    Refusal("inner", "the last axes must have the same size", X, real(2)),
+    Refusal("inner", "expected all operands to have the same dtype", X, at(0, 1, 2)),
+    Refusal("outer", "expected two vectors", X, real(2)),
+    Refusal("outer", "expected a value of type 'Tensor'", real(2), None),
+    Refusal("trace", "expected a matrix", real(3)),
+    Refusal("trace", "expected a matrix", real(2, 2, 2)),
+    Refusal("addmm", "the sizes of the operands must match, or be", real(7), X, real(3, 4)),
+    Refusal("addmm", "the shapes cannot be multiplied", real(1), real(3, 4), real(3, 4)),
+    Refusal("addmm", "expected all operands to have the same dtype", real(1, dtype="float64"), X, real(3, 4)),
+    Refusal("addmm", "expected a value of type 'Scalar'", real(1), X, real(3, 4), beta="a"),
+    *(Refusal(op, "expected a value of type 'Tensor'", real(1), X, None) for op in ["addmm", "addmv"]),
+    Refusal("addmv", "the sizes of the operands must match, or be", real(7), X, real(3)),
+    Refusal("addmv", "expected operands with", real(1), real(3), real(3)),
+    Refusal("addmv", "expected all operands to have the same dtype", real(1, dtype="float64"), X, real(3)),
+    Refusal("addmv", "expected a value of type 'Scalar'", real(1), X, real(3), beta="a"),
+    Refusal("addr", "the sizes of the operands must match, or be", real(7), real(2), real(3)),
+    Refusal("addr", "expected two vectors", real(1), X, real(3)),
+    Refusal("addr", "expected a value of type 'Scalar'", real(1), real(2), real(3), beta="a"),
+    Refusal("addr", "expected a value of type 'Tensor'", real(1), real(2), None),
+    *(
+        Refusal(op, "the sizes of the operands must match, or be", real(7), real(2, 2, 3), real(2, 3, 4))
+        for op in ["baddbmm", "addbmm"]
+    ),
+    *(
+        Refusal(op, "the shapes cannot be multiplied", real(1), real(2, 3, 4), real(2, 3, 4))
+        for op in ["baddbmm", "addbmm"]
+    ),
+    *(
+        Refusal(
+            op,
+            "expected all operands to have the same dtype",
+            real(1, dtype="float64"),
+            real(2, 2, 3),
+            real(2, 3, 4),
+        )
+        for op in ["baddbmm", "addbmm"]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'Scalar'", real(1), real(2, 2, 3), real(2, 3, 4), beta="a")
+        for op in ["baddbmm", "addbmm"]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'Tensor'", real(1), real(2, 2, 3), None)
+        for op in ["baddbmm", "addbmm"]
+    ),
+    Refusal(
+        "addr",
+        "for integral input tensors, beta and alpha must not",
+        at([0, 1, 2], [3, 4, 5]),
+        at(0, 1),
+        at(0, 1, 2),
+        alpha=0.5,
+    ),
+    Refusal("einsum", "the equation does not fit the operands", "ij,jk->ik", X, X),
+    Refusal("einsum", "the equation does not fit the operands", "ij,jk", X),
+    Refusal("einsum", "the equation does not fit the operands", "ijk", X),
+    Refusal("einsum", "the equation does not fit the operands", "ij->z", X),
+    Refusal("einsum", "the subscripts are letters", "i1", X),
+    Refusal("einsum", "the equation does not fit the operands", "ij->ii", X),
+    Refusal("einsum", "the equation does not fit the operands", "...,...", X),
+    Refusal("tensordot", "contracted dimensions need to match", X, real(4, 2), 1),
+    Refusal("tensordot", "expects dims >=", X, X, -1),
+    Refusal("tensordot", "contracted dimensions need to match", X, X, ([0], [1])),
+    Refusal("tensordot", "dimension out of range", X, X, ([5], [1])),
+    Refusal("tensordot", "contracted dimensions need to match", X, X, ([0, 1], [1])),
+    Refusal("tensordot", "dimension out of range", X, X, 3),
+    Refusal("cross", "the sizes of the operands must match, or be", X, real(2, 4)),
+    *(Refusal(op, "inputs dimension -", real(2, 2), real(2, 2)) for op in ["cross", "linalg.cross"]),
+    Refusal("linalg.cross", "dimension out of range", X, X, dim=4),
+    Refusal("cdist", "the tensors need at least two axes, and the same", X, real(2, 2)),
+    Refusal("cdist", "the tensors need at least two axes, and the same", real(3), X),
+    Refusal("cdist", "only supports non-negative p", X, X, -1.0),
+    Refusal("cdist", "not implemented for int", at([0, 1, 2], [3, 4, 5]), at([0, 1, 2], [3, 4, 5])),
+    Refusal("nn.functional.linear", "the shapes cannot be multiplied", X, real(4, 2)),
+    Refusal("nn.functional.linear", "the sizes of the operands must match, or be", X, real(4, 3), real(3)),
+    Refusal(
+        "nn.functional.linear",
+        "expected all operands to have the same dtype",
+        X,
+        at([0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]),
+    ),
+    Refusal("nn.functional.linear", "the shapes cannot be multiplied", X, real(2, 4, 3)),
+    Refusal("nn.functional.bilinear", "the inputs do not fit the weight", X, real(2, 4), real(5, 4, 3)),
+    Refusal(
+        "nn.functional.bilinear",
+        "the inputs must have the same sizes but along the",
+        X,
+        real(3, 4),
+        real(5, 3, 4),
+    ),
+    Refusal(
+        "nn.functional.bilinear",
+        "the sizes of the operands must match, or be",
+        X,
+        real(2, 4),
+        real(5, 3, 4),
+        real(3),
+    ),
+    *(
+        Refusal(op, "the tensor must be batches of square matrices, with", X)
+        for op in [
+            "linalg.inv",
+            "linalg.det",
+            "linalg.slogdet",
+            "linalg.cholesky",
+            "linalg.eigh",
+            "linalg.eigvalsh",
+            "linalg.matrix_exp",
+            "logdet",
+        ]
+    ),
+    *(
+        Refusal(f"linalg.{op}", "the tensor must be batches of square matrices, with", real(3))
+        for op in ["inv", "det", "slogdet", "cholesky", "eigh", "eigvalsh", "matrix_exp"]
+    ),
+    *(
+        Refusal(f"linalg.{op}", "not implemented for int", at([0, 1], [2, 3]))
+        for op in ["inv", "det", "slogdet", "cholesky", "eigh", "eigvalsh", "matrix_exp", "matrix_norm"]
+    ),
+    *(
+        Refusal(f"linalg.{op}", "expected a value of type 'Tensor'", None)
+        for op in ["inv", "det", "slogdet", "cholesky", "eigh", "eigvalsh", "matrix_exp"]
+    ),
+    *(
+        Refusal(
+            f"linalg.{op}",
+            "not implemented for half",
+            np.array([[1.0, -0.666015625], [0.666015625, 5.0]], np.float16),
+        )
+        for op in ["inv", "det", "slogdet", "cholesky", "eigh", "eigvalsh"]
+    ),
+    *(
+        Refusal(f"linalg.{op}", "the tensor must be batches of matrices, with at least", real(3))
+        for op in ["qr", "svd", "svdvals", "pinv", "matrix_norm"]
+    ),
+    *(
+        Refusal(f"linalg.{op}", "not implemented for int", at([0, 1, 2], [3, 4, 5]))
+        for op in ["qr", "svd", "svdvals", "pinv"]
+    ),
+    Refusal(
+        "linalg.solve",
+        "the right side has another number of rows",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        real(3),
+    ),
+    Refusal("linalg.solve", "the tensor must be batches of square matrices, with", X, real(2)),
+    Refusal(
+        "linalg.solve",
+        "expected all operands to have the same dtype",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        at(0, 1),
+    ),
+    Refusal(
+        "linalg.solve",
+        "the right side has another number of rows",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        real(3, 2),
+    ),
+    Refusal("linalg.solve", "the sizes of the axes before the last", real(2, 2, 2), real(3, 2, 2)),
+    Refusal(
+        "linalg.solve_triangular",
+        "incompatible shapes for AX = B, or B has fewer than",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        real(3, 2),
+        upper=True,
+    ),
+    Refusal(
+        "linalg.solve_triangular",
+        "incompatible shapes for AX = B, or B has fewer than",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        real(2),
+        upper=True,
+    ),
+    Refusal(
+        "linalg.solve_triangular",
+        "the tensor must be batches of square matrices, with",
+        X,
+        real(2, 2),
+        upper=True,
+    ),
+    Refusal("linalg.lstsq", "input.size(-2) should match other.size(-2)", X, real(3, 1)),
+    Refusal("linalg.lstsq", "input must have at least", real(3), real(3)),
+    Refusal("linalg.lstsq", "expected all operands to have the same dtype", X, at([0], [1])),
+    Refusal("linalg.matrix_power", "the tensor must be batches of square matrices, with", X, 2),
+    Refusal(
+        "linalg.matrix_power",
+        "expected a value of type 'int'",
+        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        0.5,
+    ),
+    Refusal("linalg.matrix_power", "a negative power needs an inverse, and so float", at([0, 1], [2, 3]), -1),
+    Refusal("linalg.qr", "expected mode to be", X, mode="full"),
+    *(
+        Refusal(
+            f"linalg.{op}",
+            "expected UPLO argument to be",
+            np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+            UPLO="X",
+        )
+        for op in ["eigh", "eigvalsh"]
+    ),
+    Refusal("linalg.matrix_norm", "this order is not supported", X, 3),
+    Refusal("linalg.matrix_norm", "this order is not supported", X, "abc"),
+    Refusal("linalg.matrix_norm", "dim must be a 2-tuple", X, 2, (0, 0)),
+    Refusal("linalg.matrix_norm", "dim must be a 2-tuple", X, 2, (0,)),
+    Refusal("linalg.matrix_norm", "dimension out of range", X, 2, (0, 5)),
+    Refusal("linalg.svd", "expected a value of type 'bool'", X, full_matrices="a"),
+    Refusal("linalg.pinv", "the tensor must be batches of square matrices, with", X, hermitian=True),
+    Refusal(
+        "linalg.inv",
+        "the matrix is singular, or one of them is, and has no",
+        np.array([[0.0, 0.0], [0.0, 0.0]], np.float32),
+    ),
+    Refusal(
+        "linalg.cholesky",
+        "the matrix is not positive definite, or one of them",
+        np.array([[-1.0, -0.0], [-0.0, -1.0]], np.float32),
+    ),
+    Refusal(
+        "linalg.solve",
+        "the matrix is singular, or one of them is, and has no",
+        np.array([[0.0, 0.0], [0.0, 0.0]], np.float32),
+        real(2),
+    ),
+    Refusal(
+        "linalg.inv",
+        "the matrix is singular, or one of them is, and has no",
+        np.array([[[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]], np.float32),
+    ),
+]

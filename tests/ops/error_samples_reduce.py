@@ -1,0 +1,173 @@
+"""Calls that torch refuses: bad inputs of reductions, scans and orders."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .refusals import Refusal, X, at, mask, real
+
+REDUCE = [
+    *(
+        Refusal(op, "dimension out of range", X, 2)
+        for op in [
+            "sum",
+            "mean",
+            "amax",
+            "logsumexp",
+            "var",
+            "std",
+            "all",
+            "any",
+            "nansum",
+            "count_nonzero",
+            "amin",
+            "nanmean",
+            "prod",
+            "max",
+            "min",
+            "argmax",
+            "argmin",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+            "sort",
+            "argsort",
+            "median",
+            "mode",
+            "softmax",
+        ]
+    ),
+    *(
+        Refusal(op, "dimension out of range", X, -3)
+        for op in [
+            "sum",
+            "mean",
+            "amax",
+            "logsumexp",
+            "var",
+            "std",
+            "all",
+            "any",
+            "nansum",
+            "count_nonzero",
+            "amin",
+            "nanmean",
+        ]
+    ),
+    *(
+        Refusal(op, "a dim appears multiple times in the list of dims", X, [0, 0])
+        for op in [
+            "sum",
+            "mean",
+            "amax",
+            "logsumexp",
+            "var",
+            "std",
+            "all",
+            "any",
+            "nansum",
+            "count_nonzero",
+            "amin",
+            "nanmean",
+        ]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'int[1]?'", X, "x")
+        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'int[1]?'", X, 0.5)
+        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'int[1]?'", X, [0, 0.5])
+        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
+    ),
+    *(Refusal(op, "expected a value of type 'int[1]'", X, "x") for op in ["amax", "logsumexp", "amin"]),
+    *(Refusal(op, "expected a value of type 'int[1]'", X, 0.5) for op in ["amax", "logsumexp", "amin"]),
+    *(Refusal(op, "expected a value of type 'int[1]'", X, [0, 0.5]) for op in ["amax", "logsumexp", "amin"]),
+    *(
+        Refusal(op, "expected a value of type 'int'", X, 0.5)
+        for op in [
+            "prod",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+            "sort",
+            "argsort",
+            "median",
+            "mode",
+            "softmax",
+        ]
+    ),
+    *(
+        Refusal(op, "expected a value of type 'int'", X, "x")
+        for op in [
+            "prod",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+            "sort",
+            "argsort",
+            "median",
+            "mode",
+        ]
+    ),
+    *(Refusal(op, "Expected a value of type 'Tensor'", X, 0.5) for op in ["max", "min"]),
+    *(Refusal(op, "expected a value of type 'Tensor'", X, "x") for op in ["max", "min"]),
+    *(Refusal(op, "expected a value of type 'int?'", X, 0.5) for op in ["argmax", "argmin"]),
+    *(Refusal(op, "expected a value of type 'int?'", X, "x") for op in ["argmax", "argmin"]),
+    Refusal("kthvalue", "dimension out of range", X, 1, 5),
+    *(Refusal(op, "argument 'keepdim' goes with a dim", X, keepdim=True) for op in ["max", "prod", "median"]),
+    Refusal("sum", "expected a value of type 'ScalarType?'", X, 0, dtype="float"),
+    Refusal("sum", "expected a value of type 'ScalarType?'", X, dtype=3),
+    Refusal("max", "argument 'keepdim' goes with a dim", X, X, 0),
+    *(Refusal(op, "the sizes of the operands must match, or be", X, real(4)) for op in ["max", "dist"]),
+    *(
+        Refusal(op, "not implemented for int", at(0, 1, 2))
+        for op in ["mean", "var", "linalg.vector_norm", "norm"]
+    ),
+    Refusal("mean", "not implemented for int", X, dtype=np.dtype("int64")),
+    Refusal("std", "expected a value of type 'Scalar?'", X, correction="a"),
+    Refusal("var", "only one of unbiased and correction can be given", X, 0, unbiased=True, correction=1),
+    *(
+        Refusal(op, "expected reduction dim to be specified for a tensor", real(0))
+        for op in ["max", "min", "amax", "amin", "aminmax", "argmax", "argmin"]
+    ),
+    *(
+        Refusal(op, "expected reduction dim", real(2, 0), 1)
+        for op in ["max", "amax", "argmax", "median", "mode"]
+    ),
+    Refusal("kthvalue", "expected reduction dim", real(2, 0), 1, 1),
+    *(
+        Refusal(op, "not implemented for complex", real(2, dtype="complex64"))
+        for op in ["argmax", "max", "sort"]
+    ),
+    Refusal("argmax", "not implemented for bool", mask(2)),
+    Refusal("topk", "selected index k out of range", X, 4),
+    Refusal("topk", "selected index k out of range", X, -1),
+    Refusal("topk", "expected a value of type 'int'", X, 1.5),
+    Refusal("topk", "dimension out of range", X, 1, 3),
+    Refusal("kthvalue", "selected number k out of range for dimension", X, 0),
+    Refusal("kthvalue", "selected number k out of range for dimension", X, 4),
+    Refusal("kthvalue", "expected a value of type 'int'", X, 1.0),
+    Refusal("linalg.vector_norm", "expected a value of type 'Scalar'", X, "a"),
+    Refusal("linalg.vector_norm", "cannot compute the inf norm on an empty dimension,", real(0), np.inf),
+    Refusal("linalg.vector_norm", "dimension out of range", X, 2, 5),
+    Refusal("norm", "this order is not supported", X, "abc"),
+    Refusal("cumsum", "expected a value of type 'ScalarType?'", X, 0, dtype="a"),
+    Refusal("sum", "expected a value of type 'Tensor'", None),
+    Refusal("sum", "expected a value of type 'Tensor'", [1.0]),
+    Refusal("aminmax", "dimension out of range", X, dim=4),
+    Refusal("aminmax", "expected a value of type 'int?'", X, dim=[0, 1]),
+    Refusal("softmax", "not implemented for int", at(0, 1, 2), 0),
+    Refusal("log_softmax", "dimension out of range", X, -4),
+    Refusal("softmax", "expected a value of type 'int'", X, "a"),
+    Refusal("softmax", "not implemented for int", X, 0, dtype=np.dtype("int64")),
+]

@@ -1,0 +1,135 @@
+"""What of torch is called beside an op: its function of the name, or a call where the arguments differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from oplib.ops._functions import UPCALLS
+from tests.ops.calls import OPS, ROW_OF
+
+Function = Callable[..., Any]
+ATEN = torch.ops.aten
+FUNCTIONAL = torch.nn.functional
+
+
+def without_phases(decompose: Function, *places: int) -> Function:
+    """A decomposition whose vectors are unique but for signs or phases: of these, the magnitudes."""
+
+    def unique(*args: Any) -> Any:
+        return [part.abs() if place in places else part for place, part in enumerate(decompose(*args))]
+
+    return unique
+
+
+def first_of(function: Function) -> Function:
+    return lambda *args, **kwargs: function(*args, **kwargs)[0]
+
+
+def place(indices: list[Any], dims: list[int]) -> list[Any]:
+    """Indices as torch takes them: None for the dims before and between."""
+    by_dim = dict(zip(dims, indices, strict=True))
+    return [by_dim.get(dim) for dim in range(max(dims) + 1)]
+
+
+def slice_torch(x: Any, dim: int, start: int, extent: list[int]) -> Any:
+    size, step = extent
+    return ATEN.slice(x, dim, start, start + size * step, step)
+
+
+def index_put_torch(x: Any, indices: list[Any], values: Any, dims: list[int], accumulate: bool) -> Any:
+    return ATEN.index_put(x, place(indices, dims), values, accumulate)
+
+
+def batch_norm_torch(x: Any, weight: Any = None, bias: Any = None) -> Any:
+    return FUNCTIONAL.batch_norm(x, None, None, weight, bias, training=True)
+
+
+def logits_loss_torch(x: Any, y: Any, weight: Any = None, pos_weight: Any = None, **options: Any) -> Any:
+    return FUNCTIONAL.binary_cross_entropy_with_logits(x, y, weight, pos_weight=pos_weight, **options)
+
+
+# By overload or op.
+ON_TORCH: dict[str, Function] = {
+    "_index_put": index_put_torch,
+    "_to_copy": lambda x, dtype: x.to(dtype, copy=True),
+    "alias": lambda x: x.view_as(x),
+    "binary_cross_entropy_with_logits": logits_loss_torch,
+    "copy": lambda x, source: x.clone().copy_(source.reshape(source.shape[-x.dim() :])),
+    "einsum": lambda equation, operands: torch.einsum(equation, *operands),
+    "elu": ATEN.elu,
+    "embedding.padded": torch.embedding,
+    "expand": lambda x, shape: x.expand(shape),
+    "fixed_batch_norm": FUNCTIONAL.batch_norm,
+    "fmod.Scalar_Tensor": lambda number, x: torch.fmod(torch.tensor(number, dtype=x.dtype), x),
+    "flash_attention": lambda q, k, v, is_causal, scale, enable_gqa: FUNCTIONAL.scaled_dot_product_attention(
+        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    ),
+    "index": lambda x, indices, dims: ATEN.index(x, place(indices, dims)),
+    "linalg_eig": without_phases(torch.linalg.eig, 1),
+    "linalg_eigh": without_phases(torch.linalg.eigh, 1),
+    "linalg_lstsq": first_of(torch.linalg.lstsq),
+    "linalg_svd": without_phases(torch.linalg.svd, 0, 2),
+    "native_batch_norm": batch_norm_torch,
+    "native_instance_norm": lambda x, *weights: FUNCTIONAL.instance_norm(x, None, None, *weights),
+    "rdiv": lambda x, number: number / x,
+    "sdpa": FUNCTIONAL.scaled_dot_product_attention,
+    "select.static": lambda x, dim, index: torch.select(x, dim, index[0]),
+    "slice": slice_torch,
+    "slice.static": lambda x, dim, window: slice_torch(x, dim, window[0], window[1:]),
+    "stored": lambda x, shape, dtype: x.expand(shape).to(dtype),
+    "sum_to_size": lambda x, shape: x.sum_to_size(shape),
+    "tensordot": lambda x, y, first, second: torch.tensordot(x, y, (first, second)),
+    "view": lambda x, shape: x.view(shape),
+    "zero": lambda x: x.clone().zero_(),
+}
+# What is called on oplib where that is not the function by which the op is public.
+ON_OPLIB: dict[str, Function] = {
+    "fixed_batch_norm": OPS["fixed_batch_norm"],
+    "flash_attention": first_of(OPS["flash_attention"]),
+    "linalg_eig": without_phases(OPS["linalg_eig"], 1),
+    "linalg_eigh": without_phases(OPS["linalg_eigh"], 1),
+    "linalg_svd": without_phases(OPS["linalg_svd"], 0, 2),
+    "native_batch_norm": first_of(OPS["native_batch_norm"]),
+}
+# Places of arguments by which torch does not differentiate.
+CONSTANTS: dict[str, tuple[int, ...]] = {
+    "binary_cross_entropy": (2,),
+    "binary_cross_entropy_with_logits": (2, 3),
+    "cross_entropy": (2,),
+    "fixed_batch_norm": (1, 2),
+    "nll_loss": (2,),
+}
+# Ours alone: what subscripts are made of, and a backward that torch does not show.
+WITHOUT_COUNTERPART = frozenset({"setitem", "flash_attention_backward"})
+
+
+def find_torch(name: str) -> Function | None:
+    """Returns what to call on torch beside an overload; None for what only oplib has."""
+    row = ROW_OF[name]
+    if row.op in WITHOUT_COUNTERPART:
+        return None
+    called = ON_TORCH.get(name) or ON_TORCH.get(row.op)
+    return called or find_by_path(row.origin)
+
+
+def find_by_path(path: str) -> Function | None:
+    found: Any = torch
+    for part in path.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found
+
+
+def find_oplib(name: str) -> Function:
+    """Returns what users call; an overload itself where that is not public."""
+    row = ROW_OF[name]
+    if row.op in ON_OPLIB:
+        return ON_OPLIB[row.op]
+    is_inner = row.op in ("index", "_index_put", "slice", "select", "stored", "embedding", "view")
+    return OPS[name] if is_inner else UPCALLS[row.op]
+
+
+def has_counterpart(name: str) -> bool:
+    return find_torch(name) is not None

@@ -1,0 +1,48 @@
+"""The error samples on torch and on oplib: both refuse, and ours is an error of torch's kinds."""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+
+import jax
+import pytest
+
+import oplib
+from tests.ops.error_samples import REFUSALS
+
+torch = pytest.importorskip("torch")
+
+KINDS = tuple(
+    kind
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception
+)
+OPS = dict.fromkeys(refusal.op for refusal in REFUSALS)
+
+
+@pytest.fixture(autouse=True)
+def with_64_bits():
+    with jax.enable_x64(True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_bad_input_raises_what_torch_raises(op):
+    for refusal in (one for one in REFUSALS if one.op == op):
+        with pytest.raises(Exception) as theirs:
+            refusal.call(torch, [])
+        with pytest.raises(Exception) as ours:
+            refusal.call(oplib, [])
+        wanted = [kind for kind in KINDS if isinstance(theirs.value, kind)]
+        assert isinstance(ours.value, tuple(wanted)), refusal
+        assert all(isinstance(ours.value, kind) for kind in wanted), f"{refusal}: {ours.value!r}"
+
+
+def test_a_matrix_without_an_inverse_is_an_error_of_linalg():
+    assert issubclass(oplib.linalg.LinAlgError, RuntimeError)
+    with pytest.raises(oplib.linalg.LinAlgError, match="singular"):
+        oplib.linalg.inv(oplib.zeros(2, 2))
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.inv(torch.zeros(2, 2))
