@@ -31,7 +31,7 @@ FURTHER: dict[str, Callable[[Any], Any]] = {
     "dropout of channels": lambda a: F.dropout1d(a[:, None]),
     "alpha dropout": lambda a: F.alpha_dropout(a, training=True),
     "attention": lambda a: F.scaled_dot_product_attention(
-        oplib.zeros(1, 2), oplib.zeros(20, 2), a.reshape(20, 2), dropout_p=0.5
+        oplib.zeros(1, 2), oplib.zeros(20, 2), (a * oplib.arange(40.0).sin()).reshape(20, 2), dropout_p=0.5
     ),
     "a generator made inside": lambda a: oplib.rand(40, generator=oplib.Generator().manual_seed(1)),
 }
