@@ -90,7 +90,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
                 f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(one)}. "
                 "Pass oplib.empty(0) to have one made that fits."
             )
-    if modes.grad_enabled and any(isinstance(one, Tensor) and one._requires_grad for one in (*values, *outs)):
+    if modes.grad_enabled and any(map(_requires_grad, (*values, *outs))):
         raise refuse_out_gradient(f"{name}()")
     with no_grad():
         result = call()
@@ -103,6 +103,14 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         for one, made in zip(outs, results, strict=True):
             _write(name, one, made)
     return out
+
+
+def _requires_grad(value: Any) -> bool:
+    """Whether a tensor does, or one in a list."""
+    if isinstance(value, (list, tuple)):
+        members: Sequence[Any] = value
+        return any(map(_requires_grad, members))
+    return isinstance(value, Tensor) and value._requires_grad
 
 
 def _write(name: str, out: Tensor, made: Any) -> None:
