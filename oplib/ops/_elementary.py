@@ -186,7 +186,12 @@ def _trunc(x: Any) -> Any:
 
 
 def _sign(self: Any) -> Any:
-    return self if self.dtype == dtypes.bool else lax.sign(self)
+    """Of nan it is 0, as torch has it, and of -0. too."""
+    if self.dtype == dtypes.bool:
+        return self
+    zero, one = strong(0, self), strong(1, self)
+    above = jnp.where(self > zero, one, zero)
+    return above if self.dtype.kind == "u" else jnp.where(self < zero, strong(-1, self), above)
 
 
 def _frac(x: Any) -> Any:
@@ -231,7 +236,9 @@ STEPS = (
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    return lax.sqrt(x * x + y * y)
+    """An infinite side makes it infinite, whatever the other is."""
+    is_infinite = jnp.isinf(x) | jnp.isinf(y)
+    return jnp.where(is_infinite, strong(jnp.inf, x), lax.sqrt(x * x + y * y))
 
 
 def _copysign_backward(ctx: Any, g: Any) -> Any:
