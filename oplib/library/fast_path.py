@@ -89,7 +89,7 @@ class ShortCut:
     def define(self) -> Callable[..., Any]:
         """Makes the function."""
         name = self._head[0].removeprefix("def ").partition("(")[0]
-        self.function = define(self.text(), name, self._place, self._namespace)
+        self.function = write_function(self.text(), name, self._place, self._namespace)
         return self.function
 
     def drop_line(self, line: str) -> None:
@@ -109,7 +109,7 @@ class ShortCut:
             slow: where it goes on with what it does not serve.
         """
         namespace = {**self._namespace, **_QUIET, "__slow": slow}
-        return define(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
+        return write_function(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
 
     def _learn(self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
         """Records a call in the complete way, and writes down how it is done for the next one of its kind."""
@@ -124,7 +124,7 @@ class ShortCut:
         return record(dispatcher.node_class, result, tensors, arrays)[0]
 
 
-def define(text: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+def write_function(text: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
     """Makes the function of a name from its text."""
     exec(compile(text, place, "exec"), namespace)
     return namespace[name]

@@ -37,12 +37,12 @@ class Branch(NamedTuple):
     places: tuple[int, ...] | None = None
 
 
-def is_number(place: int) -> str:
+def when_number(place: int) -> str:
     """Returns the test of whether a parameter is a Python number that a compiled call takes as an array."""
     return f"({{{place}}}.__class__ is float or {{{place}}}.__class__ is int)"
 
 
-def is_tensor(place: int) -> str:
+def when_tensor(place: int) -> str:
     """Returns the test of whether a parameter is a Tensor."""
     return f"{{{place}}}.__class__ is __Tensor"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
-from oplib.library.fusion import Branch, fuse, is_number, is_tensor
+from oplib.library.fusion import Branch, fuse, when_number, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
@@ -39,7 +39,7 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
         other = take_operand(other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
 
-    return fuse(function, Branch(is_number(1), on_number), Branch("", on_tensor))
+    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
 
 def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
@@ -53,8 +53,8 @@ def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpO
 
     return fuse(
         function,
-        Branch(is_number(1), on_number),
-        Branch(f"{is_number(0)} and {is_tensor(1)}", of_number),
+        Branch(when_number(1), on_number),
+        Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
         Branch("", on_tensors),
     )
 
@@ -70,9 +70,9 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
 
     return fuse(
         function,
-        Branch(is_number(1), on_number, (0, 1)),
+        Branch(when_number(1), on_number, (0, 1)),
         Branch("", on_tensor, (0, 1)),
-        Branch(f"{is_tensor(1)} and {is_number(2)}", scaled),
+        Branch(f"{when_tensor(1)} and {when_number(2)}", scaled),
     )
 
 
@@ -90,10 +90,10 @@ def choose_div(overloads: Overloads) -> Function:
 
     return fuse(
         function,
-        Branch(is_number(1), exact[True], (0, 1)),
+        Branch(when_number(1), exact[True], (0, 1)),
         Branch("", exact[False], (0, 1)),
-        Branch(is_tensor(1), rounded[False]),
-        Branch(is_number(1), rounded[True]),
+        Branch(when_tensor(1), rounded[False]),
+        Branch(when_number(1), rounded[True]),
     )
 
 
@@ -126,10 +126,10 @@ def choose_clamp(overloads: Overloads) -> Function:
     numbers, tensors = by_kind["Scalar"], by_kind["Tensor"]
     return fuse(
         function,
-        Branch(f"{is_number(1)} and {is_number(2)}", numbers[0]),
-        Branch(is_number(1), numbers[1], (0, 1)),
-        Branch(is_number(2), numbers[2], (0, 2)),
-        Branch(f"{is_tensor(1)} and {is_tensor(2)}", tensors[0]),
+        Branch(f"{when_number(1)} and {when_number(2)}", numbers[0]),
+        Branch(when_number(1), numbers[1], (0, 1)),
+        Branch(when_number(2), numbers[2], (0, 2)),
+        Branch(f"{when_tensor(1)} and {when_tensor(2)}", tensors[0]),
     )
 
 
@@ -140,7 +140,7 @@ def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
         other = take_operand(other)
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
-    return fuse(function, Branch(is_number(1), on_number))
+    return fuse(function, Branch(when_number(1), on_number))
 
 
 _SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
@@ -171,8 +171,8 @@ def choose_pow(overloads: Overloads) -> Function:
         function,
         Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
         Branch(f"{{1}}.__class__ is float and {{1}} not in {small}", on_scalar),
-        Branch(f"{is_number(0)} and {is_tensor(1)}", of_number),
-        Branch(is_tensor(1), on_tensors),
+        Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
+        Branch(when_tensor(1), on_tensors),
     )
 
 
@@ -194,9 +194,9 @@ def choose_where(overloads: Overloads) -> Function:
 
     return fuse(
         function,
-        Branch(f"{is_number(1)} and {is_number(2)}", by_numbers[True, True]),
-        Branch(is_number(1), by_numbers[True, False]),
-        Branch(is_number(2), by_numbers[False, True]),
+        Branch(f"{when_number(1)} and {when_number(2)}", by_numbers[True, True]),
+        Branch(when_number(1), by_numbers[True, False]),
+        Branch(when_number(2), by_numbers[False, True]),
         Branch("", by_numbers[False, False]),
     )
 
@@ -226,7 +226,7 @@ def _extremum(name: str) -> Chooser:
                 return whole.call(input)
             return pair.call(input, take_operand(dim if other is None else other))
 
-        return fuse(function, Branch("", whole, (0,)), Branch(is_tensor(1), pair, (0, 1)))
+        return fuse(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
 
     return choose
 
@@ -410,7 +410,7 @@ def _by_last(name: str, *parameters: str) -> Chooser:
             "__tensor": overloads[f"{name}.Tensor"],
         }
         exec(compile(text, f"<oplib.{name}>", "exec"), namespace)
-        is_last_number = is_number(len(parameters) - 1)
+        is_last_number = when_number(len(parameters) - 1)
         return fuse(
             namespace[name], Branch(is_last_number, namespace["__number"]), Branch("", namespace["__tensor"])
         )
