@@ -54,7 +54,7 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
 
 def _along(function: Function, name: str) -> Function:
     @_stands_for(function)
-    def checked(input: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> Any:
+    def checked(input: Any, dim: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(dim, int) and -input.ndim <= dim < input.ndim:
             length = input.shape[dim]
             check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
@@ -75,7 +75,7 @@ def _flat(function: Function, name: str) -> Function:
 
 def _along_dim(function: Function, name: str) -> Function:
     @_stands_for(function)
-    def checked(input: Any, indices: Any, dim: int | None = None) -> Any:
+    def checked(input: Any, indices: Any, dim: Any = None) -> Any:
         if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
             length = math.prod(input.shape) if dim is None else input.shape[dim]
             check_range(name, indices, length, low=-length)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from oplib.autograd.array_types import match_type
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype, dtypes
 from oplib.tensor.dtype_rules import COMPLEX, INTEGRAL
@@ -51,12 +52,13 @@ def _flip(self: Any, p: Any, *, generator: Any) -> Any:
             f"bernoulli_: probabilities must broadcast to the shape that is filled. Got {describe(p)} for "
             f"{describe(self)}. Reshape them."
         )
-    chance = broadcast_to(lax.convert_element_type(p, wide), self.shape)
-    return _to(jax.random.uniform(generator.next_key(), self.shape, wide) < lax.stop_gradient(chance), self)
+    chance = lax.stop_gradient(broadcast_to(lax.convert_element_type(p, wide), self.shape))
+    drawn = jax.random.uniform(generator.next_key(), self.shape, wide)
+    return _to(match_type(drawn, jax.typeof(chance)) < chance, self)
 
 
 def _bernoulli(self: Any, *, generator: Any) -> Any:
-    return _flip(self, self, generator=generator)
+    return match_type(_flip(self, self, generator=generator), jax.typeof(self))
 
 
 def _uniform(self: Any, low: Any, high: Any, *, generator: Any) -> Any:
@@ -184,7 +186,7 @@ def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str) ->
             raise UnsupportedDtypeError(
                 f"{name}_: not implemented for '{self.dtype}'. Got {describe(self)}. Fill a floating tensor."
             )
-        return kernel(self, *numbers, generator=generator)
+        return match_type(kernel(self, *numbers, generator=generator), jax.typeof(self))
 
     text = f"{schema}, *, Generator? generator=None) -> Tensor"
     return Row(text, checked, doc, operand=operand, dtypes=classes, source=f"torch.Tensor.{name}_")
