@@ -89,7 +89,7 @@ def _name_features(input: Any, features: int) -> tuple[int, ...]:
     return (*input.shape[:features], *([1] * (input.ndim - features)))
 
 
-def check_p(op: str, p: float) -> None:
+def check_p(op: str, p: Any) -> None:
     """Raises where a number is no probability.
 
     Raises:
@@ -117,8 +117,9 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
         refuse_cast(name, get_default_dtype(), input.dtype)
     if not inplace:
         return run()
-    check_may_write(input, name)
-    return write_in_place(input, run(), name)
+    written: Any = input  # a Tensor, which was looked at above
+    check_may_write(written, name)
+    return write_in_place(written, run(), name)
 
 
 def _make(name: str, *, trains: bool) -> Callable[[Functions], Function]:
