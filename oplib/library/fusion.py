@@ -12,6 +12,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .fast_block import FastBlock
 from .fast_path import ShortCut
@@ -19,6 +20,9 @@ from .overload import OpOverload
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
+
+
+_branches: WeakKeyDictionary[Function, Sequence[Branch]] = WeakKeyDictionary()  # by the fused function
 
 
 class Branch(NamedTuple):
@@ -59,7 +63,7 @@ def fuse(function: Function, *branches: Branch) -> Function:
 
 def list_branches(function: Function) -> Sequence[Branch]:
     """Returns what is fused into a function; nothing where it was not made here."""
-    return getattr(function, "__oplib_branches__", ())
+    return _branches.get(function, ())
 
 
 class Fusion:
@@ -85,7 +89,7 @@ class Fusion:
         self._short_cut = ShortCut([head, "    __prepare()"], [tail], names, f"<oplib.{whole.__name__}>")
         self.function = self._short_cut.define()
         self.function.__doc__ = whole.__doc__
-        vars(self.function)["__oplib_branches__"] = branches
+        _branches[self.function] = branches
 
     def text(self) -> str:
         """Returns the fused function as it is written now."""

@@ -41,7 +41,7 @@ def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | 
     """
 
     def wrap(function: Function, _: str) -> Function:
-        @functools.wraps(function, updated=())  # or its short cuts would be taken past the check
+        @functools.wraps(function)
         def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
             result = function(input, *args, **kwargs)
             is_asked = inverts is None or inverts(*args, **kwargs)

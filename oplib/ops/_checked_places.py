@@ -18,9 +18,6 @@ from ._checked_matrices import CHECKED_RESULTS
 
 Function = Callable[..., Any]
 
-# Without what hangs on the function: the short cuts of a fused one would be taken past the check.
-_stands_for = functools.partial(functools.wraps, updated=())
-
 # Of these torch counts negative places from the end; elsewhere it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
 
@@ -53,7 +50,7 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
 
 
 def _along(function: Function, name: str) -> Function:
-    @_stands_for(function)
+    @functools.wraps(function)
     def checked(input: Any, dim: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(dim, int) and -input.ndim <= dim < input.ndim:
             length = input.shape[dim]
@@ -64,7 +61,7 @@ def _along(function: Function, name: str) -> Function:
 
 
 def _flat(function: Function, name: str) -> Function:
-    @_stands_for(function)
+    @functools.wraps(function)
     def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
         length = math.prod(input.shape)
         check_range(name, index, length, low=-length)
@@ -74,7 +71,7 @@ def _flat(function: Function, name: str) -> Function:
 
 
 def _along_dim(function: Function, name: str) -> Function:
-    @_stands_for(function)
+    @functools.wraps(function)
     def checked(input: Any, indices: Any, dim: Any = None) -> Any:
         if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
             length = math.prod(input.shape) if dim is None else input.shape[dim]
@@ -85,7 +82,7 @@ def _along_dim(function: Function, name: str) -> Function:
 
 
 def _of_classes(function: Function, name: str) -> Function:
-    @_stands_for(function)
+    @functools.wraps(function)
     def checked(
         input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, **options: Any
     ) -> Any:
@@ -99,7 +96,7 @@ def _of_classes(function: Function, name: str) -> Function:
 def _masked(function: Function, name: str) -> Function:
     """The source of masked_scatter has an item for each place; only a short one makes us count these."""
 
-    @_stands_for(function)
+    @functools.wraps(function)
     def checked(input: Any, mask: Any, source: Any) -> Any:
         array = mask._storage.array if isinstance(mask, Tensor) else mask
         is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
