@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -71,6 +70,7 @@ from ._subscripts import Getter, make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
+Maker = Callable[[str], Function]
 COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS, **SEQUENCES}
 _METHODS_OF_COMPOSED = frozenset(
     ("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS, *_SEQUENCE_METHODS)
@@ -187,17 +187,18 @@ class Functions(Mapping[str, Function]):
     """Functions by name. Each is made, and its op registered, when it is first asked for.
 
     Args:
-        makers: what makes the function of a name.
+        makers: for each name what makes its function, from the name. Many share a maker, so that importing
+            makes few objects.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[], Function]]) -> None:
+    def __init__(self, makers: Mapping[str, Maker]) -> None:
         self._makers = makers
         self._made: dict[str, Function] = {}
 
     def __getitem__(self, name: str) -> Function:
         found = self._made.get(name)
         if found is None:  # of two threads that make it, both get the first
-            found = self._made.setdefault(name, self._makers[name]())
+            found = self._made.setdefault(name, self._makers[name](name))
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -231,8 +232,12 @@ def _make(name: str) -> Function:
     return name_function(function, name)
 
 
+def _make_index_put(name: str) -> Function:
+    return name_function(make_index_put(OVERLOADS), name)
+
+
 def _make_in_place(name: str) -> Function:
-    return name_function(make_in_place(_functions[name], f"{name}_"), f"{name}_")
+    return name_function(make_in_place(_functions[name[:-1]], name), name)
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
@@ -243,31 +248,27 @@ _TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze,
 
 
 def _make_turner(name: str) -> Function:
-    return name_function(make_turner(_TURNED[name], name), f"{name}_")
+    return name_function(make_turner(_TURNED[name[:-1]], name[:-1]), name)
 
 
 def _make_filling(name: str) -> Function:
     return name_function(_RANDOM_IN_PLACE[name](OVERLOADS), name)
 
 
-_functions = Functions(
-    {name: partial(_make, name) for name in OVERLOADS.list_ops()}
-    | {"index_put": lambda: name_function(make_index_put(OVERLOADS), "index_put")}
-)
+_functions = Functions({**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": _make_index_put})
 _in_place = Functions(
-    {f"{row.op}_": partial(_make_in_place, row.op) for row in ROWS if row.in_place}
-    | {f"{name}_": partial(_make_turner, name) for name in _TURNED}
-    | {"index_put_": partial(_make_in_place, "index_put")}
-    | {name: partial(_make_filling, name) for name in _RANDOM_IN_PLACE}
+    dict.fromkeys([f"{row.op}_" for row in ROWS if row.in_place], _make_in_place)
+    | dict.fromkeys([f"{name}_" for name in _TURNED], _make_turner)
+    | {"index_put_": _make_in_place}
+    | dict.fromkeys(_RANDOM_IN_PLACE, _make_filling)
 )
 
 
-def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Callable[[], Function]]:
-    makers = {name: partial(functions.__getitem__, name) for name in functions if name not in _INTERNAL}
-    for alias, name in ALIASES.items():
-        if f"{name}{suffix}" in functions:
-            makers[f"{alias}{suffix}"] = partial(functions.__getitem__, f"{name}{suffix}")
-    return makers
+def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
+    find = functions.__getitem__
+    makers: dict[str, Maker] = {name: find for name in functions if name not in _INTERNAL}
+    meant = {f"{alias}{suffix}": f"{name}{suffix}" for alias, name in ALIASES.items()}
+    return makers | {alias: lambda alias: find(meant[alias]) for alias in meant if meant[alias] in functions}
 
 
 def _compose(name: str) -> Function:
@@ -316,17 +317,16 @@ _WITH_OUT = frozenset(
     for family in (_pointwise, _elementary, _arithmetic, _bounds, _logic, _compare, _linalg, _reduce)
     for row in family.ROWS
 ) - {"rsub"} | set(_ALSO_WITH_OUT)
-_plain = Functions({**_with_aliases(_functions), **{name: partial(_compose, name) for name in COMPOSED}})
-_public = Functions(
-    {name: partial(_make_with_out if name in _WITH_OUT else _plain.__getitem__, name) for name in _plain}
-)
+_plain = Functions({**_with_aliases(_functions), **dict.fromkeys(COMPOSED, _compose)})
+_find_plain = _plain.__getitem__
+_public = Functions({name: _make_with_out if name in _WITH_OUT else _find_plain for name in _plain})
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
 LINALG = Functions(
-    {
-        name: partial(_make_linalg, name)
-        for name in {*OVERLOADS.list_ops(), *_LINALG, "linalg_matmul"}
-        if name.startswith("linalg_")
-    }
+    dict.fromkeys(
+        [name for name in (*OVERLOADS.list_ops(), *_LINALG) if name.startswith("linalg_")]
+        + ["linalg_matmul"],
+        _make_linalg,
+    )
 )
 _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
     **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
@@ -334,8 +334,8 @@ _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
 }
 FUNCTIONS = Functions(
     {
-        **{name: partial(_public.__getitem__, _shared.get(name, name)) for name in _plain},
-        **{name: partial(LINALG.__getitem__, home) for name, home in _AT_THE_ROOT.items()},
+        **dict.fromkeys(_plain, lambda name: _public[_shared.get(name, name)]),
+        **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
     }
 )
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
@@ -353,25 +353,26 @@ def _make_variadic(name: str) -> Function:
     return name_function(method, name)
 
 
+_find_op, _find_in_place = _functions.__getitem__, IN_PLACE.__getitem__
 METHODS = Functions(
     {
-        **{name: partial(_plain.__getitem__, name) for name in _plain if _has_self(name)},
-        "unfold": partial(_functions.__getitem__, "unfold"),
-        **{name: partial(_make_variadic, name) for name in _VARIADIC},
-        **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
+        **{name: _find_plain for name in _plain if _has_self(name)},
+        "unfold": _find_op,
+        **dict.fromkeys(_VARIADIC, _make_variadic),
+        **dict.fromkeys(IN_PLACE, _find_in_place),
     }
 )
 UPCALLS = Functions(
     {
-        **{name: partial(_functions.__getitem__, name) for name in _functions},
-        **{name: partial(IN_PLACE.__getitem__, name) for name in IN_PLACE},
-        "add_arrays": lambda: jax.jit(lax.add),
-        "getitem": lambda: Getter(OVERLOADS).getitem,
-        "rpow": lambda: _rpow,
-        "setitem_": lambda: name_function(make_setitem(OVERLOADS, _functions), "setitem_"),
-        "to_device": lambda: to_device,
-        "view_dtype": lambda: make_view_dtype(OVERLOADS["view.dtype"]),
-        "to_dtype": lambda: _functions["_to_copy"],
+        **dict.fromkeys(_functions, _find_op),
+        **dict.fromkeys(IN_PLACE, _find_in_place),
+        "add_arrays": lambda _: jax.jit(lax.add),
+        "getitem": lambda _: Getter(OVERLOADS).getitem,
+        "rpow": lambda _: _rpow,
+        "setitem_": lambda name: name_function(make_setitem(OVERLOADS, _functions), name),
+        "to_device": lambda _: to_device,
+        "view_dtype": lambda _: make_view_dtype(OVERLOADS["view.dtype"]),
+        "to_dtype": lambda _: _functions["_to_copy"],
     }
 )
 
