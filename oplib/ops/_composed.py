@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import Generator
+from oplib.tensor import Generator, Tensor
 
 from ._dropout import COMPOSED as DROPOUTS
 from ._dropout import check_p
@@ -101,7 +101,8 @@ def _make_batch_norm(functions: Functions) -> Function:
         """
         if not training:
             return by_given(input, running_mean, running_var, weight, bias, eps)
-        count = input.numel() // input.shape[1] if input.ndim > 1 else 0
+        _check_running("batch_norm", running_mean, running_var)
+        count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0
         if count == 1:
             raise ArgumentValueError(
                 f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
@@ -115,10 +116,20 @@ def _make_batch_norm(functions: Functions) -> Function:
     return batch_norm
 
 
+def _check_running(op: str, *moments: Any) -> None:
+    for name, running in zip(("running_mean", "running_var"), moments, strict=True):
+        if running is not None and not isinstance(running, Tensor):
+            raise ArgumentError(
+                f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(running)}. "
+                f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
+            )
+
+
 def _move_running(running: Any, new: Any, momentum: float) -> None:
     """Moves a running moment, where there is one, towards a new one."""
     if running is not None:
-        running.detach().copy_(running.detach() * (1 - momentum) + new.detach() * momentum)
+        value = new.detach() if isinstance(new, Tensor) else new
+        running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)
 
 
 def _make_instance_norm(functions: Functions) -> Function:
@@ -145,10 +156,11 @@ def _make_instance_norm(functions: Functions) -> Function:
                 "instance_norm: expected more than 1 spatial element when training. Got "
                 f"{describe(input)}. Give more places, or use_input_stats=False."
             )
+        _check_running("instance_norm", running_mean, running_var)
         if running_mean is not None or running_var is not None:
-            items = input.detach().flatten(2)
-            _move_running(running_mean, items.mean(-1).mean(0), momentum)
-            _move_running(running_var, items.var(-1).mean(0), momentum)
+            items = functions["flatten"](functions["detach"](input), 2)
+            for running, moment in ((running_mean, "mean"), (running_var, "var")):
+                _move_running(running, functions["mean"](functions[moment](items, -1), 0), momentum)
         return op(input, weight, bias, eps)
 
     return instance_norm

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 
 from .dtype_rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype, get_default_dtype, normalize_dtype
 from .dtypes import bool as bool_dtype
@@ -165,7 +165,7 @@ def rand_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Draws as :func:`rand`, with the shape, dtype and place of another tensor where none is given."""
-    array = input._storage.array
+    array = _read_model(input)
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     drawn = _draw_uniform(array.shape, found, generator, placement_like(array, device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
@@ -180,7 +180,7 @@ def randn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Draws as :func:`randn`, with the shape, dtype and place of another tensor where none is given."""
-    array = input._storage.array
+    array = _read_model(input)
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     drawn = _draw_normal(array.shape, found, generator, placement_like(array, device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
@@ -215,13 +215,23 @@ def randint_like(
             f"Write randint_like(x, high) or randint_like(x, low, high)."
         )
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
-    array = input._storage.array
+    array = _read_model(input)
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     placement = placement_like(array, device)
     drawn = draw_integers(
         "randint_like", array.shape, (low, high), found, generator=generator, placement=placement
     )
     return Tensor.from_array(drawn, requires_grad=requires_grad)
+
+
+def _read_model(input: Any) -> Any:
+    """The array of what a tensor is to be like, which may be an array itself."""
+    if not hasattr(input, "dtype"):
+        raise ArgumentTypeError(
+            f"input: expected a Tensor or an array, for its shape and dtype. Got {describe(input)}. "
+            "Give the size to rand, randn or randint."
+        )
+    return input._storage.array if isinstance(input, Tensor) else jnp.asarray(input)
 
 
 def _draw_uniform(

@@ -97,3 +97,25 @@ def test_a_tensor_moves_between_devices_with_its_history():
     assert there.array.devices() == {jax.devices()[-1]}
     (there * 2).sum().backward()
     assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_a_norm_of_arrays_takes_the_moments_of_the_batch_and_writes_running_ones_into_tensors_only():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    mean, variance = oplib.zeros(4), oplib.ones(4)
+    normed = oplib.nn.functional.batch_norm(jnp.asarray(x), mean, variance, training=True)
+    np.testing.assert_allclose(normed, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), rtol=1e-5)
+    np.testing.assert_allclose(mean.numpy(), 0.1 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(variance.numpy(), 0.9 + 0.1 * x.var(0, ddof=1), rtol=1e-5)
+    with pytest.raises(
+        ArgumentError, match="batch_norm: argument 'running_mean' is written, and only a Tens"
+    ):
+        oplib.nn.functional.batch_norm(jnp.asarray(x), jnp.zeros(4), None, training=True)
+
+
+def test_an_instance_norm_of_arrays_writes_running_moments_into_tensors_only():
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    mean = oplib.zeros(3)
+    oplib.nn.functional.instance_norm(jnp.asarray(x), mean)
+    np.testing.assert_allclose(mean.numpy(), 0.1 * x.mean((0, 2)), rtol=1e-5)
+    with pytest.raises(ArgumentError, match="instance_norm: argument 'running_var' is written"):
+        oplib.nn.functional.instance_norm(jnp.asarray(x), mean, jnp.ones(3))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.errors import ArgumentError, UnsupportedDtypeError
-from oplib.tensor import Generator, dtypes, rand, randint, randint_like, randn, zeros
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
+from oplib.tensor import Generator, dtypes, rand, rand_like, randint, randint_like, randn, randn_like, zeros
 
 
 def seeded() -> Generator:
@@ -85,3 +86,15 @@ def test_drawn_tensors_may_require_grad() -> None:
     assert rand(2, requires_grad=True).requires_grad
     assert randn(2, requires_grad=True).is_leaf
     np.testing.assert_equal(randint(3, (2,), dtype="float32", requires_grad=True).requires_grad, True)
+
+
+def test_numbers_are_drawn_like_an_array_too() -> None:
+    x = jnp.ones((2, 3), "float16")
+    drawn: list[Any] = [rand_like(x), randn_like(x), randint_like(x, 4)]
+    assert [(one.shape, one.dtype) for one in drawn] == [((2, 3), dtypes.float16)] * 3
+
+
+def test_what_has_no_dtype_is_no_model_of_random_numbers() -> None:
+    wrong: Any = [1.0]
+    with pytest.raises(ArgumentTypeError, match="input: expected a Tensor or an array, for its shape"):
+        rand_like(wrong)
