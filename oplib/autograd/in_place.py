@@ -64,16 +64,17 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
         )
     if not modes.grad_enabled:
         return
-    if tensor._requires_grad or any(map(_requires_grad, operands)):
+    if tensor._requires_grad or any(map(has_required_grad, operands)):
         refuse_leaf(tensor, op)
     if modes.state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
         refuse_leaf(tangent, op)  # it is written too
 
 
-def _requires_grad(value: Any) -> bool:
+def has_required_grad(value: Any) -> bool:
+    """Whether a tensor requires grad, or one in a list does; nothing else can."""
     if isinstance(value, (list, tuple)):
         members: Sequence[Any] = value
-        return any(map(_requires_grad, members))
+        return any(map(has_required_grad, members))
     return isinstance(value, Tensor) and value._requires_grad
 
 

@@ -302,9 +302,3 @@ def refuse_rebase(view: Tensor, made_by: Any, *, is_indirect: bool) -> AutogradE
 
 def _op_name(node: Any) -> str:
     return node.name().removesuffix("0").removesuffix("Backward")
-
-
-def find_trace(tensor: Tensor) -> object:
-    """Returns the trace in which the storage of a tensor was made; None where nobody noted it."""
-    root = tensor._root
-    return tensor._trace if root is None else root._trace

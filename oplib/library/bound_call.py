@@ -201,9 +201,8 @@ class BoundCall:
 
     def structure(self, arrays: Sequence[Any]) -> Structure:
         """Returns how the results stand, by the trace of the kernel: a fake kernel is not for real calls."""
-        if (
-            self.record.sharding is not None
-        ):  # of a whole kernel a mesh may not be able to say how it is spread
+        # Of a whole kernel a mesh may not be able to say how it is spread.
+        if self.record.sharding is not None:
             arrays = [shape_of(value) for value in arrays]
         return jax.eval_shape(self._single, *arrays)[0]
 

@@ -53,8 +53,7 @@ def _check_mask(query: Any, key: Any, attn_mask: Any) -> None:
     ):
         raise ArgumentError(
             "scaled_dot_product_attention: the mask must have a row for each query, and a column for each "
-            "key. Got "
-            f"{describe(attn_mask)} for {describe(query)} and {describe(key)}. Reshape it."
+            f"key. Got {describe(attn_mask)} for {describe(query)} and {describe(key)}. Reshape it."
         )
 
 
@@ -78,8 +77,8 @@ def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     if min(query.ndim, key.ndim) < 3 or query.shape[-3] % key.shape[-3]:
         raise ArgumentError(
             "scaled_dot_product_attention: the number of heads in key and value must divide that of the "
-            "query. Got "
-            f"{describe(query)}, {describe(key)} and {describe(value)}. Choose other numbers of heads."
+            f"query. Got {describe(query)}, {describe(key)} and {describe(value)}. Choose other numbers of "
+            "heads."
         )
     times = query.shape[-3] // key.shape[-3]
     return jnp.repeat(key, times, axis=-3), jnp.repeat(value, times, axis=-3)

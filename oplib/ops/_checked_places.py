@@ -105,8 +105,7 @@ def _masked(function: Function, name: str) -> Function:
             if count > math.prod(source.shape):
                 raise ArgumentError(
                     f"{name}: the source has fewer items than the mask has places. Got {describe(source)} "
-                    "for "
-                    f"{count} places. Give {count} items."
+                    f"for {count} places. Give {count} items."
                 )
         return function(input, mask, source)
 

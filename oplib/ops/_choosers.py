@@ -282,8 +282,7 @@ def _moment(name: str) -> Chooser:
                 if correction is not None:
                     raise ArgumentTypeError(
                         f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
-                        "and "
-                        f"correction={correction}. Give correction, of which unbiased=True is 1."
+                        f"and correction={correction}. Give correction, of which unbiased=True is 1."
                     )
                 correction = int(unbiased)
             return overload.call(input, dim, correction=correction, keepdim=keepdim)

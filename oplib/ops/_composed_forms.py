@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from oplib.autograd.grad_mode import no_grad
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    UnsupportedArgumentError,
+    describe,
+)
 from oplib.tensor import Tensor, dtypes
 
 from ._data_dependent import DATA_DEPENDENT
@@ -114,6 +120,10 @@ def _make_embedding(functions: Functions) -> Function:
 
 
 def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
+    if not hasattr(weight, "shape"):
+        raise ArgumentTypeError(
+            f"embedding: argument 'weight' is a Tensor. Got {describe(weight)}. Use oplib.tensor(...)."
+        )
     if sparse:
         raise UnsupportedArgumentError(
             f"embedding: there are no sparse gradients. Got sparse=True for {describe(weight)}. Leave it out "

@@ -15,6 +15,8 @@ from jax.core import Tracer
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
 
+from ._composed_shapes import make_adjoint
+
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
@@ -37,7 +39,7 @@ def _make_qr(functions: Functions) -> Function:
 
 
 def _make_svd(functions: Functions) -> Function:
-    op, of_values, adjoint = functions["linalg_svd"], functions["linalg_svdvals"], _make_adjoint(functions)
+    op, of_values, adjoint = functions["linalg_svd"], functions["linalg_svdvals"], make_adjoint(functions)
 
     def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
         """U, S and V with U @ diag(S) @ V.mH == input; ``linalg.svd`` gives V.mH."""
@@ -49,11 +51,6 @@ def _make_svd(functions: Functions) -> Function:
         return SVD(zeros[0], of_values(input), zeros[1])
 
     return svd
-
-
-def _make_adjoint(functions: Functions) -> Function:
-    transpose, conj = functions["transpose"], functions["conj"]
-    return lambda matrix: conj(transpose(matrix, -2, -1))
 
 
 def _make_triangular_solve(functions: Functions) -> Function:

@@ -95,7 +95,8 @@ def _make_split_with_sizes(functions: Functions) -> Function:
 # Other views ------------------------------------------------------------------------------------------------
 
 
-def _make_adjoint(functions: Functions) -> Function:
+def make_adjoint(functions: Functions) -> Function:
+    """Makes ``adjoint(input)``."""
     transpose, conj = functions["transpose"], functions["conj"]
 
     def adjoint(input: Any) -> Any:
@@ -253,7 +254,7 @@ def _make_cartesian_prod(functions: Functions) -> Function:
 
 
 SHAPES: dict[str, Callable[[Functions], Function]] = {
-    "adjoint": _make_adjoint,
+    "adjoint": make_adjoint,
     **{f"atleast_{count}d": _make_atleast(count) for count in (1, 2, 3)},
     "block_diag": _make_block_diag,
     "broadcast_tensors": _make_broadcast_tensors,

@@ -80,6 +80,22 @@ def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[i
     return [(total // 2, total - total // 2) for total in totals]
 
 
+def _name_padding(
+    op: str, name: str, sizes: Sequence[int], steps: Sequence[int], holes: Sequence[int]
+) -> list[tuple[int, int]]:
+    """What "same" or "valid" stands for."""
+    if name == "valid":
+        return [(0, 0)] * len(sizes)
+    if name != "same":
+        raise ArgumentError(f"{op}: expected padding 'same' or 'valid'. Got {name!r}. Or give numbers.")
+    if set(steps) != {1}:
+        raise ArgumentError(
+            f"{op}: padding='same' is not supported for strided convolutions. Got stride={list(steps)}. Give "
+            "numbers for padding."
+        )
+    return _same_padding(sizes, holes)
+
+
 def _convolve(rank: int) -> Any:
     op = f"conv{rank}d"
 
@@ -95,19 +111,8 @@ def _convolve(rank: int) -> Any:
         _check(op, rank, input, weight, bias, groups)
         steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
         check_numbers(op, stride=steps, dilation=holes)
-        if padding == "same":
-            if steps != (1,) * rank:
-                raise ArgumentError(
-                    f"{op}: padding='same' is not supported for strided convolutions. Got "
-                    f"stride={list(stride)}. Give numbers for padding."
-                )
-            pads = _same_padding(weight.shape[2:], holes)
-        elif isinstance(padding, str):
-            if padding != "valid":
-                raise ArgumentError(
-                    f"{op}: expected padding 'same' or 'valid'. Got {padding!r}. Or give numbers."
-                )
-            pads = [(0, 0)] * rank
+        if isinstance(padding, str):
+            pads = _name_padding(op, padding, weight.shape[2:], steps, holes)
         else:
             check_numbers(op, least=0, padding=padding)
             pads = [(one, one) for one in spread(op, "padding", padding, rank)]

@@ -196,11 +196,7 @@ def _make_embedding(functions: Functions) -> Function:
     op = functions["embedding"]
 
     def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
-        """Takes rows of ``weight`` by their places; the row of padding has no gradient."""
-        if not hasattr(weight, "shape"):
-            raise ArgumentTypeError(
-                f"embedding: argument 'weight' is a Tensor. Got {describe(weight)}. Use oplib.tensor(...)."
-            )
+        """Takes rows of ``weight`` by their places; the row of padding, which there is, has no gradient."""
         if not _is_traced(input):
             values = _read("embedding", input)
             if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
@@ -208,12 +204,6 @@ def _make_embedding(functions: Functions) -> Function:
                     f"embedding: index out of range. Got places from {values.min()} to {values.max()} for "
                     f"{describe(weight)}. Give some below {weight.shape[0]}."
                 )
-        if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
-            raise DimensionError(
-                f"embedding: padding_idx must be within num_embeddings. Got {padding_idx} for "
-                f"{describe(weight)}. "
-                f"Give one from {-weight.shape[0]} to {weight.shape[0] - 1}."
-            )
         padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
         return op(weight, input, padding)
 

@@ -19,7 +19,7 @@ from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
 
 from ._in_place import check_written
-from ._promotion import broadcast_to, strong
+from ._promotion import broadcast_to, strong, to_dtype_of
 from ._table import Row
 
 Function = Callable[..., Any]
@@ -53,7 +53,7 @@ def _dropout(input: Any, p: Any, *, generator: Any) -> Any:
 
 def _feature_dropout(input: Any, p: Any, features: int = 2, *, generator: Any) -> Any:
     p = lax.convert_element_type(p, jnp.float32)
-    return drop(input, draw_kept(_name_features(input, features), p, generator), p)
+    return drop(input, draw_kept(_name_features("feature_dropout", input, features), p, generator), p)
 
 
 def _alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
@@ -61,7 +61,7 @@ def _alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
 
 
 def _feature_alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
-    return _drop_to_alpha(input, _name_features(input, 2), p, generator)
+    return _drop_to_alpha(input, _name_features("feature_alpha_dropout", input, 2), p, generator)
 
 
 def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -> Any:
@@ -70,20 +70,16 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     kept = draw_kept(shape, p, generator)
     one, alpha = strong(1, p), strong(_ALPHA, p)
     scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
-    own = [_spread(_to(value, array), array) for value in (scale, alpha * scale * p)]
-    dropped = _spread(_to(alpha * scale * (p - one), array), array)
+    own = [_spread(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = _spread(to_dtype_of(alpha * scale * (p - one), array), array)
     return jnp.where(_spread(kept, array), array * own[0] + own[1], dropped)
 
 
-def _to(value: Any, like: Any) -> Any:
-    return lax.convert_element_type(value, like.dtype)
-
-
-def _name_features(input: Any, features: int) -> tuple[int, ...]:
+def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
     """The shape with one item for each feature."""
     if input.ndim < features:
         raise ArgumentError(
-            f"feature_dropout: Feature dropout requires at least 2 dimensions in the input. Got "
+            f"{op}: Feature dropout requires at least 2 dimensions in the input. Got "
             f"{describe(input)}. Use dropout, or reshape it."
         )
     return (*input.shape[:features], *([1] * (input.ndim - features)))

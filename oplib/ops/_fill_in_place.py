@@ -52,17 +52,7 @@ def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
         Source:
             torch.index_put
         """
-        if not isinstance(indices, (tuple, list)):
-            raise ArgumentTypeError(
-                f"index_put: argument 'indices' is a tuple of tensors. Got {describe(indices)}. Put it into "
-                "one: "
-                "(index,)."
-            )
-        if getattr(values, "dtype", input.dtype) != input.dtype:
-            raise ArgumentError(
-                f"index_put: the values and the tensor must have the same dtype. Got {describe(values)} for "
-                f"{describe(input)}. Convert them: values.to(tensor.dtype)."
-            )
+        _check_put(input, indices, values)
         given = tuple(slice(None) if index is None else index for index in indices)
         places: list[Any] = []
         dims: list[int] = []
@@ -74,3 +64,16 @@ def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
         return put.call(input, places, values, dims, accumulate)
 
     return index_put
+
+
+def _check_put(input: Any, indices: Any, values: Any) -> None:
+    if not isinstance(indices, (tuple, list)):
+        raise ArgumentTypeError(
+            f"index_put: argument 'indices' is a tuple of tensors. Got {describe(indices)}. Put it into one: "
+            "(index,)."
+        )
+    if getattr(values, "dtype", input.dtype) != input.dtype:
+        raise ArgumentError(
+            f"index_put: the values and the tensor must have the same dtype. Got {describe(values)} for "
+            f"{describe(input)}. Convert them: values.to(tensor.dtype)."
+        )

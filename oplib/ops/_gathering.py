@@ -115,9 +115,8 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     if self.ndim != indices.ndim or not fits:
         raise ArgumentError(
             "take_along_dim: input and indices should have the same number of dimensions, and sizes that "
-            "match "
-            f"or are 1 but along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape one of "
-            "them."
+            f"match or are 1 but along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
+            "one of them."
         )
     return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
 
@@ -249,10 +248,8 @@ def _index_with(op: str, put: str) -> Any:
             kind = DimensionError if op == "index_copy" else ArgumentError
             raise kind(
                 f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
-                "of "
-                f"the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
-                f"{describe(self)}. "
-                f"Give a source of shape {list(expected)}."
+                f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
+                f"{describe(self)}. Give a source of shape {list(expected)}."
             )
         return combine(self.at[_whole(axis, index)], put, items, mode="drop")
 

@@ -179,8 +179,7 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any, axis: int) -> 
     if target.dtype.kind not in "iu":
         raise ArgumentError(
             f"{op}: expected integers for classes. Got {describe(target)} for {describe(input)}. Convert "
-            "them: "
-            "tensor.long()."
+            "them: tensor.long()."
         )
     if weight is None:
         return
@@ -188,8 +187,7 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any, axis: int) -> 
     if weight.shape != (input.shape[axis],):
         raise ArgumentError(
             f"{op}: weight tensor should be defined either for all {input.shape[axis]} classes or no "
-            "classes. Got "
-            f"{describe(weight)}. Give one number for each."
+            f"classes. Got {describe(weight)}. Give one number for each."
         )
 
 
@@ -258,8 +256,7 @@ def _cross_entropy(
     elif ignore_index >= 0:
         raise ArgumentError(
             "cross_entropy: ignore_index is not supported for a target of probabilities. Got "
-            f"{describe(target)} "
-            f"and ignore_index={ignore_index}. Leave it out."
+            f"{describe(target)} and ignore_index={ignore_index}. Leave it out."
         )
     logs = in_single(lambda x: _log_softmax(x, axis))(input)
     if is_integral(target.dtype):
@@ -271,16 +268,23 @@ def _cross_entropy(
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-    if target.shape != input.shape:
+    return _cross_entropy_of_shares(
+        logs, target, weight, axis, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def _cross_entropy_of_shares(
+    logs: Any, target: Any, weight: Any, axis: int, *, reduction: str, label_smoothing: float
+) -> Any:
+    """The loss where the target says of each class how probable it is."""
+    if target.shape != logs.shape:
         raise ArgumentValueError(
             f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
-            f"for {describe(input)}. Give integers for classes."
+            f"for {describe(logs)}. Give integers for classes."
         )
-    probabilities = target * strong(1 - label_smoothing, target) + strong(
-        label_smoothing / input.shape[axis], target
-    )
+    rest, part = strong(1 - label_smoothing, target), strong(label_smoothing / logs.shape[axis], target)
     weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
-    losses = -jnp.sum(weighted * probabilities, axis)
+    losses = -jnp.sum(weighted * (target * rest + part), axis)
     if reduction != "mean":
         return _reduce("cross_entropy", losses, reduction)
     return jnp.sum(losses) / strong(max(losses.size, 1), losses)

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import no_grad
-from oplib.autograd.in_place import check_may_write, refuse_cast
+from oplib.autograd.in_place import check_may_write, has_required_grad, refuse_cast
 from oplib.autograd.rebase import note_write
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.fusion import fuse, list_branches
@@ -90,7 +90,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
                 f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(one)}. "
                 "Pass oplib.empty(0) to have one made that fits."
             )
-    if modes.grad_enabled and any(map(_requires_grad, (*values, *outs))):
+    if modes.grad_enabled and any(map(has_required_grad, (*values, *outs))):
         raise refuse_out_gradient(f"{name}()")
     with no_grad():
         result = call()
@@ -103,14 +103,6 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         for one, made in zip(outs, results, strict=True):
             _write(name, one, made)
     return out
-
-
-def _requires_grad(value: Any) -> bool:
-    """Whether a tensor does, or one in a list."""
-    if isinstance(value, (list, tuple)):
-        members: Sequence[Any] = value
-        return any(map(_requires_grad, members))
-    return isinstance(value, Tensor) and value._requires_grad
 
 
 def _write(name: str, out: Tensor, made: Any) -> None:

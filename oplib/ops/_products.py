@@ -128,8 +128,7 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
     if wrong:
         raise ArgumentError(
             f"einsum: the subscripts are letters. Got {min(wrong)!r} in {equation!r}. Write one letter "
-            "for "
-            "each axis."
+            "for each axis."
         )
     try:
         return jnp.einsum(equation, *tensors)
@@ -292,8 +291,7 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ArgumentError(
             f"bilinear: the inputs must have the same sizes but along the last axis. Got {describe(input1)} "
-            "and "
-            f"{describe(input2)}. Reshape one of them."
+            f"and {describe(input2)}. Reshape one of them."
         )
     product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return product if bias is None else product + broadcast([bias, product], "bilinear")[0]

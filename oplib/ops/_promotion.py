@@ -77,13 +77,14 @@ def find_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...
         ArgumentError: there is none.
     """
     try:
-        return tuple(jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays]))
+        shape: Any = jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays])
     except ValueError as error:
         which = "sizes" if lead is None else f"sizes of the axes before the last {-lead}"
         raise ArgumentError(
             f"{op}: the {which} of the operands must match, or be 1. "
             f"Got {', '.join(map(describe, arrays))}. Reshape one of them."
         ) from error
+    return tuple(shape)
 
 
 def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
@@ -155,3 +156,8 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 def strong(value: Any, like: Any) -> Any:
     """A Python number as an array of another's dtype."""
     return jnp.asarray(value, like.dtype)
+
+
+def to_dtype_of(value: Any, like: Any) -> Any:
+    """An array, or a traced number, converted to the dtype of another."""
+    return lax.convert_element_type(value, like.dtype)

@@ -20,7 +20,7 @@ from oplib.tensor import default_int_dtype, dtypes
 from oplib.tensor.dtype_rules import COMPLEX, INTEGRAL
 
 from ._dtype_classes import classify
-from ._promotion import broadcast, broadcast_to
+from ._promotion import broadcast, broadcast_to, to_dtype_of
 from ._table import Row
 
 Kernel = Callable[..., Any]
@@ -37,10 +37,6 @@ def _draw_open(generator: Any, like: Any) -> Any:
     return jax.random.uniform(generator.next_key(), like.shape, wide, minval=jnp.finfo(wide).tiny)
 
 
-def _to(value: Any, like: Any) -> Any:
-    return lax.convert_element_type(value, like.dtype)
-
-
 # One number for each item -----------------------------------------------------------------------------------
 
 
@@ -54,7 +50,7 @@ def _flip(self: Any, p: Any, *, generator: Any) -> Any:
         )
     chance = lax.stop_gradient(broadcast_to(lax.convert_element_type(p, wide), self.shape))
     drawn = jax.random.uniform(generator.next_key(), self.shape, wide)
-    return _to(match_type(drawn, jax.typeof(chance)) < chance, self)
+    return to_dtype_of(match_type(drawn, jax.typeof(chance)) < chance, self)
 
 
 def _bernoulli(self: Any, *, generator: Any) -> Any:
@@ -75,14 +71,14 @@ def _split(generator: Any) -> tuple[Any, Any]:
 
 def _stretch(drawn: Any, low: Any, high: Any) -> Any:
     """From the unit interval to another; rounding may reach its end, which is not part of it."""
-    low, high = (broadcast_to(_to(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
+    low, high = (broadcast_to(to_dtype_of(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
     moved = drawn * (high - low) + low
     return jnp.where(moved < high, moved, low)
 
 
 def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
     drawn = jax.random.normal(generator.next_key(), self.shape, self.dtype)
-    mean, std = (broadcast_to(_to(lax.stop_gradient(one), self), self.shape) for one in (mean, std))
+    mean, std = (broadcast_to(to_dtype_of(lax.stop_gradient(one), self), self.shape) for one in (mean, std))
     return drawn * std + mean
 
 
@@ -99,12 +95,12 @@ def _normal_around(mean: Any, std: Any, *, generator: Any) -> Any:
 
 
 def _exponential(self: Any, lambd: Any, *, generator: Any) -> Any:
-    return _to(-jnp.log(_draw_open(generator, self)) / _scalar(lambd, self), self)
+    return to_dtype_of(-jnp.log(_draw_open(generator, self)) / _scalar(lambd, self), self)
 
 
 def _log_normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
     drawn = jax.random.normal(generator.next_key(), self.shape, _widen(self.dtype))
-    return _to(jnp.exp(drawn * _scalar(std, self) + _scalar(mean, self)), self)
+    return to_dtype_of(jnp.exp(drawn * _scalar(std, self) + _scalar(mean, self)), self)
 
 
 def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
@@ -114,12 +110,12 @@ def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
     if self.dtype in INTEGRAL:
         most = np.asarray(np.iinfo(self.dtype).max, throws.dtype)
         throws = jnp.minimum(throws, jnp.full_like(throws, np.nextafter(most, 0, dtype=most.dtype)))
-    return _to(throws, self)
+    return to_dtype_of(throws, self)
 
 
 def _cauchy(self: Any, median: Any, sigma: Any, *, generator: Any) -> Any:
     drawn = jax.random.cauchy(generator.next_key(), self.shape, _widen(self.dtype))
-    return _to(drawn * _scalar(sigma, self) + _scalar(median, self), self)
+    return to_dtype_of(drawn * _scalar(sigma, self) + _scalar(median, self), self)
 
 
 def _scalar(number: Any, like: Any) -> Any:

@@ -22,8 +22,7 @@ def _check_repeats(op: str, self: Any, repeats: Sequence[int]) -> None:
     if any(times < 0 for times in repeats):
         raise ArgumentError(
             f"{op}: nothing can be repeated a negative number of times. Got {list(repeats)} for "
-            f"{describe(self)}. "
-            "Give 0 or more."
+            f"{describe(self)}. Give 0 or more."
         )
 
 
