@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from oplib.errors import GradientTypeError, TracingError, describe
+from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.escape import is_escaping
 
@@ -55,6 +55,14 @@ class AccumulateGrad(TapeNode):
     def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: D102
         grad = grads[0]
         leaf = self.variable
+        if not leaf._requires_grad:  # no more, by requires_grad_(False) or detach_()
+            return ()
+        if leaf._grad_fn is not None:
+            raise AutogradError(
+                "AccumulateGrad: leaf variable has been moved into the graph interior. Got "
+                f"{describe(leaf._storage.array)}, which was recorded as a leaf, and then written by an op that "
+                "was recorded too. Write into a clone() of it."
+            )
         if grad is not None:
             adding.acquire()  # a `with` would cost three times as much
             try:

@@ -117,6 +117,28 @@ def nesting(lib):
     return seen
 
 
+@program
+def a_leaf_that_asks_for_no_gradient_any_more_gets_none(lib):
+    x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    y = x * w
+    x.requires_grad_(False)
+    y.sum().backward()
+    gone = leaf(lib, 1, 2)
+    z = gone * w
+    gone.detach_()
+    z.sum().backward()
+    return x.grad, gone.grad, w.grad
+
+
+@program
+def a_leaf_that_was_moved_into_the_graph(lib):
+    x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    y = x + w
+    x.requires_grad_(False)
+    x.mul_(w)
+    y.sum().backward()
+
+
 # Inference mode: each of these on a tensor made inside
 
 OUTSIDE = {
