@@ -6,10 +6,13 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 from .conversions import accept_operand, describe_expected, make_converter
 from .plain_conversions import TRACED, Converter, UnfitError
+from .scalars import is_narrow
 from .schema import Argument, FunctionSchema
 
 
@@ -32,7 +35,7 @@ class Binder:
         [[3, 3], 2.0, 'up']
     """
 
-    __slots__ = ("_defaults", "_places", "converters", "schema")
+    __slots__ = ("_defaults", "_places", "_scalar_places", "converters", "schema")
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
@@ -43,6 +46,11 @@ class Binder:
             for argument, convert in zip(schema.arguments, converters, strict=True)
         )
         self._places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+        self._scalar_places = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if argument.name in operands and str(argument.type).startswith("Scalar")
+        ]
         self._defaults: dict[int, Any] = {}  # converted at their first use: a device may not exist yet
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str | None = None) -> list[Any]:
@@ -75,6 +83,9 @@ class Binder:
             else:
                 raise self._missing(name, args, kwargs)
             values.append(self._convert(name, place, value))
+        for place in self._scalar_places:
+            if type(values[place]) is int:
+                values[place] = _fit_integer(values[place], values)
         return values
 
     def _convert(self, name: str, place: int, value: Any) -> Any:
@@ -162,6 +173,14 @@ def bind(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any],
         ArgumentError: the arguments do not fit the schema.
     """
     return Binder(schema).bind(args, kwargs, op=op)
+
+
+def _fit_integer(number: int, values: Sequence[Any]) -> int | float:
+    """An integer of 64 bits beside floats counts as a float, where JAX has no such integers (x64 is off)."""
+    if is_narrow(number) or not -(2**63) <= number < 2**63:
+        return number
+    dtypes = [value.dtype for value in values if hasattr(value, "dtype")]
+    return float(number) if any(jnp.issubdtype(dtype, jnp.inexact) for dtype in dtypes) else number
 
 
 def _locate(argument: Argument, place: int) -> str:

@@ -36,7 +36,8 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
 def _to_constant(value: Any) -> Any:
     """A number for an operand, or an array among Tensors: numpy's are copied in by the rules for dtypes."""
     if isinstance(value, (int, float)):
-        return to_operand(value)
+        found = to_operand(value)
+        return value if found is None else found  # too large an integer: JAX says so
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
 
 

@@ -55,6 +55,17 @@ ARRAYS = {wide: {kind: cache.arrays for kind, cache in caches.items()} for wide,
 
 
 def to_operand(number: Any) -> Any:
-    """Returns what a compiled call gets for a Python number: a weak scalar array, or the number itself."""
+    """Returns what a compiled call gets for a Python number: a weak scalar array, or the number itself.
+
+    None stands for an integer that JAX's widest dtype does not hold: it has to be looked at.
+    """
+    if number.__class__ is int and not is_narrow(number):
+        return None
     cache = _caches[x64.value].get(number.__class__)
     return number if cache is None else cache.find(number)
+
+
+def is_narrow(number: int) -> bool:
+    """Tells whether the widest integers that can be had now hold a number."""
+    limit = 1 << (63 if x64.value else 31)
+    return -limit <= number < limit

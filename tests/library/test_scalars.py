@@ -100,3 +100,12 @@ def test_the_cache_is_bounded() -> None:
         cache.find(number)
         cache.find(number)
     assert len(cache.arrays) <= CAPACITY
+
+
+def test_an_integer_is_an_operand_where_the_widest_integers_hold_it() -> None:
+    for x64, most in ((False, 2**31 - 1), (True, 2**63 - 1)):
+        with jax.enable_x64(x64):
+            for number in (most, -most - 1):
+                assert int(to_operand(number)) == number
+            for number in (most + 1, -most - 2):
+                assert to_operand(number) is None

@@ -119,3 +119,21 @@ def test_an_instance_norm_of_arrays_writes_running_moments_into_tensors_only():
     np.testing.assert_allclose(mean.numpy(), 0.1 * x.mean((0, 2)), rtol=1e-5)
     with pytest.raises(ArgumentError, match="instance_norm: argument 'running_var' is written"):
         oplib.nn.functional.instance_norm(jnp.asarray(x), mean, jnp.ones(3))
+
+
+def test_an_integer_of_64_bits_beside_floats_is_a_float():
+    x = oplib.ones(2, requires_grad=True)
+    for _ in range(3):  # at first, cached, and by the short cut
+        (x * 3_000_000_000).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.full(2, 9e9, np.float32))
+    assert (x / 2**31 < 2**40).tolist() == [True, True]
+    assert oplib.add(jnp.ones(2, "bfloat16"), 2**40).dtype == jnp.bfloat16
+    assert (2**40 - oplib.ones(1, dtype=oplib.complex64)).dtype == oplib.complex64
+    with jax.enable_x64(True):
+        assert (oplib.ones(2, dtype=oplib.int64) * 2**40).tolist() == [2**40, 2**40]
+
+
+def test_an_integer_that_no_integer_here_holds_is_not_cut_beside_integers():
+    for _ in range(2):
+        with pytest.raises(OverflowError, match=str(2**40)):
+            oplib.tensor([1, 2]) + 2**40
