@@ -60,8 +60,8 @@ class AccumulateGrad(TapeNode):
         if leaf._grad_fn is not None:
             raise AutogradError(
                 "AccumulateGrad: leaf variable has been moved into the graph interior. Got "
-                f"{describe(leaf._storage.array)}, which was recorded as a leaf, and then written by an op that "
-                "was recorded too. Write into a clone() of it."
+                f"{describe(leaf._storage.array)}, which was recorded as a leaf, and then written by an op "
+                "that was recorded too. Write into a clone() of it."
             )
         if grad is not None:
             adding.acquire()  # a `with` would cost three times as much

@@ -127,7 +127,10 @@ class Dispatcher:
         self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
         """Enters what the generated code needs to serve the next call like this one."""
-        if not self.is_fast or self._is_closed or modes.state.watchers:  # with these it serves none
+        if not self.is_fast or self._is_closed:
+            return
+        state = modes.state
+        if state.watchers and not (state.inference and state.watchers == 1):  # then it serves none
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
         given = [
