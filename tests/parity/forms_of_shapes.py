@@ -180,4 +180,7 @@ SHAPES = (
     "x.ndimension()",
     "x.cfloat()",
     "(x.short() * 2).byte()",
+    "x.char()",
+    "x[:1].expand_as(x)",
+    "x.reshape_as(x.flatten())",
 )

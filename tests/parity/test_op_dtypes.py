@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from typing import Any
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ import torch
 
 from .counterparts import find_oplib, find_torch
 
+pytestmark = pytest.mark.usefixtures("with_64_bits")
 DTYPES = {
     "b": ["bool"],
     "i": ["uint8", "int8", "int16", "int32", "int64"],
@@ -147,13 +146,6 @@ def choose(count: int) -> list[tuple[str, str]]:
     if os.environ.get("OPLIB_OPS_SAMPLES") == "all":
         return cells
     return random.Random(f"{os.environ.get('OPLIB_OPS_SEED', '0')} dtypes").sample(cells, count)
-
-
-@pytest.fixture(autouse=True)
-def with_64_bits():
-    with jax.enable_x64(True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.slow

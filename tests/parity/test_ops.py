@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import oplib
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 Program = Callable[..., Any]
 ERRORS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)
@@ -28,14 +28,6 @@ TOLERANCE = {
 SHAPES = [(2, 3), (3,), (), (0, 3)]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 DTYPES = [*FLOATS, "int64", "int32", "uint8", "bool"]
-
-
-@pytest.fixture(autouse=True)
-def with_64_bits():
-    """With 64 bits there is nothing in which the house's dtypes differ from torch's."""
-    with jax.enable_x64(True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
