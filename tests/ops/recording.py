@@ -28,8 +28,8 @@ all samples of the op to which the check applies. Whether a check applies is dec
 `tests/ops/expected_failures.py`; one that passes fails the run. Checks are listed in `tests/ops/checks.py`
 and `tests/parity/op_checks.py`.
 
-Running some cells with `-p tests.ops.recording` renews these alone. The record of 2026-11-21 came about so,
-in several runs within the hour: what had failed, and ops mended or added meanwhile, ran again.
+Running some cells with `-p tests.ops.recording` renews these alone, so the outcomes may be those of several
+runs: what had failed, and ops mended or added meanwhile, ran again. The date is that of the last run.
 """
 
 
