@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.autograd.in_place import has_required_grad
+from oplib.errors import ArgumentError, MissingRuleError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor
+
+from ._data_dependent import read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -141,7 +145,13 @@ def _read_parts(input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
             f"quantile: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
             f"{describe(input)}. Convert it."
         )
-    parts = np.atleast_1d(np.asarray(q.array if isinstance(q, Tensor) else q, np.float64))
+    if modes.grad_enabled and has_required_grad(q):
+        raise MissingRuleError(
+            f"quantile: there is no gradient by argument 'q'. Got {describe(q)}, which requires grad. Detach "
+            "it: q.detach()."
+        )
+    values = q if isinstance(q, (int, float)) else read_values("quantile", q)
+    parts = np.atleast_1d(np.asarray(values, np.float64))
     if ((parts < 0) | (parts > 1)).any():
         raise ArgumentError(
             f"quantile: q values must be in the range [0, 1]. Got {parts.tolist()}. Divide them."
@@ -197,7 +207,7 @@ def _make_bincount(functions: Functions) -> Function:
                 f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
                 f"{describe(input)} and {minlength}. Flatten or convert it."
             )
-        values = np.asarray(input.array if isinstance(input, Tensor) else input)
+        values = read_values("bincount", input)
         if values.size and values.min() < 0:
             raise ArgumentError(
                 f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them."

@@ -23,10 +23,15 @@ Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
 
-def _read(op: str, value: Any) -> np.ndarray[Any, Any]:
-    """The values of a tensor or array.
+def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
+    """Returns the values of a tensor or array.
+
+    Args:
+        op: the op's name, for errors.
+        value: of any shape and dtype.
 
     Raises:
+        ArgumentTypeError: it is neither.
         TracingError: they are not known yet.
     """
     array = value._storage.array if isinstance(value, Tensor) else value
@@ -34,8 +39,8 @@ def _read(op: str, value: Any) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     if isinstance(array, Tracer):
         raise TracingError(
-            f"{op}: the size of the result depends on the values, which are not known under a trace. Got "
-            f"{describe(array)}. Use where and a mask of fixed size, or call it outside of jit."
+            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
+            "outside of jit, or use where and a mask of fixed size."
         )
     return np.asarray(array)
 
@@ -48,14 +53,14 @@ def _like(value: Any, found: Any, dtype: Any = None) -> Any:
 
 def find_places(condition: Any) -> tuple[Any, ...]:
     """Finds the places of items that are not 0, as one tensor for each axis: ``where(condition)``."""
-    values = _read("where", condition)
+    values = read_values("where", condition)
     return tuple(_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
 
 
 def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
     def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
         """Finds the places of items that are not 0: ``[count, ndim]``, or one tensor for each axis."""
-        values = _read("nonzero", input)
+        values = read_values("nonzero", input)
         if not values.ndim and not as_tuple:
             return _like(input, np.zeros((int(bool(values)), 0), np.int64))
         places = np.nonzero(np.atleast_1d(values))
@@ -88,7 +93,7 @@ def _make_masked_select(functions: Functions) -> Function:
                 f"masked_select: expected BoolTensor for mask. Got {describe(mask)}. "
                 f"Compare it with something."
             )
-        holds = _read("masked_select", mask)
+        holds = read_values("masked_select", mask)
         shape = find_shape("masked_select", input, mask)
         places = np.flatnonzero(np.broadcast_to(holds, shape))
         return functions["take"](functions["expand"](input, shape), _like(input, places))
@@ -109,7 +114,7 @@ def _make_repeat_interleave(functions: Functions) -> Function:
         """Repeats each item so many times, or each its own number of times, along ``dim`` or flat."""
         if isinstance(repeats, (int, float, str)):  # the schema says what is wrong with the last two
             return by_number(input, repeats, dim)
-        counts = _read("repeat_interleave", input if repeats is None else repeats)
+        counts = read_values("repeat_interleave", input if repeats is None else repeats)
         if (counts < 0).any():
             raise ArgumentError(
                 f"repeat_interleave: repeats can not be negative. Got {counts.tolist()}. Give 0 or more."
@@ -144,7 +149,7 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         dim: int | None = None,
     ) -> Any:
         """Finds the different items, or slices along ``dim``, in order; where each went, how often it is."""
-        values = _read("unique", input)
+        values = read_values("unique", input)
         if dim is not None:
             find_dim("unique", values.ndim, dim)
         found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
@@ -165,7 +170,7 @@ def _make_one_hot(functions: Functions) -> Function:
         """Puts 1 at the place that each item tells; without ``num_classes``, as many as there must be."""
         if num_classes >= 0 and _is_traced(input):
             return by_count(input, num_classes)
-        values = _read("one_hot", input)
+        values = read_values("one_hot", input)
         if values.size and values.min() < 0:
             raise ArgumentError(
                 f"one_hot: class values must be non-negative. Got {values.min()}. Shift them."
@@ -198,7 +203,7 @@ def _make_embedding(functions: Functions) -> Function:
     def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
         """Takes rows of ``weight`` by their places; the row of padding, which there is, has no gradient."""
         if not _is_traced(input):
-            values = _read("embedding", input)
+            values = read_values("embedding", input)
             if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
                 raise DimensionError(
                     f"embedding: index out of range. Got places from {values.min()} to {values.max()} for "

@@ -1,9 +1,11 @@
 """Forms of functions whose effect is not in what they return: warnings, and what is written."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
+from oplib.errors import ArgumentError, ArgumentValueError, TracingError, UnsupportedArgumentError
 from oplib.nn import functional
 
 
@@ -40,3 +42,18 @@ def test_least_squares_have_residuals_rank_and_singular_values():
     assert found.residuals.tolist() == pytest.approx([1.0])
     assert found.rank.item() == 2
     assert found.singular_values.tolist() == pytest.approx([2.0, 1.0])
+
+
+def test_a_quantile_has_no_gradient_by_its_part_and_says_so():
+    part = oplib.tensor(0.25, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="quantile: there is no gradient by argument 'q'"):
+        oplib.quantile(oplib.tensor([1.0, 2.0]), part)
+    with oplib.no_grad():
+        assert oplib.quantile(oplib.tensor([1.0, 2.0]), part).item() == 1.25
+
+
+def test_what_reads_values_says_under_a_trace_that_it_cannot():
+    with pytest.raises(TracingError, match=r"bincount: .* not known under a trace"):
+        jax.jit(oplib.bincount)(jnp.array([1, 2]))
+    with pytest.raises(TracingError, match=r"quantile: .* not known under a trace"):
+        jax.grad(lambda q: oplib.quantile(jnp.array([1.0, 2.0]), q))(jnp.float32(0.3))
