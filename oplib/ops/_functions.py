@@ -213,8 +213,11 @@ class Functions(Mapping[str, Function]):
 
 def name_function(function: Function, name: str) -> Function:
     """Gives a made function the name under which it is public."""
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "oplib.ops"
+    in_linalg = name.startswith("linalg_")
+    function.__name__ = name
+    # Where pickle finds it: somebody keeps an activation in a configuration, and sends that to a process.
+    function.__qualname__ = name.removeprefix("linalg_")
+    function.__module__ = "oplib.linalg" if in_linalg else "oplib"
     return function
 
 

@@ -1,6 +1,7 @@
 """How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers."""
 
 import inspect
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -137,3 +138,8 @@ def test_an_integer_that_no_integer_here_holds_is_not_cut_beside_integers():
     for _ in range(2):
         with pytest.raises(OverflowError, match=str(2**40)):
             oplib.tensor([1, 2]) + 2**40
+
+
+def test_a_function_is_pickled_by_the_name_under_which_it_is_public():
+    chosen = [oplib.mul, oplib.sum, oplib.nn.functional.cross_entropy, oplib.linalg.svd]
+    assert all(pickle.loads(pickle.dumps(one)) is one for one in chosen)
