@@ -155,8 +155,9 @@ class Linear:
 
 
 def _to_array(residual: Any) -> Any:
-    """JAX hands over numbers of a jaxpr as numbers of Python with a dtype; formulas get arrays."""
-    return residual if isinstance(residual, jax.Array) else jnp.asarray(residual, residual.dtype)
+    """JAX hands over numbers of a jaxpr as numbers of Python with a dtype, or bools; formulas get arrays."""
+    is_array = isinstance(residual, jax.Array)
+    return residual if is_array else jnp.asarray(residual, getattr(residual, "dtype", None))
 
 
 def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
