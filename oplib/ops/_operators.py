@@ -35,6 +35,9 @@ OPERATORS = {
     "sub": ("__sub__",),
 }
 
+WRITTEN = {name: getattr(TensorOperators, name) for names in OPERATORS.values() for name in names}
+"""The operators as they are written, which go up to the op by its name."""
+
 
 def fuse_operators(name: str, function: Callable[..., Any]) -> None:
     """Replaces the operators of an op, whose methods go through ``function``, by fused ones."""
@@ -42,7 +45,7 @@ def fuse_operators(name: str, function: Callable[..., Any]) -> None:
     if not branches:
         return
     for operator in OPERATORS.get(name, ()):
-        method = getattr(TensorOperators, operator)
+        method = WRITTEN[operator]
         fused = fuse(method, *branches)
         fused.__qualname__, fused.__module__ = method.__qualname__, method.__module__
         setattr(TensorOperators, operator, fused)
