@@ -7,70 +7,75 @@ upcalls, by which the tensor floor reaches the ops and the engine, and lists the
 from __future__ import annotations
 
 import typing as _typing
+from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from . import autograd, errors, library, linalg, nn, ops, pytree, transforms, utils, visual
-from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
-from .autograd.tensor_backward import run_backward
-from .autograd.view import view_alike
-from .config import config
-from .library import Tag, custom_op
-from .ops import _functions
-from .tensor import (
-    Device,
-    Generator,
-    Tensor,
-    allclose,
-    arange,
-    as_tensor,
-    can_cast,
-    default_generator,
-    empty,
-    empty_like,
-    equal,
-    eye,
-    finfo,
-    from_dlpack,
-    from_numpy,
-    full,
-    full_like,
-    get_default_dtype,
-    get_rng_state,
-    iinfo,
-    initial_seed,
-    is_tensor,
-    linspace,
-    load,
-    logspace,
-    manual_seed,
-    ones,
-    ones_like,
-    promote_types,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-    result_type,
-    save,
-    seed,
-    set_default_dtype,
-    set_rng_state,
-    tensor,
-    upcalls,
-    zeros,
-    zeros_like,
-)
-from .tensor import dtypes as _dtypes
-from .tensor.dtypes import *
-from .tensor.inference import mark_inference
-from .tensor.op_methods import add_op_methods
-from .transforms import apply_in_map, map_examples, vmap
+from .importing import collecting_later
+
+with collecting_later():
+    from . import autograd, errors, library, linalg, nn, ops, pytree, transforms
+    from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+    from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
+    from .autograd.tensor_backward import run_backward
+    from .autograd.view import view_alike
+    from .config import config
+    from .library import Tag, custom_op
+    from .ops import _functions
+    from .tensor import (
+        Device,
+        Generator,
+        Tensor,
+        allclose,
+        arange,
+        as_tensor,
+        can_cast,
+        default_generator,
+        empty,
+        empty_like,
+        equal,
+        eye,
+        finfo,
+        from_dlpack,
+        from_numpy,
+        full,
+        full_like,
+        get_default_dtype,
+        get_rng_state,
+        iinfo,
+        initial_seed,
+        is_tensor,
+        linspace,
+        load,
+        logspace,
+        manual_seed,
+        ones,
+        ones_like,
+        promote_types,
+        rand,
+        rand_like,
+        randint,
+        randint_like,
+        randn,
+        randn_like,
+        randperm,
+        result_type,
+        save,
+        seed,
+        set_default_dtype,
+        set_rng_state,
+        tensor,
+        upcalls,
+        zeros,
+        zeros_like,
+    )
+    from .tensor import dtypes as _dtypes
+    from .tensor.dtypes import *
+    from .tensor.inference import mark_inference
+    from .tensor.op_methods import add_op_methods
+    from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
+    from . import utils, visual
     from .ops._functions import *
 
 __version__ = "0.1.0.dev0"
@@ -89,7 +94,16 @@ upcalls.fill(
     made_when_asked=_functions.UPCALLS,
 )
 add_op_methods(_functions.METHODS)
-del add_op_methods, apply_in_map, map_examples, mark_inference, run_backward, upcalls, view_alike
+del (
+    add_op_methods,
+    apply_in_map,
+    collecting_later,
+    map_examples,
+    mark_inference,
+    run_backward,
+    upcalls,
+    view_alike,
+)
 
 __all__ = [
     "Device",
@@ -169,7 +183,9 @@ __all__ += _functions.__all__
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Makes the function of an op, such as ``oplib.exp``, when it is first asked for."""
+    """Makes the function of an op, such as ``oplib.exp``, when it is asked for; imports what few need."""
+    if name in ("utils", "visual"):
+        return _import_module(f"{__name__}.{name}")
     if name not in _functions.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = globals()[name] = _functions.FUNCTIONS[name]

