@@ -122,12 +122,7 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
         >>> oplib.autograd.grad((x * x * x).sum(), x)
         (tensor([ 3., 12.]),)
     """
-    if materialize_grads and allow_unused is False:
-        raise GradientValueError(
-            "grad: allow_unused=False and materialize_grads=True exclude each other. Zeros are given for "
-            "unused inputs only where these are allowed. Leave allow_unused out."
-        )
-    unused = materialize_grads if allow_unused is None else allow_unused
+    unused = _read_allow_unused(allow_unused, materialize_grads=materialize_grads)
     roots = _listed(outputs)
     wanted = _listed_inputs(inputs, "grad")
     if not wanted:
@@ -150,6 +145,15 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
             )
         found = _find_grads(roots, wanted, options)
     return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
+
+
+def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) -> bool:
+    if materialize_grads and allow_unused is False:
+        raise GradientValueError(
+            "grad: allow_unused=False and materialize_grads=True exclude each other. Zeros are given for "
+            "unused inputs only where these are allowed. Leave allow_unused out."
+        )
+    return materialize_grads if allow_unused is None else allow_unused
 
 
 def _find_grads(

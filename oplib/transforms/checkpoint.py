@@ -9,14 +9,12 @@ from typing import Any
 
 from jax.core import Tracer
 
-from oplib.autograd.graph import saved_tensors_hooks
-from oplib.errors import ArgumentValueError, CheckpointError
+from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.draw_journal import DrawJournal
 
 from .checkpoint_log import CallLog
-from .checkpoint_random import note_draws
 from .checkpoint_recompute import CheckpointedCall
 from .checkpoint_reentrant import CheckpointFunction
 
@@ -100,39 +98,22 @@ def checkpoint(
         _check_reentrant(kwargs, is_plain=context_fn is noop_context_fn and debug is False)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     debug = debug if _switches.debug is None else _switches.debug
-    if debug and context_fn is not noop_context_fn:
-        raise ArgumentValueError(
-            "checkpoint: debug=True is incompatible with non-default context_fn. Both want to see the ops. "
-            "Leave one of the two out."
-        )
-    if determinism_check not in _CHECKS:
-        raise ArgumentValueError(
-            f"checkpoint: determinism_check should be one of {list(_CHECKS)}. Got {determinism_check!r}. "
-            "Choose one of these."
-        )
+    _check_options(determinism_check, debug=debug, is_plain=context_fn is noop_context_fn)
     if not modes.grad_enabled:
         return function(*args, **kwargs)
     log = CallLog() if debug else None
     forward, again = (log.forward, log.again) if log is not None else context_fn()
-    journal = DrawJournal() if preserve_rng_state else None
     made = CheckpointedCall(
         function,
         args,
         kwargs,
-        journal=journal,
+        journal=DrawJournal() if preserve_rng_state else None,
         context=again,
         early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
         metadata=_CHECKS[determinism_check],
     )
     unpack = made.unpack if log is None else log.explain(made.unpack)
-    with saved_tensors_hooks(made.pack, unpack), note_draws(journal), forward:
-        result = function(*args, **kwargs)
-        made.finished = True
-        return result
-    raise CheckpointError(
-        "checkpoint: the forward context provided by context_fn suppressed an exception raised during the "
-        "checkpointed forward. There is no result to return. Let the context pass exceptions on."
-    )
+    return made.run(args, kwargs, unpack=unpack, context=forward)
 
 
 def _choose_default(caller: str) -> bool:
@@ -154,6 +135,19 @@ def _check_reentrant(kwargs: dict[str, Any], *, is_plain: bool) -> None:
         raise ArgumentValueError(
             "checkpoint: Passing `context_fn` or `debug` is only supported when use_reentrant=False. It is "
             "True. Pass False."
+        )
+
+
+def _check_options(determinism_check: str, *, debug: bool, is_plain: bool) -> None:
+    if debug and not is_plain:
+        raise ArgumentValueError(
+            "checkpoint: debug=True is incompatible with non-default context_fn. Both want to see the ops. "
+            "Leave one of the two out."
+        )
+    if determinism_check not in _CHECKS:
+        raise ArgumentValueError(
+            f"checkpoint: determinism_check should be one of {list(_CHECKS)}. Got {determinism_check!r}. "
+            "Choose one of these."
         )
 
 

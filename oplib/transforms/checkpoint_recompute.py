@@ -28,7 +28,7 @@ from oplib.errors import AutogradError, CheckpointError
 from oplib.tensor import Tensor, box
 from oplib.tensor.draw_journal import DrawJournal
 
-from .checkpoint_random import repeat_draws
+from .checkpoint_random import note_draws, repeat_draws
 
 Metadata = Callable[[Tensor], Any]
 
@@ -99,11 +99,7 @@ class GraphExecGroup:
 
 
 class CheckpointedCall:
-    """One call of a checkpointed function: how to repeat it, and what it saved.
-
-    Attributes:
-        finished: the forward has returned.
-    """
+    """One call of a checkpointed function: how to repeat it, and what it saved."""
 
     def __init__(
         self,
@@ -127,7 +123,35 @@ class CheckpointedCall:
         self._saved: list[Any] = []  # the metadata of each
         self._passes: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_open = False  # a backward ran inside of the forward: counts need not agree
-        self.finished = False
+        self._has_returned = False
+
+    def run(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        unpack: Callable[[Any], Tensor],
+        context: AbstractContextManager[Any],
+    ) -> Any:
+        """Runs the forward, on the arguments themselves, and returns its result.
+
+        Args:
+            args: the arguments of the call.
+            kwargs: those by keyword.
+            unpack: what reads a holder: ``self.unpack``, or that with more in its errors.
+            context: of the forward.
+
+        Raises:
+            CheckpointError: the context swallowed an error of the function.
+        """
+        with saved_tensors_hooks(self.pack, unpack), note_draws(self._journal), context:
+            result = self._function(*args, **kwargs)
+            self._has_returned = True
+            return result
+        raise CheckpointError(
+            "checkpoint: the forward context provided by context_fn suppressed an exception raised during "
+            "the checkpointed forward. There is no result to return. Let the context pass exceptions on."
+        )
 
     def pack(self, tensor: Tensor) -> Holder:
         """Keeps the place of a tensor, and not the tensor."""
@@ -179,7 +203,7 @@ class CheckpointedCall:
             CheckpointError: there is none.
         """
         if place >= len(self._holders):
-            if not self.finished:
+            if not self._has_returned:
                 self._is_open = True
                 return False
             raise CheckpointError(

@@ -53,30 +53,36 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
-    take_tuple(inputs, "inputs", "hessian")
+    is_tuple, _ = take_tuple(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise StrategyError(
             'hessian: expected strategy to be either "forward-mode" or "reverse-mode". '
             f"Got outer_jacobian_strategy={outer_jacobian_strategy!r}. Name one of them."
         )
-
-    def scalar(*at: Any) -> Any:
-        outputs = evaluate(func, Group(True, at, "inputs"), "hessian", strict=strict)
-        return upcalls.reshape(take_scalar(outputs, "hessian"), ())
-
-    def gradient(*at: Any) -> Any:
-        if outer_jacobian_strategy == "forward-mode":  # else nothing would be recorded to run backwards
-            at = tuple(one.requires_grad_() for one in at)
-        found = jacobian(scalar, at if isinstance(inputs, tuple) else at[0], create_graph=True)
-        if strict:
-            require_recorded(found if isinstance(found, tuple) else (found,), "jacobian", "hessian")
-        return found
-
+    forward = outer_jacobian_strategy == "forward-mode"
     return jacobian(
-        gradient,
+        _make_gradient(func, is_tuple=is_tuple, forward=forward, strict=strict),
         inputs,
         create_graph=create_graph,
         strict=strict,
         vectorize=vectorize,
         strategy=outer_jacobian_strategy,
     )
+
+
+def _make_gradient(func: Function, *, is_tuple: bool, forward: bool, strict: bool) -> Function:
+    """The gradient of a function as a function, which is recorded so that it can be differentiated."""
+
+    def scalar(*at: Any) -> Any:
+        outputs = evaluate(func, Group(True, at, "inputs"), "hessian", strict=strict)
+        return upcalls.reshape(take_scalar(outputs, "hessian"), ())
+
+    def gradient(*at: Any) -> Any:
+        if forward:  # else nothing would be recorded to run backwards
+            at = tuple(one.requires_grad_() for one in at)
+        found = jacobian(scalar, at if is_tuple else at[0], create_graph=True)
+        if strict:
+            require_recorded(found if isinstance(found, tuple) else (found,), "jacobian", "hessian")
+        return found
+
+    return gradient

@@ -78,16 +78,36 @@ def gradcheck(
         True
     """
     del masked
-    _check_options(
-        check_forward_ad=check_forward_ad,
-        check_backward_ad=check_backward_ad,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-    )
     options = Options(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad, check_forward_ad, check_backward_ad,
     )  # fmt: skip
+    _check_options(options)
+    return passes_checks(func, inputs, options, fast_mode=fast_mode, raise_exception=raise_exception)
+
+
+def _check_options(options: Options) -> None:
+    if not (options.check_forward_ad or options.check_backward_ad):
+        raise CheckOptionError(
+            "gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True. Both are "
+            "False, and nothing is left to check. Turn one on."
+        )
+    if options.check_batched_grad and not options.check_backward_ad:
+        raise CheckOptionError(
+            "gradcheck: Setting check_batched_grad=True requires check_backward_ad to be True. It is False. "
+            "Turn it on."
+        )
+    if options.check_batched_forward_grad and not options.check_forward_ad:
+        raise CheckOptionError(
+            "gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be True. It is "
+            "False. Turn it on."
+        )
+
+
+def passes_checks(
+    func: Callable[..., Any], inputs: Any, options: Options, *, fast_mode: bool, raise_exception: bool
+) -> bool:
+    """Whether a function passes, in double precision; arguments and errors as of :func:`gradcheck`."""
     try:
         with jax.enable_x64(True):
             run_checks(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
@@ -96,30 +116,6 @@ def gradcheck(
             raise
         return False
     return True
-
-
-def _check_options(
-    *,
-    check_forward_ad: bool,
-    check_backward_ad: bool,
-    check_batched_grad: bool,
-    check_batched_forward_grad: bool,
-) -> None:
-    if not (check_forward_ad or check_backward_ad):
-        raise CheckOptionError(
-            "gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True. Both are "
-            "False, and nothing is left to check. Turn one on."
-        )
-    if check_batched_grad and not check_backward_ad:
-        raise CheckOptionError(
-            "gradcheck: Setting check_batched_grad=True requires check_backward_ad to be True. It is False. "
-            "Turn it on."
-        )
-    if check_batched_forward_grad and not check_forward_ad:
-        raise CheckOptionError(
-            "gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be True. It is "
-            "False. Turn it on."
-        )
 
 
 def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:

@@ -12,7 +12,8 @@ from oplib.autograd.reverse import grad
 from oplib.errors import CheckOptionError
 from oplib.tensor import Tensor
 
-from .check import gradcheck
+from .check import passes_checks
+from .comparison import Options
 from .coordinates import count_coordinates, from_coordinates
 from .directions import draw_directions
 from .problem import as_tuple, needs_grad, to_double
@@ -76,40 +77,26 @@ def gradgradcheck(
         True
     """
     del gen_non_contig_grad_outputs, masked
-    _check_options(
-        forward=check_fwd_over_rev,
-        backward=check_rev_over_rev,
-        undefined=check_undefined_grad,
-        batched=check_batched_grad,
-    )
+    options = Options(
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
+        check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev,
+    )  # fmt: skip
+    _check_options(options)
     with jax.enable_x64(True):
         point = tuple(map(to_double, as_tuple(inputs)))
         first = _FirstGradients(func, point, grad_outputs)
-        return gradcheck(
-            first,
-            (*point, *first.cotangents),
-            eps=eps,
-            atol=atol,
-            rtol=rtol,
-            raise_exception=raise_exception,
-            nondet_tol=nondet_tol,
-            check_undefined_grad=check_undefined_grad,
-            check_grad_dtypes=check_grad_dtypes,
-            check_batched_grad=check_batched_grad,
-            check_forward_ad=check_fwd_over_rev,
-            check_backward_ad=check_rev_over_rev,
-            fast_mode=fast_mode,
-        )
+    there = (*point, *first.cotangents)
+    return passes_checks(first, there, options, fast_mode=fast_mode, raise_exception=raise_exception)
 
 
-def _check_options(*, forward: bool, backward: bool, undefined: bool, batched: bool) -> None:
-    if not (forward or backward):
+def _check_options(options: Options) -> None:
+    if not (options.check_forward_ad or options.check_backward_ad):
         raise CheckOptionError(
             "gradgradcheck: Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True. "
             "Both are False, and nothing is left to check. Turn one on."
         )
-    for name, wanted in (("check_undefined_grad", undefined), ("check_batched_grad", batched)):
-        if wanted and not backward:
+    for name in ("check_undefined_grad", "check_batched_grad"):
+        if getattr(options, name) and not options.check_backward_ad:
             raise CheckOptionError(
                 f"gradgradcheck: Setting {name}=True requires check_rev_over_rev to be True. It is False. "
                 f"Turn it on, or {name} off."
