@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.parity.worlds import World
+from .worlds import World
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 

@@ -12,16 +12,14 @@ import pytest
 import oplib
 import oplib.utils.checkpoint as ours
 
+from .programs import leaf
+
 torch = pytest.importorskip("torch")
 BOTH = pytest.mark.parametrize("reentrant", [False, True])
 
 
 def checkpoints(lib):
     return importlib.import_module(f"{lib.__name__}.utils.checkpoint")
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
 
 
 class Trace:

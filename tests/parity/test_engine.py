@@ -2,16 +2,9 @@
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf
 
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
+PROGRAMS = Programs()
 
 
 def engine(lib):
@@ -35,13 +28,13 @@ def will_execute(lib, node):
 # Nodes
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.2")
 def node_is_abstract(lib):
     lib.autograd.graph.Node()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.2")
 def kinds_of_nodes(lib):
     Node = lib.autograd.graph.Node
@@ -60,7 +53,7 @@ def kinds_of_nodes(lib):
     )
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.3", "D.1")
 def names_of_nodes(lib):
     x = leaf(lib, 1)
@@ -75,13 +68,13 @@ def names_of_nodes(lib):
     )
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.4")
 def next_functions_of_constants(lib):
     return (leaf(lib, 1) * lib.ones(1)).grad_fn.next_functions
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.5")
 def metadata(lib):
     node = (leaf(lib, 1) * 2).grad_fn
@@ -89,13 +82,13 @@ def metadata(lib):
     return node.metadata, node.metadata is node.metadata
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.5")
 def metadata_is_not_called(lib):
     (leaf(lib, 1) * 2).grad_fn.metadata()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.9")
 def sequence_numbers(lib):
     x = leaf(lib, 1)
@@ -103,20 +96,20 @@ def sequence_numbers(lib):
     return second._sequence_nr() - first._sequence_nr(), edge(lib, x).node._sequence_nr()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.9")
 def input_metadata(lib):
     (one,) = (leaf(lib, 1, 2) * 2).grad_fn._input_metadata
     return list(one.shape)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.6")
 def hook_dictionary_of_no_tensor(lib):
     (leaf(lib, 1) * 2).grad_fn._register_hook_dict(3)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.11", "000.12")
 def edges(lib):
     x = leaf(lib, 1)
@@ -129,13 +122,13 @@ def edges(lib):
     )
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.12")
 def edge_of_a_constant(lib):
     edge(lib, lib.ones(1))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def versions(lib):
     x = lib.ones(1)
@@ -145,19 +138,19 @@ def versions(lib):
     return x._version, alias._version
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def versions_of_a_number(lib):
     lib.autograd.graph.increment_version(3)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def versions_of_numbers(lib):
     lib.autograd.graph.increment_version([3])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def version_of_something_saved(lib):
     x = leaf(lib, 1)
@@ -169,7 +162,7 @@ def version_of_something_saved(lib):
 # Hooks
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def order_of_hooks(lib):
     x = leaf(lib, 0, 0)
@@ -188,7 +181,7 @@ def order_of_hooks(lib):
     return log
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7", "000.8")
 def changes_by_hooks(lib):
     x = leaf(lib, 0, 0)
@@ -201,7 +194,7 @@ def changes_by_hooks(lib):
     return x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def retained_gradients_add_up(lib):
     x = leaf(lib, 1)
@@ -213,7 +206,7 @@ def retained_gradients_add_up(lib):
     return y.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def hook_removed_while_running(lib):
     x = leaf(lib, 1)
@@ -225,7 +218,7 @@ def hook_removed_while_running(lib):
     return log
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7")
 def post_hook_added_while_running(lib):
     x = leaf(lib, 1)
@@ -238,7 +231,7 @@ def post_hook_added_while_running(lib):
     return log
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3", "D.9")
 def captures_and_hooks(lib):
     x = leaf(lib, 1)
@@ -248,7 +241,7 @@ def captures_and_hooks(lib):
     return alone, lib.autograd.grad((b * 4).sum(), [b, x])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def captured_leaf(lib):
     x = leaf(lib, 1)
@@ -310,7 +303,7 @@ def test_what_a_tensor_hook_may_return(agree, case, on):
 # The engine
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.2")
 def order_of_nodes(lib):
     x, y = leaf(lib, 1), leaf(lib, 2)
@@ -328,7 +321,7 @@ def order_of_nodes(lib):
     return order
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.1")
 def ids(lib):
     x = leaf(lib, 1)
@@ -340,7 +333,7 @@ def ids(lib):
     return seen[1] - seen[0], task_id(lib)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.5")
 def execution_of_nodes(lib):
     x, y = leaf(lib, 1), leaf(lib, 1)
@@ -353,7 +346,7 @@ def execution_of_nodes(lib):
     return seen
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.5")
 def execution_of_a_captured_leaf(lib):
     x = leaf(lib, 1)
@@ -362,19 +355,19 @@ def execution_of_a_captured_leaf(lib):
     lib.autograd.grad(y.sum(), x)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.5")
 def execution_asked_outside(lib):
     will_execute(lib, (leaf(lib, 1) * 2).grad_fn)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.5")
 def execution_of_a_number(lib):
     will_execute(lib, 3)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.6")
 def freed_by_a_failing_run(lib):
     x = leaf(lib, 2)
@@ -393,7 +386,7 @@ def freed_by_a_failing_run(lib):
     return kinds, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.14")
 def callbacks(lib):
     x = leaf(lib, 1)
@@ -412,13 +405,13 @@ def callbacks(lib):
     return log
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.14")
 def callback_outside(lib):
     engine(lib).queue_callback(lambda: None)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.14")
 def callback_that_cannot_be_called(lib):
     y = leaf(lib, 1) * 2
@@ -426,7 +419,7 @@ def callback_that_cannot_be_called(lib):
     y.sum().backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.14")
 def callback_that_fails(lib):
     x = leaf(lib, 1)
@@ -435,7 +428,7 @@ def callback_that_fails(lib):
     y.sum().backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.8")
 def nested_backward(lib):
     x = leaf(lib, 3)
@@ -453,7 +446,7 @@ def nested_backward(lib):
     return log, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def grad_mode_inside(lib):
     x = leaf(lib, 1)

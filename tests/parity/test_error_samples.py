@@ -6,7 +6,8 @@ import pytest
 
 import oplib
 from tests.ops.error_samples import REFUSALS
-from tests.parity.conftest import ERRORS
+
+from .conftest import ERRORS
 
 torch = pytest.importorskip("torch")
 

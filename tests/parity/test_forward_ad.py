@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.parity.conftest import plain
+from .conftest import plain
 
 X, T = [1.0, 2.0], [3.0, 4.0]
 

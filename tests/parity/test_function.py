@@ -2,24 +2,9 @@
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf, make_function
 
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
-
-
-def make(lib, forward, backward=None, **members):
-    """Makes a Function named F of a forward and a backward."""
-    body = {"forward": staticmethod(forward), **members}
-    if backward is not None:
-        body["backward"] = staticmethod(backward)
-    return type("F", (lib.autograd.Function,), body)
+PROGRAMS = Programs()
 
 
 def seen_by(lib, forward, x, **options):
@@ -30,7 +15,7 @@ def seen_by(lib, forward, x, **options):
         seen.append((list(grads), ctx.needs_input_grad))
         return grads[0]
 
-    result = make(lib, forward, backward, **options).apply(x)
+    result = make_function(lib, forward, backward, **options).apply(x)
     first = result[0] if isinstance(result, tuple) else result
     first.sum().backward()
     return seen, x.grad
@@ -46,23 +31,25 @@ def square_backward(ctx, grad):
     return grad * 2 * x
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.3", "000.4")
 def ctx_style(lib):
     x = leaf(lib, 1, 2)
-    y = make(lib, square, square_backward).apply(x)
+    y = make_function(lib, square, square_backward).apply(x)
     y.sum().backward()
     return x.grad, y.grad_fn, y.grad_fn.next_functions, y.grad_fn.needs_input_grad
 
 
-@program
+@PROGRAMS.add
 def double_backward(lib):
     x = leaf(lib, 1, 2)
-    (first,) = lib.autograd.grad(make(lib, square, square_backward).apply(x).sum(), x, create_graph=True)
+    (first,) = lib.autograd.grad(
+        make_function(lib, square, square_backward).apply(x).sum(), x, create_graph=True
+    )
     return first, lib.autograd.grad(first.sum(), x)
 
 
-@program
+@PROGRAMS.add
 def setup_context_style(lib):
     seen = []
 
@@ -78,11 +65,11 @@ def setup_context_style(lib):
         return grad * 3, None
 
     x = leaf(lib, 1, 2)
-    make(lib, lambda x, k=3.0: x * k, backward, setup_context=staticmethod(setup)).apply(x).sum().backward()
+    make_function(lib, lambda x, k=3.0: x * k, backward, setup_context=setup).apply(x).sum().backward()
     return seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def forward_sees_the_input_itself(lib):
     x = leaf(lib, 1, 2)
     seen = []
@@ -91,70 +78,70 @@ def forward_sees_the_input_itself(lib):
         seen.append((a is x, a.requires_grad, lib.is_grad_enabled(), ctx.needs_input_grad))
         return a * 2
 
-    make(lib, forward).apply(x)
+    make_function(lib, forward).apply(x)
     with lib.no_grad():
-        make(lib, forward).apply(x)
+        make_function(lib, forward).apply(x)
     return seen
 
 
-@program
+@PROGRAMS.add
 def no_gradient_needed(lib):
-    plain = make(lib, square, square_backward).apply(lib.ones(2))
+    plain = make_function(lib, square, square_backward).apply(lib.ones(2))
     with lib.no_grad():
-        silent = make(lib, square, square_backward).apply(leaf(lib, 1))
+        silent = make_function(lib, square, square_backward).apply(leaf(lib, 1))
     return plain.grad_fn, silent.grad_fn
 
 
-@program
+@PROGRAMS.add
 def saved_values_after_the_pass(lib):
-    y = make(lib, square, square_backward).apply(leaf(lib, 1, 2))
+    y = make_function(lib, square, square_backward).apply(leaf(lib, 1, 2))
     y.sum().backward()
     return y.grad_fn.saved_tensors
 
 
-@program
+@PROGRAMS.add
 def saved_none_and_intermediate(lib):
     def forward(ctx, a):
         ctx.save_for_backward(a, None, a * 2)
         return a * 1
 
     x = leaf(lib, 1, 2)
-    first, nothing, between = make(lib, forward).apply(x).grad_fn.saved_tensors
+    first, nothing, between = make_function(lib, forward).apply(x).grad_fn.saved_tensors
     return first is x, nothing, between, between.requires_grad
 
 
-@program
+@PROGRAMS.add
 def saved_number(lib):
     def forward(ctx, a):
         ctx.save_for_backward(5)
         return a * 1
 
-    make(lib, forward).apply(leaf(lib, 1))
+    make_function(lib, forward).apply(leaf(lib, 1))
 
 
-@program
+@PROGRAMS.add
 def saved_input_overwritten(lib):
     h = leaf(lib, 1, 2) * 1
-    y = make(lib, square, square_backward).apply(h)
+    y = make_function(lib, square, square_backward).apply(h)
     h.add_(1.0)
     y.sum().backward()
 
 
-@program
+@PROGRAMS.add
 def pass_twice_without_saving(lib):
     x = leaf(lib, 1, 2)
-    loss = make(lib, lambda ctx, a: a * 2, lambda ctx, g: g * 2).apply(x).sum()
+    loss = make_function(lib, lambda ctx, a: a * 2, lambda ctx, g: g * 2).apply(x).sum()
     loss.backward()
     loss.backward()
     return x.grad
 
 
-@program
+@PROGRAMS.add
 def missing_gradients(lib):
     return seen_by(lib, lambda ctx, a: (a * 2, a * 3), leaf(lib, 1, 2))
 
 
-@program
+@PROGRAMS.add
 def missing_gradients_not_materialized(lib):
     def forward(ctx, a):
         ctx.set_materialize_grads(False)
@@ -163,12 +150,12 @@ def missing_gradients_not_materialized(lib):
     return seen_by(lib, forward, leaf(lib, 1, 2))
 
 
-@program
+@PROGRAMS.add
 def results_of_other_types(lib):
     return seen_by(lib, lambda ctx, a: (a * 2, 5, None), leaf(lib, 1, 2))
 
 
-@program
+@PROGRAMS.add
 def non_differentiable_result(lib):
     def forward(ctx, a):
         b = a * 3
@@ -176,22 +163,22 @@ def non_differentiable_result(lib):
         return a * 2, b
 
     x = leaf(lib, 1, 2)
-    flags = [one.requires_grad for one in make(lib, forward).apply(x)]
+    flags = [one.requires_grad for one in make_function(lib, forward).apply(x)]
     return flags, seen_by(lib, forward, x)
 
 
-@program
+@PROGRAMS.add
 def input_returned(lib):
     x = leaf(lib, 1, 2)
-    y = make(lib, lambda ctx, a: a, lambda ctx, g: g * 3).apply(x)
+    y = make_function(lib, lambda ctx, a: a, lambda ctx, g: g * 3).apply(x)
     y.sum().backward()
     return y is x, y.is_leaf, x.is_leaf, x.grad
 
 
-@program
+@PROGRAMS.add
 def input_returned_without_recording(lib):
     x = lib.ones(2)
-    y = make(lib, lambda ctx, a: a).apply(x)
+    y = make_function(lib, lambda ctx, a: a).apply(x)
     return y is x, y.requires_grad
 
 
@@ -200,75 +187,75 @@ def write(ctx, a):
     return a.add_(1.0)
 
 
-@program
+@PROGRAMS.add
 def dirty(lib):
     x = leaf(lib, 1, 2)
     h = x * 2
-    y = make(lib, write, lambda ctx, g: g * 3).apply(h)
+    y = make_function(lib, write, lambda ctx, g: g * 3).apply(h)
     y.sum().backward()
     return y is h, h.grad_fn, h, h._version, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("D.20")
 def dirty_leaf(lib):
-    make(lib, write, lambda ctx, g: g).apply(leaf(lib, 1))
+    make_function(lib, write, lambda ctx, g: g).apply(leaf(lib, 1))
 
 
-@program
+@PROGRAMS.add
 def dirty_and_not_returned(lib):
     def forward(ctx, a):
         return write(ctx, a) * 1
 
-    make(lib, forward, lambda ctx, g: g).apply(leaf(lib, 1) * 1)
+    make_function(lib, forward, lambda ctx, g: g).apply(leaf(lib, 1) * 1)
 
 
-@program
+@PROGRAMS.add
 def dirty_input_saved_before(lib):
     h = leaf(lib, 1, 2) * 2
     squared = h * h
-    make(lib, write, lambda ctx, g: g).apply(h)
+    make_function(lib, write, lambda ctx, g: g).apply(h)
     squared.sum().backward()
 
 
-@program
+@PROGRAMS.add
 def no_backward(lib):
-    make(lib, lambda ctx, a: a * 2).apply(leaf(lib, 1)).sum().backward()
+    make_function(lib, lambda ctx, a: a * 2).apply(leaf(lib, 1)).sum().backward()
 
 
-@program
+@PROGRAMS.add
 def no_forward(lib):
     type("F", (lib.autograd.Function,), {}).apply(leaf(lib, 1))
 
 
-@program
+@PROGRAMS.add
 def backward_and_vjp(lib):
     def rule(ctx, g):
         return g
 
-    make(lib, lambda ctx, a: a * 2, rule, vjp=staticmethod(rule)).apply(leaf(lib, 1)).sum().backward()
+    make_function(lib, lambda ctx, a: a * 2, rule, vjp=rule).apply(leaf(lib, 1)).sum().backward()
 
 
-@program
+@PROGRAMS.add
 def vjp_alone(lib):
     x = leaf(lib, 1)
-    make(lib, lambda ctx, a: a * 2, vjp=staticmethod(lambda ctx, g: g * 2)).apply(x).sum().backward()
+    make_function(lib, lambda ctx, a: a * 2, vjp=lambda ctx, g: g * 2).apply(x).sum().backward()
     return x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.4")
 def next_functions_of_tensors_only(lib):
     x = leaf(lib, 1)
-    y = make(lib, lambda ctx, a, k, b, c: a * k + c).apply(x, 2.0, lib.ones(1), x)
+    y = make_function(lib, lambda ctx, a, k, b, c: a * k + c).apply(x, 2.0, lib.ones(1), x)
     return y.grad_fn.next_functions
 
 
-@program
+@PROGRAMS.add
 def once_differentiable(lib):
     once = lib.autograd.function.once_differentiable(lambda ctx, g: g * 2)
     x, seed = leaf(lib, 1, 2), lib.ones(2).requires_grad_()
-    y = make(lib, lambda ctx, a: a * 2, once).apply(x)
+    y = make_function(lib, lambda ctx, a: a * 2, once).apply(x)
     (first,) = lib.autograd.grad(y, x, seed, create_graph=True)
     assert first.requires_grad
     first.sum().backward()
@@ -298,7 +285,7 @@ RETURNS = {
 def test_what_backward_may_return(agree, case, arguments):
     def check(lib):
         x = leaf(lib, 1, 2)
-        function = make(lib, lambda ctx, a, *rest: a * 2, lambda ctx, g: RETURNS[case](lib, g))
+        function = make_function(lib, lambda ctx, a, *rest: a * 2, lambda ctx, g: RETURNS[case](lib, g))
         function.apply(x, *[3.0] * (arguments - 1)).sum().backward()
         return x.grad
 

@@ -2,25 +2,11 @@
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf, make_function
+
+PROGRAMS = Programs()
 
 pytestmark = pytest.mark.spec("001.2")
-
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
-
-
-def make(lib, forward, backward=None, **members):
-    """Makes a Function named F."""
-    body = {"forward": forward, "backward": backward, **members}
-    static = {name: staticmethod(rule) for name, rule in body.items() if rule is not None}
-    return type("F", (lib.autograd.Function,), static)
 
 
 def add_up(seen):
@@ -36,46 +22,46 @@ def add_up(seen):
 # Returned
 
 
-@program
+@PROGRAMS.add
 def one_output_twice(lib):
     def forward(ctx, a):
         b = a * 2
         return b, b
 
     x, seen = leaf(lib, 1, 2), []
-    first, second = make(lib, forward, add_up(seen)).apply(x)
+    first, second = make_function(lib, forward, add_up(seen)).apply(x)
     first.sum().backward()
     return first is second, first.output_nr, seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def one_input_twice(lib):
     x, seen = leaf(lib, 1, 2), []
-    first, second = make(lib, lambda ctx, a: (a, a), add_up(seen)).apply(x)
+    first, second = make_function(lib, lambda ctx, a: (a, a), add_up(seen)).apply(x)
     (first + second).sum().backward()
     return first is second, first is x, first.output_nr, second.output_nr, seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def two_inputs_that_are_one(lib):
     x = leaf(lib, 1, 2)
-    first, second = make(lib, lambda ctx, a, b: (a, b), lambda ctx, g, h: (g * 2, h * 3)).apply(x, x)
+    first, second = make_function(lib, lambda ctx, a, b: (a, b), lambda ctx, g, h: (g * 2, h * 3)).apply(x, x)
     (first + second).sum().backward()
     return first is second, first.output_nr, second.output_nr, x.grad
 
 
-@program
+@PROGRAMS.add
 def inputs_swapped(lib):
     x, y = leaf(lib, 1), leaf(lib, 2)
-    first, second = make(lib, lambda ctx, a, b: (b, a), lambda ctx, g, h: (h * 2, g * 3)).apply(x, y)
+    first, second = make_function(lib, lambda ctx, a, b: (b, a), lambda ctx, g, h: (h * 2, g * 3)).apply(x, y)
     (first * 5 + second * 7).sum().backward()
     return first, second, x.grad, y.grad
 
 
-@program
+@PROGRAMS.add
 def a_constant_input_returned(lib):
     x, plain = leaf(lib, 1), lib.ones(1)
-    first, second = make(lib, lambda ctx, a, b: (a, b), lambda ctx, g, h: (g, h)).apply(x, plain)
+    first, second = make_function(lib, lambda ctx, a, b: (a, b), lambda ctx, g, h: (g, h)).apply(x, plain)
     return first.requires_grad, second.requires_grad, second is plain, plain.requires_grad
 
 
@@ -87,51 +73,51 @@ def write(ctx, a, *rest):
     return a.add_(rest[0] if rest else 1.0)
 
 
-@program
+@PROGRAMS.add
 def written_and_returned_twice(lib):
     def forward(ctx, a):
         return write(ctx, a), a
 
     x, seen = leaf(lib, 1, 2), []
     h = x * 1
-    first, second = make(lib, forward, add_up(seen)).apply(h)
+    first, second = make_function(lib, forward, add_up(seen)).apply(h)
     (first + second).sum().backward()
     return first is second, first is h, h.output_nr, seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def a_constant_that_is_written(lib):
     x, plain = leaf(lib, 1, 2), lib.ones(2)
-    y = make(lib, write, lambda ctx, g: (None, g * 7)).apply(plain, x)
+    y = make_function(lib, write, lambda ctx, g: (None, g * 7)).apply(plain, x)
     y.sum().backward()
     return y is plain, plain.is_leaf, plain.requires_grad, x.grad
 
 
-@program
+@PROGRAMS.add
 def written_without_need(lib):
     plain = lib.ones(2)
-    y = make(lib, write).apply(plain)
+    y = make_function(lib, write).apply(plain)
     return y is plain, y.grad_fn, y
 
 
-@program
+@PROGRAMS.add
 def written_and_constant(lib):
     def forward(ctx, a):
         ctx.mark_non_differentiable(a)
         return write(ctx, a)
 
     h = leaf(lib, 1, 2) * 1
-    y = make(lib, forward).apply(h)
+    y = make_function(lib, forward).apply(h)
     return y is h, y.requires_grad, y
 
 
-@program
+@PROGRAMS.add
 def hooks_of_a_written_tensor(lib):
     x, seen = leaf(lib, 1, 2), []
     h = x * 2
     h.register_hook(lambda g: seen.append(g.tolist()))
     h.retain_grad()
-    y = make(lib, write, lambda ctx, g: g * 3).apply(h)
+    y = make_function(lib, write, lambda ctx, g: g * 3).apply(h)
     y.register_hook(lambda g: seen.append(("after", g.tolist())))
     (y * 5).sum().backward()
     return seen, h.grad, x.grad
@@ -141,22 +127,22 @@ def hooks_of_a_written_tensor(lib):
 
 
 def pick(lib, forward, backward=lambda ctx, g, *rest: g):
-    return make(lib, forward, backward)
+    return make_function(lib, forward, backward)
 
 
-@program
+@PROGRAMS.add
 def an_input_returned_is_a_view(lib):
     x = leaf(lib, 1, 2)
     y = pick(lib, lambda ctx, a: a).apply(x)
     return y._is_view(), y._base is x, y._version
 
 
-@program
+@PROGRAMS.add
 def an_input_returned_and_written(lib):
     pick(lib, lambda ctx, a: a).apply(leaf(lib, 1, 2) * 1).add_(1)
 
 
-@program
+@PROGRAMS.add
 def an_input_written_after_it_was_returned(lib):
     h = leaf(lib, 1, 2) * 1
     y = pick(lib, lambda ctx, a: a).apply(h)
@@ -164,37 +150,39 @@ def an_input_written_after_it_was_returned(lib):
     return y.grad_fn
 
 
-@program
+@PROGRAMS.add
 def a_view_returned(lib):
     x = leaf(lib, 1, 2)
     h = x * 1
-    y = make(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2) * 3).apply(h)
+    y = make_function(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2) * 3).apply(h)
     y.sum().backward()
     return y._is_view(), y._base is h, y.grad_fn, x.grad
 
 
-@program
+@PROGRAMS.add
 def a_view_returned_and_written(lib):
-    make(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2)).apply(leaf(lib, 1, 2) * 1).add_(1)
+    make_function(lib, lambda ctx, a: a.view(2, 1), lambda ctx, g: g.view(2)).apply(leaf(lib, 1, 2) * 1).add_(
+        1
+    )
 
 
-@program
+@PROGRAMS.add
 def one_of_several_views_written(lib):
     first, _ = pick(lib, lambda ctx, a: (a.view(2, 1), a[0])).apply(leaf(lib, 1, 2) * 1)
     first.add_(1)
 
 
-@program
+@PROGRAMS.add
 def a_view_that_is_written(lib):
     x = leaf(lib, 1, 2)
     base = x * 1
     part = base[:1]
-    y = make(lib, write, lambda ctx, g: g * 7).apply(part)
+    y = make_function(lib, write, lambda ctx, g: g * 7).apply(part)
     base.sum().backward()
     return y is part, base, x.grad
 
 
-@program
+@PROGRAMS.add
 def a_view_that_is_written_beside_another_result(lib):
     def forward(ctx, a):
         return write(ctx, a), a * 3
@@ -202,7 +190,7 @@ def a_view_that_is_written_beside_another_result(lib):
     pick(lib, forward).apply((leaf(lib, 1, 2) * 1)[:1])
 
 
-@program
+@PROGRAMS.add
 def a_view_of_several_that_is_written(lib):
     part, _ = (leaf(lib, 1, 2) * 1).unbind(0)
     pick(lib, write).apply(part).sum().backward()
@@ -211,24 +199,24 @@ def a_view_of_several_that_is_written(lib):
 # Marked
 
 
-@program
+@PROGRAMS.add
 def a_constant_input_marked(lib):
     def forward(ctx, a):
         ctx.mark_non_differentiable(a)
         return a
 
     x = leaf(lib, 1)
-    y = make(lib, forward).apply(x)
+    y = make_function(lib, forward).apply(x)
     return y is x, y.requires_grad, x.requires_grad
 
 
-@program
+@PROGRAMS.add
 def marking_what_is_not_returned(lib):
     def forward(ctx, a):
         ctx.mark_non_differentiable(a)
         return a * 2
 
-    return make(lib, forward).apply(leaf(lib, 1)).requires_grad
+    return make_function(lib, forward).apply(leaf(lib, 1)).requires_grad
 
 
 MARKS = {
@@ -253,7 +241,7 @@ def test_what_a_ctx_may_be_told(agree, case):
             MARKS[case](ctx, a)
             return a * 2
 
-        return make(lib, forward).apply(leaf(lib, 1)).requires_grad
+        return make_function(lib, forward).apply(leaf(lib, 1)).requires_grad
 
     agree(check)
 
@@ -261,7 +249,7 @@ def test_what_a_ctx_may_be_told(agree, case):
 # Undefined and zero gradients
 
 
-@program
+@PROGRAMS.add
 def undefined_gradients(lib):
     seen = []
 
@@ -275,51 +263,51 @@ def undefined_gradients(lib):
             return g
 
         x = leaf(lib, 1, 2)
-        inner = make(lib, forward, backward).apply(x)
-        make(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(inner).sum().backward()
+        inner = make_function(lib, forward, backward).apply(x)
+        make_function(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(inner).sum().backward()
         return x.grad
 
     return run(True), run(False), seen
 
 
-@program
+@PROGRAMS.add
 def an_undefined_gradient_beside_a_defined_one(lib):
     x, y = leaf(lib, 1), leaf(lib, 2)
-    function = make(lib, lambda ctx, a, b: a * b, lambda ctx, g: (None, g * 3))
+    function = make_function(lib, lambda ctx, a, b: a * b, lambda ctx, g: (None, g * 3))
     (function.apply(x, y) + x * 5).sum().backward()
     return x.grad, y.grad
 
 
-@program
+@PROGRAMS.add
 def undefined_into_an_op(lib):
     x = leaf(lib, 1)
-    make(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x.exp() * 2).sum().backward()
+    make_function(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x.exp() * 2).sum().backward()
     return x.grad
 
 
-@program
+@PROGRAMS.add
 def undefined_by_grad(lib):
     x = leaf(lib, 1)
-    y = make(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x)
+    y = make_function(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x)
     return lib.autograd.grad(y.sum(), x, allow_unused=True)
 
 
-@program
+@PROGRAMS.add
 def undefined_by_grad_is_unused(lib):
     x = leaf(lib, 1)
-    lib.autograd.grad(make(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x).sum(), x)
+    lib.autograd.grad(make_function(lib, lambda ctx, a: a * 1, lambda ctx, g: None).apply(x).sum(), x)
 
 
 # Saved
 
 
-@program
+@PROGRAMS.add
 def saved_tensors_after_a_pass(lib):
     def forward(ctx, a):
         ctx.save_for_backward(a)
         return a * 2
 
-    y = make(lib, forward, lambda ctx, g: g).apply(leaf(lib, 1))
+    y = make_function(lib, forward, lambda ctx, g: g).apply(leaf(lib, 1))
     loss = y.sum()
     loss.backward(retain_graph=True)
     kept = len(y.grad_fn.saved_tensors)
@@ -327,7 +315,7 @@ def saved_tensors_after_a_pass(lib):
     return kept, y.grad_fn.saved_tensors
 
 
-@program
+@PROGRAMS.add
 def reading_an_output_saved_twice(lib):
     def forward(ctx, a):
         y = a.exp()
@@ -338,21 +326,23 @@ def reading_an_output_saved_twice(lib):
         return g * ctx.saved_tensors[0]
 
     x = leaf(lib, 1, 2)
-    y = make(lib, forward, backward).apply(x)
+    y = make_function(lib, forward, backward).apply(x)
     first, second, a = y.grad_fn.saved_tensors
     (once,) = lib.autograd.grad(y.sum(), x, create_graph=True)
     (twice,) = lib.autograd.grad(once.sum(), x)
     return first.grad_fn is y.grad_fn, second.requires_grad, a is x, once, twice
 
 
-@program
+@PROGRAMS.add
 def defaults_of_forward(lib):
     seen = []
 
     def setup(ctx, inputs, output):
         seen.append([i if not hasattr(i, "grad_fn") else "tensor" for i in inputs])
 
-    function = make(lib, lambda x, k=2.0, m=None: x * k, lambda ctx, g: (g, None, None), setup_context=setup)
+    function = make_function(
+        lib, lambda x, k=2.0, m=None: x * k, lambda ctx, g: (g, None, None), setup_context=setup
+    )
     x = leaf(lib, 1)
     function.apply(x).sum().backward()
     function.apply(x, 3.0).sum().backward()
@@ -360,7 +350,7 @@ def defaults_of_forward(lib):
     return seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def defaults_are_not_filled_for_ctx(lib):
     seen = []
 
@@ -368,14 +358,14 @@ def defaults_are_not_filled_for_ctx(lib):
         seen.append(len(ctx.needs_input_grad))
         return x * k
 
-    function = make(lib, forward, lambda ctx, g: g)
+    function = make_function(lib, forward, lambda ctx, g: g)
     function.apply(leaf(lib, 1)).sum().backward()
     return seen
 
 
-@program
+@PROGRAMS.add
 def an_argument_is_missing(lib):
-    make(lib, lambda x, y: x * y, setup_context=lambda ctx, inputs, output: None).apply(leaf(lib, 1))
+    make_function(lib, lambda x, y: x * y, setup_context=lambda ctx, inputs, output: None).apply(leaf(lib, 1))
 
 
 # Forward mode
@@ -419,7 +409,7 @@ FORWARD = {
 @pytest.mark.parametrize("case", FORWARD)
 def test_what_jvp_may_return(agree, case):
     forward, jvp = FORWARD[case]
-    agree(lambda lib: push(lib, make(lib, forward, jvp=jvp)))
+    agree(lambda lib: push(lib, make_function(lib, forward, jvp=jvp)))
 
 
 @pytest.mark.parametrize("materialize", [True, False])
@@ -439,7 +429,7 @@ def test_what_jvp_gets(agree, materialize):
             )
             return tangents[0]
 
-        push(lib, make(lib, forward, jvp=jvp), lib.ones(2), lib.tensor([1, 2], dtype=lib.int32), 3.0)
+        push(lib, make_function(lib, forward, jvp=jvp), lib.ones(2), lib.tensor([1, 2], dtype=lib.int32), 3.0)
         return seen
 
     agree(check)

@@ -5,18 +5,11 @@ import pickle
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf
+
+PROGRAMS = Programs()
 
 pytestmark = pytest.mark.spec("001.2")
-
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
 
 
 def inside(lib, make):
@@ -31,7 +24,7 @@ def made(lib):
 # Decorators
 
 
-@program
+@PROGRAMS.add
 def decorators(lib):
     def ask():
         return lib.is_grad_enabled(), lib.is_inference_mode_enabled()
@@ -40,7 +33,7 @@ def decorators(lib):
     return [mode(ask)() for mode in modes], [mode(ask)() for mode in (lib.no_grad, lib.inference_mode)], ask()
 
 
-@program
+@PROGRAMS.add
 def generators(lib):
     seen = []
 
@@ -68,7 +61,7 @@ def generators(lib):
     return seen, lib.is_grad_enabled()
 
 
-@program
+@PROGRAMS.add
 def a_decorated_class(lib):
     class Asking:
         def __init__(self):
@@ -77,7 +70,7 @@ def a_decorated_class(lib):
     return lib.no_grad()(Asking)().seen
 
 
-@program
+@PROGRAMS.add
 def set_grad_enabled_in_its_three_ways(lib):
     def ask():
         return lib.is_grad_enabled()
@@ -92,12 +85,12 @@ def set_grad_enabled_in_its_three_ways(lib):
     return seen
 
 
-@program
+@PROGRAMS.add
 def set_grad_enabled_of_a_string(lib):
     lib.set_grad_enabled("x")
 
 
-@program
+@PROGRAMS.add
 def nesting(lib):
     seen = []
 
@@ -117,7 +110,7 @@ def nesting(lib):
     return seen
 
 
-@program
+@PROGRAMS.add
 def a_leaf_that_asks_for_no_gradient_any_more_gets_none(lib):
     x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
     y = x * w
@@ -130,7 +123,7 @@ def a_leaf_that_asks_for_no_gradient_any_more_gets_none(lib):
     return x.grad, gone.grad, w.grad
 
 
-@program
+@PROGRAMS.add
 def a_leaf_that_was_moved_into_the_graph(lib):
     x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
     y = x + w

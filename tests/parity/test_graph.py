@@ -5,16 +5,9 @@ import re
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf
 
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
+PROGRAMS = Programs()
 
 
 def graph(lib):
@@ -90,7 +83,7 @@ def hook(t):
     return t
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def raw_saved(lib):
     a = leaf(lib, 2)
@@ -105,7 +98,7 @@ def raw_saved(lib):
     return seen, facts, a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def saved_result(lib):
     a = leaf(lib, 2)
@@ -114,7 +107,7 @@ def saved_result(lib):
     return saved is y, saved, saved.grad_fn is y.grad_fn
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def raw_saved_twice(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
@@ -122,7 +115,7 @@ def raw_saved_twice(lib):
     y.grad_fn._raw_saved_self.register_hooks(hook, hook)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def raw_saved_after_default_hooks(lib):
     with graph(lib).saved_tensors_hooks(hook, hook):
@@ -130,7 +123,7 @@ def raw_saved_after_default_hooks(lib):
     y.grad_fn._raw_saved_self.register_hooks(hook, hook)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def raw_saved_freed(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
@@ -138,7 +131,7 @@ def raw_saved_freed(lib):
     y.grad_fn._raw_saved_self.register_hooks(hook, hook)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def saved_freed(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
@@ -146,14 +139,14 @@ def saved_freed(lib):
     return y.grad_fn._saved_self
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def raw_saved_not_callable(lib):
     y = leaf(lib, 2) * leaf(lib, 2)
     y.grad_fn._raw_saved_self.register_hooks(1, 2)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def second_pass_with_hooks(lib):
     with graph(lib).saved_tensors_hooks(hook, hook):
@@ -186,7 +179,7 @@ def test_bad_hooks_raise_as_in_torch(agree, case):
     agree(lambda lib: error_program(lib, *ERRORS[case]))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def mutation_after_packing(lib):
     a = leaf(lib, 2)
@@ -199,14 +192,14 @@ def mutation_after_packing(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.16")
 def disabled(lib):
     with graph(lib).disable_saved_tensors_hooks("no"), graph(lib).saved_tensors_hooks(hook, hook):
         pass
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.16")
 def disabled_while_active(lib):
     found = []
@@ -220,21 +213,21 @@ def disabled_while_active(lib):
     return found
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.16")
 def disabled_with_a_number(lib):
     with graph(lib).disable_saved_tensors_hooks(3):
         pass
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.13")
 def pop_of_nothing(lib):
     owner = lib._C._autograd if hasattr(lib, "_C") else lib.autograd
     owner._pop_saved_tensors_default_hooks()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.15")
 def saved_on_cpu(lib):
     a = leaf(lib, 1, 2)
@@ -246,7 +239,7 @@ def saved_on_cpu(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.14")
 def function_that_reads_twice(lib):
     seen = []
@@ -281,7 +274,7 @@ def sizes(ctx):
     return len(ctx.original), len(ctx.cloned), len(ctx.tid_to_weakhandle), len(ctx.sid_to_tid)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.26")
 def mutation_allowed(lib):
     x = leaf(lib, 2, 2)
@@ -298,7 +291,7 @@ def mutation_allowed(lib):
     return found, y, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.27")
 def mutation_not_allowed(lib):
     x = leaf(lib, 2)
@@ -308,7 +301,7 @@ def mutation_not_allowed(lib):
     loss.backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.27")
 def mutation_of_second_order(lib):
     b = leaf(lib, 2)
@@ -321,7 +314,7 @@ def mutation_of_second_order(lib):
     return first, second
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.24")
 def mutation_outside(lib):
     a = leaf(lib, 2)
@@ -330,7 +323,7 @@ def mutation_outside(lib):
     y.backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.27")
 def mutation_nested(lib):
     with graph(lib).allow_mutation_on_saved_tensors(), graph(lib).allow_mutation_on_saved_tensors():
@@ -368,19 +361,19 @@ def test_multi_hooks_are_those_of_torch(agree, case):
     agree(lambda lib: multi(lib, *MULTI[case]))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.18")
 def multi_hook_modes(lib):
     graph(lib).register_multi_grad_hook([leaf(lib, 1)], print, mode="some")
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.18")
 def multi_hook_mode_by_position(lib):
     graph(lib).register_multi_grad_hook([leaf(lib, 1)], print, "any")
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.19")
 def multi_hook_of_a_captured_leaf(lib):
     x = leaf(lib, 1)
@@ -388,7 +381,7 @@ def multi_hook_of_a_captured_leaf(lib):
     lib.autograd.grad((x * x).sum(), x)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.18")
 def multi_hook_by_hand(lib):
     x = leaf(lib, 1)
@@ -408,7 +401,7 @@ class Listener(logging.Handler):
         self.lines.append(re.sub("0x[0-9a-f]+", "", record.getMessage()))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.28", "000.29")
 def log_of_nodes(lib):
     log = logging.getLogger(f"{lib.__name__}.autograd.graph")
@@ -429,7 +422,7 @@ def log_of_nodes(lib):
 # Versions, edges
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def versions(lib):
     x = lib.tensor([1.0, 2.0])
@@ -439,19 +432,19 @@ def versions(lib):
     return x._version, alias._version
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def version_of_a_number(lib):
     graph(lib).increment_version(3)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.13")
 def version_of_numbers(lib):
     graph(lib).increment_version([3])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.12")
 def edges(lib):
     x = leaf(lib, 3)
@@ -465,7 +458,7 @@ def edges(lib):
     )
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.12")
 def edge_of_a_stranger(lib):
     graph(lib).get_gradient_edge(lib.tensor([1.0]))
@@ -474,7 +467,7 @@ def edge_of_a_stranger(lib):
 # Anomalies
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.6")
 def nan_in_a_backward(lib):
     x = leaf(lib, 0)
@@ -482,7 +475,7 @@ def nan_in_a_backward(lib):
         (x / x).sum().backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.6")
 def nan_that_may_pass(lib):
     x = leaf(lib, 0)
@@ -491,7 +484,7 @@ def nan_that_may_pass(lib):
     return x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.6")
 def metadata_under_anomaly(lib):
     x = leaf(lib, 2)

@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 
+from .programs import Programs, leaf
+
 
 class Trace:
     """Writes down every hook that runs on the tensors and nodes of a program."""
@@ -62,10 +64,6 @@ class Trace:
                 self.tensor(name, tensor)
                 tensor.retain_grad()
                 self.node(name, tensor)
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
 
 
 def plus_one(grad):
@@ -143,15 +141,10 @@ def test_all_hooks_run_as_in_torch(agree, graph, call):
     agree(program)
 
 
-PROGRAMS = {}
+PROGRAMS = Programs()
 
 
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7")
 def changes_flow_on(lib):
     x = leaf(lib, 1, 2)
@@ -170,7 +163,7 @@ def changes_flow_on(lib):
     return trace.lines, x.grad, y.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def retained_gradient_comes_after_hooks_registered_later(lib):
     x = leaf(lib, 1)
@@ -182,7 +175,7 @@ def retained_gradient_comes_after_hooks_registered_later(lib):
     return trace.lines, y.grad, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("D.9")
 def captured_before_or_after(lib):
     a = leaf(lib, 2)
@@ -198,7 +191,7 @@ def captured_before_or_after(lib):
     )
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7")
 def removed_in_between(lib):
     x = leaf(lib, 1)
@@ -215,7 +208,7 @@ def removed_in_between(lib):
     return trace.lines, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def removed_by_a_hook_of_the_same_tensor(lib):
     x = leaf(lib, 1)
@@ -229,7 +222,7 @@ def removed_by_a_hook_of_the_same_tensor(lib):
     return trace.lines
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7")
 def registered_while_running(lib):
     x = leaf(lib, 1)
@@ -242,7 +235,7 @@ def registered_while_running(lib):
     return [line[0] for line in trace.lines]
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def in_place_moves_the_retained_gradient_and_leaves_the_hooks(lib):
     x = leaf(lib, 2)
@@ -256,7 +249,7 @@ def in_place_moves_the_retained_gradient_and_leaves_the_hooks(lib):
     return trace.lines, y.grad, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.3")
 def a_leaf_and_its_accumulator(lib):
     x = leaf(lib, 1)
@@ -269,7 +262,7 @@ def a_leaf_and_its_accumulator(lib):
     return trace.lines, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("000.7")
 def a_dropped_gradient(lib):
     x, w = leaf(lib, 1), leaf(lib, 2)
@@ -281,7 +274,7 @@ def a_dropped_gradient(lib):
     return trace.lines, x.grad, w.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.8")
 def nested_runs(lib):
     x = leaf(lib, 1)
@@ -300,7 +293,7 @@ def nested_runs(lib):
     return trace.lines, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.5")
 def a_hook_that_fails(lib):
     x = leaf(lib, 1)

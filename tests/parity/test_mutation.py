@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity.worlds import World
+from .programs import Programs
+from .worlds import World
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
-PROGRAMS = {}
+PROGRAMS = Programs()
 FILL = "(Tensor(a!) x, float k) -> ()"
 ADD = "(Tensor(a!) x, Tensor y) -> ()"
 IN_PLACE = "(Tensor(a!) x, Tensor y) -> Tensor(a!)"
 OUT = "(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"
 OUTS = "(Tensor x, *, Tensor(a!) first, Tensor(b!) second) -> (Tensor(a!), Tensor(b!))"
-
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -57,7 +53,7 @@ def outs(world, kernel):
 # Effect and version ---------------------------------------------------------------------------------------
 
 
-@program
+@PROGRAMS.add
 def a_write_reaches_the_caller(world):
     x = world.tensor(1, 2)
     version = x._version
@@ -65,14 +61,14 @@ def a_write_reaches_the_caller(world):
     return result, x, x._version > version
 
 
-@program
+@PROGRAMS.add
 def a_copy_reaches_the_caller(world):
     x = world.tensor(1, 2)
     world.custom(ADD, lambda x, y: (x.copy_(y), None)[1], writes=("x",))(x, world.tensor(5, 6))
     return x
 
 
-@program
+@PROGRAMS.add
 def the_version_counts_though_nothing_is_written(world):
     schema = "(Tensor(a!) x, Tensor(b!)? y, Tensor(c!)[] zs) -> ()"
     op = world.custom(schema, lambda x, y, zs: None, writes=("x", "y", "zs"))
@@ -82,7 +78,7 @@ def the_version_counts_though_nothing_is_written(world):
     return [tensor._version for tensor in (x, y, first, second)]
 
 
-@program
+@PROGRAMS.add
 def the_version_counts_before_the_kernel(world):
     seen = []
     op = world.custom("(Tensor(a!) x) -> ()", lambda x: seen.append(x._version), writes=("x",))
@@ -90,7 +86,7 @@ def the_version_counts_before_the_kernel(world):
     return seen
 
 
-@program
+@PROGRAMS.add
 def the_version_counts_though_the_kernel_raises(world):
     def kernel(x):
         raise ValueError("kernel")
@@ -101,14 +97,14 @@ def the_version_counts_though_the_kernel_raises(world):
     return x._version
 
 
-@program
+@PROGRAMS.add
 def the_version_counts_for_each_place(world):
     x = world.tensor(1)
     world.custom("(Tensor(a!)[] xs) -> ()", lambda xs: None, writes=("xs",))([x, x])
     return x._version
 
 
-@program
+@PROGRAMS.add
 def an_op_of_define_counts_no_version(world):
     x, y = world.tensor(1), world.tensor(1)
     world.low("(Tensor(a!) x) -> ()", lambda x: None)(x)
@@ -116,19 +112,19 @@ def an_op_of_define_counts_no_version(world):
     return x._version, y._version, y
 
 
-@program
+@PROGRAMS.add
 def an_absent_argument_is_not_written(world):
     return world.custom("(Tensor(a!)? x) -> ()", lambda x: None, writes=("x",))(None)
 
 
-@program
+@PROGRAMS.add
 def a_list_with_none_is_written(world):
     x = world.tensor(2)
     world.custom("(Tensor(a!)?[] xs) -> ()", lambda xs: (xs[0].add_(1), None)[1], writes=("xs",))([x, None])
     return x
 
 
-@program
+@PROGRAMS.add
 def results_come_beside_writes(world):
     x = world.tensor(2)
     op = world.custom(
@@ -137,7 +133,7 @@ def results_come_beside_writes(world):
     return op(x, 4), x
 
 
-@program
+@PROGRAMS.add
 def a_detached_tensor_shares_writes_and_version(world):
     x = world.tensor(1)
     detached = x.detach()
@@ -145,14 +141,14 @@ def a_detached_tensor_shares_writes_and_version(world):
     return x, x._version == detached._version, x._version > 0
 
 
-@program
+@PROGRAMS.add
 def a_write_into_one_of_two_aliases(world):
     x = world.tensor(1)
     world.custom(ADD, lambda x, y: (x.add_(1), None)[1], writes=("x",))(x, x.detach())
     return x
 
 
-@program
+@PROGRAMS.add
 def unknown_is_every_tensor(world):
     tensor = world.lib.Tensor
 
@@ -177,7 +173,7 @@ def unknown_is_every_tensor(world):
 # Gradients ------------------------------------------------------------------------------------------------
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("D.20")
 def a_leaf_is_written_under_no_grad(world):
     x = world.tensor(1, grad=True)
@@ -186,7 +182,7 @@ def a_leaf_is_written_under_no_grad(world):
     return x.detach(), x.requires_grad, x.is_leaf
 
 
-@program
+@PROGRAMS.add
 def a_tensor_with_history_is_written_under_no_grad(world):
     x = world.tensor(1, grad=True) * 1
     with world.lib.no_grad():
@@ -194,14 +190,14 @@ def a_tensor_with_history_is_written_under_no_grad(world):
     return x.detach(), x.requires_grad
 
 
-@program
+@PROGRAMS.add
 def the_written_argument_gets_no_history(world):
     x, y = world.tensor(1), world.tensor(1, grad=True)
     world.custom(ADD, add, writes=("x",))(x, y)
     return x, x.requires_grad
 
 
-@program
+@PROGRAMS.add
 def a_result_beside_a_write_has_no_formula(world):
     x, y = world.tensor(1), world.tensor(1, grad=True)
     schema = "(Tensor(a!) x, Tensor y) -> Tensor"
@@ -211,7 +207,7 @@ def a_result_beside_a_write_has_no_formula(world):
     result.sum().backward()
 
 
-@program
+@PROGRAMS.add
 def what_was_saved_before_the_write_is_found_out(world):
     y = world.tensor(2, grad=True) * 1
     total = (y * y).sum()
@@ -219,7 +215,7 @@ def what_was_saved_before_the_write_is_found_out(world):
     total.backward()
 
 
-@program
+@PROGRAMS.add
 def no_formula_for_an_op_that_writes(world):
     world.custom(ADD, add, writes=("x",)).register_autograd(lambda ctx, grad: grad)
 
@@ -227,23 +223,23 @@ def no_formula_for_an_op_that_writes(world):
 # Returning what was written -------------------------------------------------------------------------------
 
 
-@program
+@PROGRAMS.add
 def a_written_argument_is_no_result(world):
     return world.custom("(Tensor(a!) x) -> Tensor", lambda x: x, writes=("x",))(world.tensor(1))
 
 
-@program
+@PROGRAMS.add
 def not_even_a_declared_one_without_a_tag(world):
     return world.custom(IN_PLACE, add_and_return, writes=("x",))(world.tensor(1), world.tensor(1))
 
 
-@program
+@PROGRAMS.add
 def with_define_it_is(world):
     x = world.tensor(1)
     return world.low(IN_PLACE, add_and_return)(x, world.tensor(1)) is x, x
 
 
-@program
+@PROGRAMS.add
 def with_define_all_written_ones_are(world):
     op = world.low(
         "(Tensor(a!) x, Tensor(b!) y) -> (Tensor(a!), Tensor(b!))", lambda x, y: (x.add_(1), y.add_(1))
@@ -253,48 +249,48 @@ def with_define_all_written_ones_are(world):
     return first is x, second is y, x, y
 
 
-@program
+@PROGRAMS.add
 def with_define_out_is(world):
     result = world.tensor(0)
     return world.low(OUT, double_into)(world.tensor(3), out=result) is result, result
 
 
-@program
+@PROGRAMS.add
 def in_place_returns_the_very_object(world):
     x = world.tensor(1)
     version = x._version
     return in_place(world)(x, world.tensor(3)) is x, x, x._version > version
 
 
-@program
+@PROGRAMS.add
 def in_place_returning_nothing(world):
     in_place(world, add)(world.tensor(1), world.tensor(1))
 
 
-@program
+@PROGRAMS.add
 def in_place_returning_another_tensor(world):
     in_place(world, lambda x, y: x + y)(world.tensor(1), world.tensor(1))
 
 
-@program
+@PROGRAMS.add
 def in_place_with_a_gradient(world):
     result = in_place(world)(world.tensor(1), world.tensor(1, grad=True))
     assert result.requires_grad
     result.sum().backward()
 
 
-@program
+@PROGRAMS.add
 def in_place_takes_no_formula(world):
     in_place(world).register_autograd(lambda ctx, grad: grad)
 
 
-@program
+@PROGRAMS.add
 def out_returns_the_very_object(world):
     result = world.tensor(0)
     return out(world)(world.tensor(3), out=result) is result, result
 
 
-@program
+@PROGRAMS.add
 def several_outs_are_a_tuple(world):
     first, second = world.tensor(0), world.tensor(0)
     op = outs(world, lambda x, *, first, second: (first.copy_(x), second.copy_(x * 2)))
@@ -302,33 +298,33 @@ def several_outs_are_a_tuple(world):
     return type(results).__name__, results[0] is first, results[1] is second, first, second
 
 
-@program
+@PROGRAMS.add
 def outs_in_another_order(world):
     op = outs(world, lambda x, *, first, second: (second, first))
     op(world.tensor(3), first=world.tensor(0), second=world.tensor(0))
 
 
-@program
+@PROGRAMS.add
 def out_returning_another_tensor(world):
     out(world, lambda x, *, out: x * 2)(world.tensor(3), out=world.tensor(0))
 
 
-@program
+@PROGRAMS.add
 def out_returning_nothing(world):
     out(world, lambda x, *, out: None)(world.tensor(3), out=world.tensor(0))
 
 
-@program
+@PROGRAMS.add
 def out_with_a_gradient(world):
     out(world)(world.tensor(3, grad=True), out=world.tensor(0))
 
 
-@program
+@PROGRAMS.add
 def out_into_a_leaf_that_requires_grad(world):
     out(world)(world.tensor(3), out=world.tensor(0, grad=True))
 
 
-@program
+@PROGRAMS.add
 def out_under_no_grad(world):
     result = world.tensor(0)
     with world.lib.no_grad():
@@ -336,6 +332,6 @@ def out_under_no_grad(world):
     return returned is result, returned.requires_grad, result
 
 
-@program
+@PROGRAMS.add
 def out_takes_no_formula(world):
     out(world).register_autograd(lambda ctx, grad: grad)

@@ -10,8 +10,9 @@ pytest.importorskip("torch")
 from tests.ops import complex_ops
 from tests.ops.checks import CHECKS
 from tests.ops.grid import Cell, list_cells, list_expected, make_parameters, run_cell
-from tests.parity.complex_answers import ask_torch
-from tests.parity.op_checks import BESIDE_TORCH
+
+from .complex_answers import ask_torch
+from .op_checks import BESIDE_TORCH
 
 
 @pytest.fixture(autouse=True)

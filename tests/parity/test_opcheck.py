@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 import oplib
-from tests.parity.worlds import World
+
+from .worlds import World
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("forget_ops")

@@ -4,16 +4,9 @@ from collections import OrderedDict
 
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf
 
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
+PROGRAMS = Programs()
 
 
 def grads(*tensors):
@@ -89,7 +82,7 @@ def test_shapes_of_gradients_are_read_as_in_torch(agree):
 # backward
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7", "E.7")
 def backward_adds_up(lib):
     a = leaf(lib, 1, 2)
@@ -99,7 +92,7 @@ def backward_adds_up(lib):
     return a.grad, first is a.grad, a.grad._version - version
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_twice(lib):
     a = leaf(lib, 1, 2)
@@ -108,7 +101,7 @@ def backward_twice(lib):
     loss.backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_of_a_list(lib):
     a = leaf(lib, 1, 2)
@@ -119,13 +112,13 @@ def backward_of_a_list(lib):
     return first, a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_of_nothing(lib):
     return lib.autograd.backward([])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7", "004.10")
 def backward_counts_differ(lib):
     a = leaf(lib, 1, 2)
@@ -133,7 +126,7 @@ def backward_counts_differ(lib):
     lib.autograd.backward([loss, 2 * loss], [None])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.5")
 def backward_longer_gradients_are_cut(lib):
     a = leaf(lib, 1, 2)
@@ -141,19 +134,19 @@ def backward_longer_gradients_are_cut(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.11")
 def backward_outside_the_graph(lib):
     lib.ones(1).sum().backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_of_a_number(lib):
     lib.autograd.backward(3)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_grad_variables(lib):
     a = leaf(lib, 1, 2)
@@ -161,14 +154,14 @@ def backward_grad_variables(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_both_names(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward(a * a, lib.ones(2), grad_variables=lib.ones(2))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_inputs(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
@@ -177,7 +170,7 @@ def backward_inputs(lib):
     return grads(a, b), c.retains_grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_non_leaf_input(lib):
     a = leaf(lib, 1, 2)
@@ -186,7 +179,7 @@ def backward_non_leaf_input(lib):
     return grads(a), b.grad, b.retains_grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_unreachable_input(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
@@ -194,7 +187,7 @@ def backward_unreachable_input(lib):
     return grads(a, b)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_zero_dimensional_input(lib):
     a = lib.tensor(2.0, requires_grad=True)
@@ -202,14 +195,14 @@ def backward_zero_dimensional_input(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_empty_inputs(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=[])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7", "D.11")
 def backward_dictionary_of_inputs(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
@@ -217,21 +210,21 @@ def backward_dictionary_of_inputs(lib):
     return grads(a, b)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_ordered_dictionary_of_inputs(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=OrderedDict(a=a))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_input_without_grad(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.backward((a * a).sum(), inputs=lib.ones(2))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7", "D.11")
 def backward_of_an_edge(lib):
     a = leaf(lib, 1, 2)
@@ -240,7 +233,7 @@ def backward_of_an_edge(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_into_edges(lib):
     a = leaf(lib, 1, 2)
@@ -250,7 +243,7 @@ def backward_into_edges(lib):
     return a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.7")
 def backward_frees_despite_create_graph(lib):
     a = leaf(lib, 1, 2)
@@ -259,13 +252,13 @@ def backward_frees_despite_create_graph(lib):
     loss.backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.5")
 def backward_vector_without_gradient(lib):
     (leaf(lib, 1, 2) * 2).backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("E.7")
 def backward_on_a_leaf(lib):
     a = leaf(lib, 1, 2)
@@ -278,7 +271,7 @@ def backward_on_a_leaf(lib):
 # grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_stores_nothing(lib):
     a = leaf(lib, 1, 2)
@@ -286,28 +279,28 @@ def grad_stores_nothing(lib):
     return found, found[0].requires_grad, a.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_materialize_contradiction(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), a, allow_unused=False, materialize_grads=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8", "004.13")
 def grad_unused(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     lib.autograd.grad((a * a).sum(), [a, b])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_unused_allowed(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
     return lib.autograd.grad((a * a).sum(), [a, b], allow_unused=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8", "D.6")
 def grad_materialized(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
@@ -317,7 +310,7 @@ def grad_materialized(lib):
     return plain, plain[1].requires_grad, linked[1].requires_grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_materialized_edge(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
@@ -325,14 +318,14 @@ def grad_materialized_edge(lib):
     lib.autograd.grad((a * a).sum(), [a, edge], materialize_grads=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_without_requires_grad(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), lib.ones(2), allow_unused=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_under_no_grad(lib):
     a = leaf(lib, 1, 2)
@@ -342,7 +335,7 @@ def grad_under_no_grad(lib):
     return first, first.requires_grad, lib.autograd.grad(first.sum(), a)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_repeated(lib):
     a = leaf(lib, 1, 2)
@@ -350,7 +343,7 @@ def grad_repeated(lib):
     return lib.autograd.grad([loss, loss], [a, a])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_of_itself(lib):
     a = leaf(lib, 1, 2)
@@ -358,7 +351,7 @@ def grad_of_itself(lib):
     return lib.autograd.grad(loss, loss), lib.autograd.grad(a, a, lib.tensor([5.0, 6.0]))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_casts(lib):
     a = leaf(lib, 1, 2)
@@ -366,46 +359,46 @@ def grad_casts(lib):
     return found, str(found.dtype).rpartition(".")[2]
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8", "D.11")
 def grad_empty_inputs(lib):
     lib.autograd.grad(leaf(lib, 1, 2).sum(), [])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_empty_outputs(lib):
     lib.autograd.grad([], leaf(lib, 1))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_empty_outputs_allowed(lib):
     return lib.autograd.grad([], leaf(lib, 1), allow_unused=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8", "D.11")
 def grad_dictionary(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3, 4)
     return lib.autograd.grad((a * b).sum(), {"b": b, "a": a})
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_ordered_dictionary(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), OrderedDict(a=a))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8")
 def grad_only_inputs(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), a, only_inputs=False)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.8", "D.11")
 def grad_edges(lib):
     a = leaf(lib, 1, 2)
@@ -415,34 +408,34 @@ def grad_edges(lib):
     return first, lib.autograd.grad(edge(b), a, lib.ones(2))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.12")
 def grad_an_edge_of_none(lib):
     b = leaf(lib, 1, 2) * 2
     lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(None, 0))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.12")
 def grad_an_edge_with_a_string(lib):
     b = leaf(lib, 1, 2) * 2
     lib.autograd.grad(b.sum(), lib.autograd.graph.GradientEdge(b.grad_fn, "x"))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("004.12")
 def grad_by_a_number(lib):
     lib.autograd.grad(leaf(lib, 1).sum(), (3,))
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.5")
 def grad_with_a_number_as_gradient(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad(a * 2, a, 3)
 
 
-@program
+@PROGRAMS.add
 def grad_higher_orders(lib):
     a = leaf(lib, 1, 2)
     y = (a * a * a * a).sum()
@@ -457,21 +450,21 @@ def grad_higher_orders(lib):
 # Batched gradients
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_identity(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad(2 * a, a, lib.eye(2), is_grads_batched=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_scalar(lib):
     a = leaf(lib, 1, 2)
     return lib.autograd.grad((a * a).sum(), a, lib.ones(3), is_grads_batched=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_unused(lib):
     a, b = leaf(lib, 1, 2), leaf(lib, 3)
@@ -481,21 +474,21 @@ def batched_unused(lib):
     return first, lib.autograd.grad(y, [a, b], lib.eye(2), materialize_grads=True, **options)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_sizes_differ(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad([a * 2, a * 3], a, [lib.ones(3, 2), lib.ones(2, 2)], is_grads_batched=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_implicit(lib):
     a = leaf(lib, 1, 2)
     lib.autograd.grad((a * a).sum(), a, is_grads_batched=True)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.9")
 def batched_differentiable(lib):
     a = leaf(lib, 1, 2)
@@ -506,13 +499,13 @@ def batched_differentiable(lib):
 # Names kept for parity
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.11")
 def variable_refuses(lib):
     lib.autograd.variable([1.0])
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.2", "001.11")
 def variable_is_every_tensor(lib):
     Variable = lib.autograd.Variable
@@ -520,7 +513,7 @@ def variable_is_every_tensor(lib):
     return isinstance(lib.ones(1), Variable), marked.requires_grad, lib.autograd.variable.Variable is Variable
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.10", "004.15")
 def checkpoint_validity(lib):
     a = leaf(lib, 1)
@@ -537,7 +530,7 @@ def checkpoint_validity(lib):
     return seen
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.15", "001.16")
 def flags(lib):
     with lib.autograd._force_original_view_tracking(True):
@@ -547,7 +540,7 @@ def flags(lib):
     return inside, lib.autograd.is_view_replay_enabled(), threads, lib.autograd.is_multithreading_enabled()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("001.14")
 def a_device_class_that_is_none(lib):
     lib.autograd._register_py_tensor_class_for_device("cpu", 3)

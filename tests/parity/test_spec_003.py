@@ -6,22 +6,13 @@ import math
 
 import pytest
 
-from tests.parity.worlds import World
+from .programs import Programs
+from .worlds import World
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
-ANY_KIND = {}
-NOT_COMPILED = {}  # a compiled formula is traced: it has arrays without values, and no Tensors
-
-
-def program(function):
-    ANY_KIND[function.__name__] = function
-    return function
-
-
-def eager_program(function):
-    NOT_COMPILED[function.__name__] = function
-    return function
+ANY_KIND = Programs()
+NOT_COMPILED = Programs()  # a compiled formula is traced: it has arrays without values, and no Tensors
 
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
@@ -70,7 +61,7 @@ def answer(schema, kernel, formula, *args):
 # 003.6: setup -----------------------------------------------------------------------------------------------
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.6", "003.18")
 def setup_gets_inputs_with_defaults(world):
     seen = []
@@ -83,14 +74,14 @@ def setup_gets_inputs_with_defaults(world):
     return gradient_of(world, op), gradient_of(world, op, 3.0), seen
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.6")
 def setup_is_called_by_keyword(world):
     op = world.op(SCALED, scale, lambda ctx, grad: (grad, None), lambda c, i, o: None)
     op(world.tensor(1, grad=True))
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.6", "003.18")
 def keyword_only_inputs(world):
     seen = []
@@ -106,7 +97,7 @@ def keyword_only_inputs(world):
     return gradient_of(world, op, k=5.0), seen
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.6")
 def setup_without_keyword_only_inputs(world):
     op = world.op(
@@ -118,7 +109,7 @@ def setup_without_keyword_only_inputs(world):
     op(world.tensor(1, grad=True))
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.5", "003.9")
 def setup_runs_only_where_a_gradient_is_needed(world):
     seen = []
@@ -129,7 +120,7 @@ def setup_runs_only_where_a_gradient_is_needed(world):
     return seen, result.requires_grad, result.grad_fn
 
 
-@eager_program
+@NOT_COMPILED.add
 @pytest.mark.spec("003.6")
 def setup_sees_the_callers_tensors_and_an_unattached_result(world):
     seen = []
@@ -147,12 +138,12 @@ def setup_sees_the_callers_tensors_and_an_unattached_result(world):
 # 003.7: the formula -----------------------------------------------------------------------------------------
 
 
-@program
+@ANY_KIND.add
 def a_formula_without_setup(world):
     return gradient_of(world, world.op(SCALED, scale, lambda ctx, grad: (grad * 7, None)))
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.7", "D.15")
 def needs_input_grad(world):
     seen = []
@@ -167,7 +158,7 @@ def needs_input_grad(world):
     return seen
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.9")
 def arguments_by_keyword(world):
     op = world.op(TWO, lambda x, y: x * y, lambda ctx, grad: (grad * 3, grad * 5))
@@ -176,7 +167,7 @@ def arguments_by_keyword(world):
     return x.grad, y.grad
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.7")
 def without_a_formula(world):
     if world.kind == "low":
@@ -187,7 +178,7 @@ def without_a_formula(world):
     result.sum().backward()
 
 
-@eager_program
+@NOT_COMPILED.add
 def grad_mode_in_the_formula(world):
     seen = []
 
@@ -202,7 +193,7 @@ def grad_mode_in_the_formula(world):
     return seen
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.7")
 def higher_orders(world):
     def formula(ctx, grad):
@@ -221,7 +212,7 @@ def higher_orders(world):
     return grads
 
 
-@program
+@ANY_KIND.add
 def higher_orders_through_the_output(world):
     def formula(ctx, grad):
         (y,) = ctx.saved_tensors
@@ -236,7 +227,7 @@ def higher_orders_through_the_output(world):
     return first.detach(), second
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("004.5")
 def an_error_in_the_formula_keeps_its_type(world):
     def formula(ctx, grad):
@@ -282,17 +273,17 @@ def test_answers_of_a_formula(agree, title, kind):
     agree(lambda lib: ANSWERS[title](World(lib, kind)))
 
 
-@eager_program
+@NOT_COMPILED.add
 def broadcast_gradients_are_summed(world):
     return gradient_of(world, world.op(ONE, same, lambda ctx, grad: world.lib.ones(3, 2)))
 
 
-@eager_program
+@NOT_COMPILED.add
 def gradients_of_another_shape_are_refused(world):
     return gradient_of(world, world.op(ONE, same, lambda ctx, grad: world.tensor(1, 2, 3)))
 
 
-@eager_program
+@NOT_COMPILED.add
 def gradients_are_cast(world):
     grad = gradient_of(world, world.op(ONE, same, lambda ctx, grad: grad.to(world.lib.float16)))
     return grad, str(grad.dtype).rpartition(".")[2]
@@ -301,7 +292,7 @@ def gradients_are_cast(world):
 # ctx --------------------------------------------------------------------------------------------------------
 
 
-@program
+@ANY_KIND.add
 def attributes_of_ctx(world):
     def setup(ctx, inputs, output):
         ctx.x, ctx.factors = inputs[0], [1, 2]
@@ -310,18 +301,18 @@ def attributes_of_ctx(world):
     return gradient_of(world, op)
 
 
-@program
+@ANY_KIND.add
 def a_missing_attribute(world):
     gradient_of(world, world.op(ONE, same, lambda ctx, grad: grad * ctx.nothing))
 
 
-@program
+@ANY_KIND.add
 def saving_no_tensor(world):
     setup = lambda ctx, inputs, output: ctx.save_for_backward(3)  # noqa: E731
     gradient_of(world, world.op(ONE, same, lambda ctx, grad: grad, setup))
 
 
-@eager_program
+@NOT_COMPILED.add
 def saved_tensors(world):
     seen = []
 
@@ -337,7 +328,7 @@ def saved_tensors(world):
     return seen
 
 
-@program
+@ANY_KIND.add
 def a_result_marked_non_differentiable(world):
     def formula(ctx, first, second):
         return first * 2 + second
@@ -350,7 +341,7 @@ def a_result_marked_non_differentiable(world):
     return first.requires_grad, second.requires_grad, x.grad
 
 
-@program
+@ANY_KIND.add
 def gradients_of_unused_results(world):
     def formula(ctx, first, second):
         return first * 2 if second is None else first * 2 + second + 10
@@ -363,7 +354,7 @@ def gradients_of_unused_results(world):
     return x.grad
 
 
-@program
+@ANY_KIND.add
 def results_that_are_no_floats(world):
     def formula(ctx, grad, whole, number):
         return grad if number is None else None
@@ -383,7 +374,7 @@ def save_input(ctx, inputs, output):
     ctx.save_for_backward(inputs[0])
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.8", "000.4")
 def names_and_edges(world):
     op = world.op(
@@ -393,7 +384,7 @@ def names_and_edges(world):
     return node.name().replace(world.namespace, "ns").replace("op0", "op"), len(node.next_functions) >= 2
 
 
-@program
+@ANY_KIND.add
 def a_second_backward(world):
     total = world.op(ONE, same, lambda ctx, grad: grad * ctx.saved_tensors[0], save_input)(
         world.tensor(1, grad=True)
@@ -402,7 +393,7 @@ def a_second_backward(world):
     total.backward()
 
 
-@program
+@ANY_KIND.add
 def a_second_backward_of_a_retained_graph(world):
     x = world.tensor(3, grad=True)
     total = world.op(ONE, same, lambda ctx, grad: grad * ctx.saved_tensors[0], save_input)(x).sum()
@@ -411,7 +402,7 @@ def a_second_backward_of_a_retained_graph(world):
     return x.grad
 
 
-@program
+@ANY_KIND.add
 def a_second_backward_where_nothing_is_saved(world):
     x = world.tensor(3, grad=True)
     result = world.op(ONE, same, lambda ctx, grad: grad * 2)(x)
@@ -420,7 +411,7 @@ def a_second_backward_where_nothing_is_saved(world):
     return x.grad
 
 
-@program
+@ANY_KIND.add
 def a_saved_tensor_written_later(world):
     op = world.op(ONE, same, lambda ctx, grad: grad * ctx.saved_tensors[0], save_input)
     x = world.tensor(3, grad=True) * 1
@@ -429,7 +420,7 @@ def a_saved_tensor_written_later(world):
     total.backward()
 
 
-@program
+@ANY_KIND.add
 def hooks(world):
     x = world.tensor(1, grad=True)
     result, seen = world.op(ONE, same, lambda ctx, grad: grad * 2)(x), []
@@ -440,7 +431,7 @@ def hooks(world):
     return seen, x.grad, result.grad
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("003.9")
 def inference_mode(world):
     op = world.op(ONE, same, lambda ctx, grad: grad)
@@ -448,7 +439,7 @@ def inference_mode(world):
         return op(world.tensor(1, grad=True)).requires_grad
 
 
-@program
+@ANY_KIND.add
 @pytest.mark.spec("D.16")
 def a_formula_of_a_destroyed_library(world):
     op = world.op(ONE, same, lambda ctx, grad: grad * 4)
@@ -458,7 +449,7 @@ def a_formula_of_a_destroyed_library(world):
     return x.grad
 
 
-@program
+@ANY_KIND.add
 def the_formula_of_the_backward(world):
     op = world.op(ONE, same, lambda ctx, grad: grad * 2)
     result = op(x := world.tensor(1, grad=True))

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity.worlds import World
+from .programs import Programs
+from .worlds import World
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
-PROGRAMS = {}
+PROGRAMS = Programs()
 LIST_IN = "(Tensor[] xs, Tensor y) -> Tensor"
 LIST_OUT = "(Tensor x) -> Tensor[]"
-
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
 
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
@@ -31,7 +27,7 @@ def add_up(xs, y):
 # 003.10 to 003.16: lists ------------------------------------------------------------------------------------
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.10", "003.13")
 def lists_of_tensors(world):
     seen = []
@@ -50,7 +46,7 @@ def lists_of_tensors(world):
     return seen, x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.15")
 def an_empty_list(world):
     seen = []
@@ -92,7 +88,7 @@ def test_answers_of_a_formula_with_lists(agree, title, kind):
     agree(run)
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.13")
 def lists_of_numbers_beside_lists_of_tensors(world):
     seen = []
@@ -106,7 +102,7 @@ def lists_of_numbers_beside_lists_of_tensors(world):
     return seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def nones_for_a_list_of_numbers_beside_tensors(world):
     op = world.op(
         "(Tensor[] xs, int[] n) -> Tensor",
@@ -116,7 +112,7 @@ def nones_for_a_list_of_numbers_beside_tensors(world):
     op([world.tensor(1, grad=True)], [3, 4]).sum().backward()
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("D.8")
 def defaults_left_out_of_the_gradients(world):
     op = world.op(
@@ -128,7 +124,7 @@ def defaults_left_out_of_the_gradients(world):
     return x.grad
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.13", "003.14")
 def a_list_of_results(world):
     seen = []
@@ -147,7 +143,7 @@ def a_list_of_results(world):
     return seen, x.grad, number
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.14")
 def only_a_list_of_results(world):
     seen = []
@@ -165,7 +161,7 @@ def only_a_list_of_results(world):
     return seen, x.grad, type(results).__name__, [result.requires_grad for result in results]
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.14")
 def an_empty_list_of_results(world):
     seen = []
@@ -180,7 +176,7 @@ def an_empty_list_of_results(world):
     return seen, x.grad, results
 
 
-@program
+@PROGRAMS.add
 @pytest.mark.spec("003.15")
 def a_full_list_of_optional_tensors(world):
     op = world.op("(Tensor?[] xs) -> Tensor", lambda xs: xs[0] + xs[1], lambda ctx, grad: [grad, grad * 2])

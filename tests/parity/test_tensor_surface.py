@@ -3,24 +3,17 @@
 import numpy as np
 import pytest
 
-PROGRAMS = {}
+from .programs import Programs, leaf
+
+PROGRAMS = Programs()
 NAN = float("nan")
-
-
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def leaf(lib, *values):
-    return lib.tensor([float(value) for value in values], requires_grad=True)
 
 
 def describe(tensor):
     return tensor, list(tensor.shape), str(tensor.dtype).rpartition(".")[2], tensor.requires_grad
 
 
-@program
+@PROGRAMS.add
 def new_factories(lib):
     x = leaf(lib, 1, 2)
     made = [
@@ -37,7 +30,7 @@ def new_factories(lib):
     return [describe(one) for one in made], list(x.new_empty(2, 3).shape)
 
 
-@program
+@PROGRAMS.add
 def new(lib):
     x = leaf(lib, 1, 2)
     made = [
@@ -49,12 +42,12 @@ def new(lib):
     return [describe(one) for one in made], list(x.new().shape), list(x.new(2, 3).shape), x.new(x) is x
 
 
-@program
+@PROGRAMS.add
 def new_of_a_number(lib):
     leaf(lib, 1).new(2.5)
 
 
-@program
+@PROGRAMS.add
 def retaining(lib):
     x = leaf(lib, 1, 2)
     y = x * 2
@@ -64,7 +57,7 @@ def retaining(lib):
     return [*seen, x.retains_grad, y.retains_grad]
 
 
-@program
+@PROGRAMS.add
 def post_accumulate_hooks(lib):
     x, seen = leaf(lib, 1, 2), []
     handle = x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.tolist())))
@@ -74,24 +67,24 @@ def post_accumulate_hooks(lib):
     return seen, x.grad
 
 
-@program
+@PROGRAMS.add
 def post_accumulate_hook_on_a_result(lib):
     (leaf(lib, 1) * 2).register_post_accumulate_grad_hook(lambda p: None)
 
 
-@program
+@PROGRAMS.add
 def post_accumulate_hook_without_grad(lib):
     lib.ones(2).register_post_accumulate_grad_hook(lambda p: None)
 
 
-@program
+@PROGRAMS.add
 def post_accumulate_hook_that_returns(lib):
     x = leaf(lib, 1)
     x.register_post_accumulate_grad_hook(lambda p: 3)
     (x * 2).sum().backward()
 
 
-@program
+@PROGRAMS.add
 def hooks_of_a_tensor(lib):
     x = leaf(lib, 1)
     before = x._backward_hooks
@@ -101,7 +94,7 @@ def hooks_of_a_tensor(lib):
     return before, count, len(x._backward_hooks)
 
 
-@program
+@PROGRAMS.add
 def attributes_listed(lib):
     x = lib.ones(2)
     x.mine = 1

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.parity.worlds import World
+from .worlds import World
 
 pytestmark = [pytest.mark.usefixtures("forget_ops"), pytest.mark.parametrize("kind", ["custom", "compiled"])]
 

@@ -1,0 +1,30 @@
+"""What programs that run on torch and on oplib share: tables of them, their leaves, their Functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Program = Callable[[Any], Any]
+
+
+class Programs(dict[str, Program]):
+    """Programs by name, in the order in which they are written."""
+
+    def add(self, program: Program) -> Program:
+        """Decorates a program, which is given torch or oplib."""
+        if program.__name__ in self:
+            raise ValueError(f"two programs are called {program.__name__}; one would hide the other")
+        self[program.__name__] = program
+        return program
+
+
+def leaf(lib: Any, *values: float) -> Any:
+    return lib.tensor([float(value) for value in values], requires_grad=True)
+
+
+def make_function(lib: Any, forward: Any, backward: Any = None, **members: Any) -> Any:
+    """Makes a Function named F of its rules."""
+    rules = {"forward": forward, "backward": backward, **members}
+    static = {name: staticmethod(rule) for name, rule in rules.items() if rule is not None}
+    return type("F", (lib.autograd.Function,), static)
