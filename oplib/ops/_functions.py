@@ -26,6 +26,7 @@ from . import (
     _linalg,
     _logic,
     _losses,
+    _margin_losses,
     _memory,
     _moments,
     _movement,
@@ -44,7 +45,6 @@ from . import (
 )
 from . import _view_rules as rules
 from ._checked_places import CHECKED
-from ._choosers import CHOOSERS
 from ._composed import COMPOSED as _OF_SEVERAL
 from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
@@ -59,8 +59,10 @@ from ._composed_shapes import SHAPES
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import choose_masked_fill, make_index_put
+from ._form_choosers import OF_FORMS
 from ._in_place import make_in_place
 from ._memory import make_view_dtype
+from ._operand_choosers import OF_OPERANDS
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
 from ._placement import to_device
@@ -103,6 +105,7 @@ FAMILIES = (
     _attention,
     _flash_attention,
     _losses,
+    _margin_losses,
     _convolution,
     _pooling,
     _unfolding,
@@ -221,7 +224,13 @@ def name_function(function: Function, name: str) -> Function:
     return function
 
 
-_CHOOSERS = {**CHOOSERS, **_random_forms.CHOOSERS, "masked_fill": choose_masked_fill, "split": choose_split}
+_CHOOSERS = {
+    **OF_OPERANDS,
+    **OF_FORMS,
+    **_random_forms.CHOOSERS,
+    "masked_fill": choose_masked_fill,
+    "split": choose_split,
+}
 
 
 def _make(name: str) -> Function:

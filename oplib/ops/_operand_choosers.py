@@ -1,4 +1,4 @@
-"""Functions of ops with several overloads: which one a call means.
+"""Functions of ops that take a tensor or a number in one place: which overload a call means.
 
 The common cases are told by the class of one operand, since these functions stand on the hot path.
 """
@@ -13,11 +13,9 @@ import numpy as np
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.library.fusion import Branch, fuse, when_number, when_tensor
-from oplib.tensor import Tensor
 from oplib.tensor.ingestion import to_array
 
 from ._data_dependent import find_places
-from ._registrar import make_results
 
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
@@ -201,97 +199,6 @@ def choose_where(overloads: Overloads) -> Function:
     )
 
 
-def refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
-    """Makes the error of a call that keeps a dim and names none."""
-    return ArgumentTypeError(
-        f"{name}: argument 'keepdim' goes with a dim. Got keepdim={describe(keepdim)} and no dim. Name the "
-        "dim."
-    )
-
-
-def _extremum(name: str) -> Chooser:
-    """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
-
-    def choose(overloads: Overloads) -> Function:
-        whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
-        results = make_results(along._schema)
-        assert results is not None
-
-        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
-            if isinstance(dim, int):
-                return results(*along.call(input, dim, keepdim))
-            if keepdim is not False:
-                raise refuse_keepdim(name, keepdim)
-            if dim is None and other is None:
-                return whole.call(input)
-            return pair.call(input, take_operand(dim if other is None else other))
-
-        return fuse(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
-
-    return choose
-
-
-def choose_median(overloads: Overloads) -> Function:
-    """Makes ``median(input)`` and ``median(input, dim, keepdim)``."""
-    whole, along = overloads["median"], overloads["median.dim"]
-    results = make_results(along._schema)
-    assert results is not None
-
-    def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
-        if dim is None and keepdim is not False:
-            raise refuse_keepdim("median", keepdim)
-        return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
-
-    return function
-
-
-def choose_prod(overloads: Overloads) -> Function:
-    """Makes ``prod(input, *, dtype)`` and ``prod(input, dim, keepdim, *, dtype)``."""
-    whole, along = overloads["prod"], overloads["prod.dim_int"]
-
-    def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002  torch's name
-        if dim is None:
-            if keepdim is not False:
-                raise refuse_keepdim("prod", keepdim)
-            return whole.call(input, dtype=dtype)
-        return along.call(input, dim, keepdim, dtype=dtype)
-
-    return function
-
-
-def _moment(name: str) -> Chooser:
-    """Makes ``var(input, dim=None, unbiased=None, keepdim=False, *, correction=None)`` and the like.
-
-    Torch's older form has ``unbiased`` in the place of ``dim`` where all axes are meant.
-    """
-
-    def choose(overloads: Overloads) -> Function:
-        overload = overloads[name]
-
-        def function(
-            input: Any,  # noqa: A002  torch's name
-            dim: Any = None,
-            unbiased: bool | None = None,
-            keepdim: bool = False,
-            *,
-            correction: float | None = None,
-        ) -> Any:
-            if isinstance(dim, bool):
-                dim, unbiased = None, dim
-            if unbiased is not None:
-                if correction is not None:
-                    raise ArgumentTypeError(
-                        f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
-                        f"and correction={correction}. Give correction, of which unbiased=True is 1."
-                    )
-                correction = int(unbiased)
-            return overload.call(input, dim, correction=correction, keepdim=keepdim)
-
-        return function
-
-    return choose
-
-
 def choose_fill(overloads: Overloads) -> Function:
     """Makes ``fill(input, value)``, where the value may be a tensor without dimensions."""
     function = choose_by_other(overloads["fill.Tensor"], overloads["fill.Scalar"])
@@ -307,53 +214,8 @@ def choose_fill(overloads: Overloads) -> Function:
     return fill
 
 
-def choose_detach(overloads: Overloads) -> Function:
-    """Makes ``detach(input)``: of a Tensor the box, since the result shares its storage."""
-    on_arrays = overloads["detach"]
-
-    def function(input: Any) -> Any:  # noqa: A002  torch's name
-        return input.detach() if isinstance(input, Tensor) else on_arrays.call(input)
-
-    return function
-
-
 def _by_other(name: str) -> Chooser:
     return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
-
-
-def _conv(rank: int) -> Chooser:
-    """Makes ``conv2d``, whose padding may be a name."""
-
-    def choose(overloads: Overloads) -> Function:
-        by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
-
-        def function(  # noqa: PLR0917  torch's signature
-            input: Any,  # noqa: A002  torch's name
-            weight: Any,
-            bias: Any = None,
-            stride: Any = 1,
-            padding: Any = 0,
-            dilation: Any = 1,
-            groups: int = 1,
-        ) -> Any:
-            overload = by_name if isinstance(padding, str) else by_numbers
-            return overload.call(input, weight, bias, stride, padding, dilation, groups)
-
-        return function
-
-    return choose
-
-
-def choose_sort(overloads: Overloads) -> Function:
-    """Makes ``sort(input, dim=-1, descending=False, *, stable=False)``, whose schema has all by keyword."""
-    overload = overloads["sort"]
-    results = make_results(overload._schema)
-    assert results is not None
-
-    def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:  # noqa: A002  torch's name
-        return results(*overload.call(input, stable=stable, dim=dim, descending=descending))
-
-    return function
 
 
 def choose_scatter(overloads: Overloads) -> Function:
@@ -364,24 +226,6 @@ def choose_scatter(overloads: Overloads) -> Function:
         items = take_operand(value if src is None else src)
         overload = by_number if isinstance(items, _NUMBERS) else by_items
         return overload.call(input, dim, index, items)
-
-    return function
-
-
-def choose_matrix_norm(overloads: Overloads) -> Function:
-    """Makes ``linalg.matrix_norm``, whose order may be a name."""
-    by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
-
-    def function(
-        input: Any,  # noqa: A002  torch's name
-        ord: Any = "fro",  # noqa: A002  torch's name
-        dim: Any = (-2, -1),
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,
-    ) -> Any:
-        overload = by_name if isinstance(ord, str) else by_number
-        return overload.call(input, ord, dim, keepdim, dtype=dtype)
 
     return function
 
@@ -424,10 +268,10 @@ def _scaled(name: str) -> Chooser:
 
 
 def _reversed(name: str, of: str) -> Chooser:
-    return lambda overloads: choose_reversed(CHOOSERS[of](overloads), overloads[f"{name}.Scalar"])
+    return lambda overloads: choose_reversed(OF_OPERANDS[of](overloads), overloads[f"{name}.Scalar"])
 
 
-CHOOSERS: dict[str, Chooser] = {
+OF_OPERANDS: dict[str, Chooser] = {
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "rsub": _reversed("rsub", "sub"),
@@ -441,20 +285,11 @@ CHOOSERS: dict[str, Chooser] = {
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
     "copysign": _by_other("copysign"),
     "xlogy": _by_both("xlogy"),
-    **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
-    "linalg_matrix_norm": choose_matrix_norm,
     "scatter": choose_scatter,
-    "sort": choose_sort,
     "clamp": choose_clamp,
     "clamp_min": _by_last("clamp_min", "input", "min"),
     "clamp_max": _by_last("clamp_max", "input", "max"),
     "lerp": _by_last("lerp", "input", "end", "weight"),
     "where": choose_where,
-    "max": _extremum("max"),
-    "min": _extremum("min"),
-    "median": choose_median,
-    "prod": choose_prod,
-    **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
     "fill": choose_fill,
-    "detach": choose_detach,
 }
