@@ -100,7 +100,9 @@ CONSTANTS: dict[str, tuple[int, ...]] = {
     "binary_cross_entropy_with_logits": (2, 3),
     "cross_entropy": (2,),
     "fixed_batch_norm": (1, 2),
+    "multi_margin_loss": (4,),
     "nll_loss": (2,),
+    "soft_margin_loss": (1,),
 }
 # Ours alone: what subscripts are made of, and a backward that torch does not show.
 WITHOUT_COUNTERPART = frozenset({"setitem", "flash_attention_backward"})

@@ -1,4 +1,4 @@
-"""What programs that run on torch and on oplib share: tables of them, their leaves, their Functions."""
+"""What programs that run on torch and on oplib share: tables of them, leaves, edges, Functions."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ class Programs(dict[str, Program]):
 
 def leaf(lib: Any, *values: float) -> Any:
     return lib.tensor([float(value) for value in values], requires_grad=True)
+
+
+def get_edge(lib: Any, tensor: Any) -> Any:
+    return lib.autograd.graph.get_gradient_edge(tensor)
 
 
 def make_function(lib: Any, forward: Any, backward: Any = None, **members: Any) -> Any:

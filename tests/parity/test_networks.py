@@ -143,6 +143,11 @@ BAD: dict[str, Program] = {
     "a reduction that is none": lambda lib: lib.nn.functional.mse_loss(
         lib.ones(2), lib.ones(2), reduction="x"
     ),
+    "the bits of a float": lambda lib: ~lib.ones(1),
+    "the bits of a float, by the function": lambda lib: lib.bitwise_not(lib.ones(1)),
+    "an equation without operands": lambda lib: lib.einsum("ij"),
+    "an equation with too few operands": lambda lib: lib.einsum("ij,jk", lib.ones(2, 2)),
+    "a float between brackets": lambda lib: lib.ones(2)[1.5],
 }
 
 

@@ -43,6 +43,7 @@ BY_NAME = {row.name: row for row in ROWS}
 MORE = {
     "cdist": ("h", "torch has no CPU kernel"),
     "avg_pool3d": ("h", "torch has no CPU kernel"),
+    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), ("h", "torch has no CPU kernel")),
     "fmod.Scalar_Tensor": ("bihfc", "torch has no such overload"),
     "einsum": ("b", "torch refuses products of bools, and JAX gives their sums by or"),
     "view.dtype": ("bh", "the items of the sample have another size"),

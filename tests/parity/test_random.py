@@ -5,6 +5,8 @@ The numbers themselves are others: a seed means something else there.
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -47,8 +49,19 @@ def leaf(lib: Any, *shape: int) -> Any:
     return lib.full(shape, 0.5, requires_grad=True)
 
 
+def goes_on(lib: Any, duplicate: Callable[[Any], Any]) -> list[bool]:
+    """Whether a duplicate of a Generator draws what its original draws, and leaves that where it stands."""
+    first = lib.Generator().manual_seed(3)
+    lib.rand(2, generator=first)
+    second = duplicate(first)
+    drawn = [lib.rand(2, generator=one).tolist() for one in (first, second, second)]
+    return [drawn[0] == drawn[1], drawn[1] == drawn[2], second.initial_seed() == 3]
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "randperm": lambda lib: lib.randperm(4),
+    "a pickled Generator": lambda lib: goes_on(lib, lambda one: pickle.loads(pickle.dumps(one))),
+    "a copied Generator": lambda lib: goes_on(lib, copy.deepcopy),
     "randperm of none": lambda lib: lib.randperm(0),
     "randperm in floats": lambda lib: lib.randperm(4, dtype=lib.float32, requires_grad=True),
     "rand, complex": lambda lib: lib.rand(2, dtype=lib.complex64),
