@@ -19,7 +19,7 @@ Each class also derives from the builtin that users of the field expect in that 
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
     │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
-    │   └── UnsupportedDtypeError (NotImplementedError) a dtype for which the op is not defined
+    │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake or batching rule for what was asked
@@ -116,8 +116,11 @@ class UnsupportedArgumentError(ArgumentError, NotImplementedError):
     """A mode, or a number of dimensions, for which the op is not defined."""
 
 
-class UnsupportedDtypeError(ArgumentError, NotImplementedError):
-    """A dtype for which the op is not defined, such as complex numbers for an order."""
+class UnsupportedDtypeError(ArgumentError, NotImplementedError, TypeError):
+    """A dtype for which the op is not defined, such as complex numbers for an order.
+
+    Torch's ops raise NotImplementedError there, and Python's operators on the same tensors TypeError.
+    """
 
 
 class ResultError(OplibError, RuntimeError):

@@ -29,6 +29,11 @@ def _make_einsum(functions: Functions) -> Function:
         """
         if not isinstance(equation, str):
             return op(*_read_sublists([equation, *operands]))
+        if not operands:
+            raise ArgumentValueError(
+                f"einsum: there must be at least one operand. Got the equation {equation!r} alone. Give the "
+                "tensors after it."
+            )
         return op(
             equation,
             list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands),

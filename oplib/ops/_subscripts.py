@@ -14,7 +14,7 @@ from jax.core import Tracer, max_dim, min_dim
 from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.autograd.view import make_view
 from oplib.autograd.view_node import ViewNode, make_view_class
-from oplib.errors import ArgumentValueError, DimensionError, TracingError, describe
+from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.symbolic import is_symbolic
@@ -300,6 +300,7 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
 
     Raises:
         DimensionError: there are more than dims, or one is nothing that could index.
+        ArgumentTypeError: one is a text.
         TracingError: a mask is traced, so that nobody knows how many items it has.
     """
     given = list(index) if isinstance(index, tuple) else [index]
@@ -339,7 +340,7 @@ def _read_one(item: Any) -> Any:
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
     if not hasattr(item, "__index__") or is_array(item):
-        raise DimensionError(
+        raise (ArgumentTypeError if isinstance(item, str) else DimensionError)(  # as torch tells them apart
             "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
             f"valid indices. Got {describe(item)}. Convert it."
         )

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, TracingError, describe
 
 from . import dtypes
+from .ingestion import to_array
 from .metadata import TensorMetadata
 from .promotion import promote_types
 
@@ -35,8 +38,8 @@ def allclose(
     """Returns whether ``abs(input - other) <= atol + rtol * abs(other)`` for all items.
 
     Args:
-        input: a Tensor.
-        other: a Tensor of the same dtype, of a shape that broadcasts with it.
+        input: a Tensor, or an array of JAX or numpy, as every op takes.
+        other: likewise, of the same dtype, of a shape that broadcasts with it.
         rtol: how much they may differ in proportion to ``other``.
         atol: how much they may differ besides.
         equal_nan: two nans count as equal.
@@ -45,7 +48,8 @@ def allclose(
         A Python bool.
 
     Raises:
-        DataTypeError: one is no Tensor.
+        DataTypeError: one is neither.
+        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
         ArgumentError: their dtypes differ, or their shapes do not broadcast.
         ArgumentValueError: a tolerance is negative.
         TracingError: one is traced, and so has no values yet.
@@ -76,17 +80,18 @@ def allclose(
 
 
 def equal(input: Any, other: Any) -> bool:
-    """Returns whether two Tensors have the same shape and the same items; a nan equals nothing.
+    """Returns whether two tensors have the same shape and the same items; a nan equals nothing.
 
     Args:
-        input: a Tensor.
-        other: a Tensor; items of another dtype are compared as numbers.
+        input: a Tensor, or an array of JAX or numpy, as every op takes.
+        other: likewise; items of another dtype are compared as numbers.
 
     Returns:
         A Python bool.
 
     Raises:
-        DataTypeError: one is no Tensor.
+        DataTypeError: one is neither.
+        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
         TracingError: one is traced, and so has no values yet.
 
     Gradient:
@@ -107,19 +112,26 @@ def equal(input: Any, other: Any) -> bool:
 
 
 def _read(op: str, *tensors: Any) -> list[Any]:
-    """Returns the arrays of what must be Tensors with values."""
-    for name, tensor in zip(("input", "other"), tensors, strict=True):
-        if not isinstance(tensor, TensorMetadata):
-            raise DataTypeError(
-                f"{op}(): argument '{name}' must be Tensor. Got {type(tensor).__name__}. "
-                "Give oplib.tensor(value)."
-            )
-        if isinstance(tensor._storage.array, Tracer):
-            raise TracingError(
-                f"{op}: a traced tensor has no values yet. Got {describe(tensor._storage.array)}. Compare "
-                "item by item with ==, and return that from the traced function."
-            )
-    return [tensor.array for tensor in tensors]
+    """Returns the arrays of tensors or arrays, which must have values."""
+    return [_read_one(op, *pair) for pair in zip(("input", "other"), tensors, strict=True)]
+
+
+def _read_one(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, TensorMetadata):
+        value = value.array
+    elif isinstance(value, np.ndarray):
+        value = to_array(value, None, None)
+    if not isinstance(value, jax.Array):
+        raise DataTypeError(
+            f"{op}(): argument '{name}' must be Tensor, or an array. Got {type(value).__name__}. "
+            "Give oplib.tensor(value)."
+        )
+    if isinstance(value, Tracer):
+        raise TracingError(
+            f"{op}: a traced tensor has no values yet. Got {describe(value)}. Compare item by item with ==, "
+            "and return that from the traced function."
+        )
+    return value
 
 
 def _broadcast(first: Any, second: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
@@ -125,6 +126,27 @@ class Generator:
         """Returns a Generator of its own that will draw the same numbers."""
         return Generator(self.device).set_state(self.get_state())
 
+    def __copy__(self) -> Generator:
+        return self.clone_state()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
+        return memo.setdefault(id(self), self.clone_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets it be pickled: it goes on elsewhere as it would here.
+
+        Raises:
+            TracingError: it stands on a traced key.
+        """
+        seed, key, count = self.get_state()
+        if isinstance(key, Tracer):
+            raise TracingError(
+                f"Generator: a traced key cannot be pickled. Got {describe(key)}. Pickle the Generator "
+                "outside of the trace."
+            )
+        plain = None if key is None else (str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)))
+        return _restore, (str(self.device), seed, plain, count)
+
     def next_key(self) -> Any:
         """Advances the Generator and returns a key that was never returned before.
 
@@ -175,6 +197,12 @@ class Generator:
                 f"The compiled function would repeat the same numbers at each call. "
                 f"Pass a key as an argument and use oplib.Generator.from_key(key) inside."
             )
+
+
+def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | None, count: int) -> Generator:
+    """Makes a Generator of what was pickled."""
+    key = None if plain is None else jax.random.wrap_key_data(plain[1], impl=plain[0])
+    return Generator(device).set_state((seed, key, count))
 
 
 def _refuse_drawing(level: MapLevel) -> None:

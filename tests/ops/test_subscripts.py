@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, TracingError
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, DimensionError, TracingError
 
 
 def grid():
@@ -37,6 +37,8 @@ def test_subscripts_of_numpy_and_jax_do_what_numpys_do(index):
         ((0, -4), DimensionError, "index -4 is out of bounds for dimension [01] with size 3"),
         ((0, 0, 0), DimensionError, "too many indices for tensor of dimension 2"),
         ([0, 5], DimensionError, "index 5 is out of bounds"),
+        (1.5, DimensionError, "only integers, slices .* are valid indices. Got 1.5. Convert it"),
+        ("a", ArgumentTypeError, "only integers, slices .* are valid indices. Got 'a'. Convert it"),
         (slice(None, None, -1), ArgumentValueError, "step must be greater than zero"),
         (1.5, DimensionError, "only integers, slices"),
         (np.array([0.5]), DimensionError, "only integers, slices"),

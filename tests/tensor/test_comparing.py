@@ -1,10 +1,12 @@
 """Whole tensors compared."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, TracingError
+from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, DtypeError, TracingError
 
 NAN, INF = float("nan"), float("inf")
 
@@ -75,9 +77,25 @@ def test_a_negative_tolerance_is_refused(name):
 
 @pytest.mark.parametrize("compare", [oplib.equal, oplib.allclose])
 def test_numbers_and_tracers_are_refused(compare):
-    with pytest.raises(DataTypeError, match=r"argument 'other' must be Tensor. Got float"):
+    with pytest.raises(DataTypeError, match=r"argument 'other' must be Tensor, or an array. Got float"):
         compare(oplib.ones(1), 1.0)
     with pytest.raises(DataTypeError, match=r"argument 'input' must be Tensor"):
         compare([1.0], oplib.ones(1))
     with pytest.raises(TracingError, match="a traced tensor has no values yet"):
         jax.jit(lambda a: compare(oplib.Tensor.from_array(a), oplib.ones(1)))(oplib.ones(1).array)
+
+
+@pytest.mark.parametrize("compare", [oplib.equal, oplib.allclose])
+@pytest.mark.parametrize("make", [oplib.tensor, jnp.array, lambda items: np.array(items, np.float32)])
+def test_arrays_are_compared_as_tensors_are(compare, make):
+    for other in (oplib.tensor([1.0, 2.0]), jnp.array([1.0, 2.0]), np.array([1.0, 2.0], np.float32)):
+        assert compare(make([1.0, 2.0]), other) is True
+        assert compare(other, make([1.0, 3.0])) is False
+
+
+@pytest.mark.parametrize("compare", [oplib.equal, oplib.allclose])
+def test_an_array_of_a_dtype_that_cannot_be_had_is_refused_as_by_the_ops(compare):
+    with pytest.raises(DtypeError, match="x64 is off"):
+        compare(oplib.ones(1), np.ones(1))
+    with pytest.raises(TracingError, match="a traced tensor has no values yet"):
+        jax.jit(lambda a: compare(a, oplib.ones(1)))(jnp.ones(1))

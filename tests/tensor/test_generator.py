@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -122,3 +124,43 @@ def test_a_generator_in_vmap_draws_for_each_key() -> None:
     keys = jax.random.split(jax.random.key(0), 5)
     drawn = jax.vmap(lambda key: rand((), generator=Generator.from_key(key)).array)(keys)
     assert len(set(drawn.tolist())) == 5
+
+
+def by_pickle(generator: Generator) -> Generator:
+    return pickle.loads(pickle.dumps(generator))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, by_pickle])
+@pytest.mark.parametrize("drawn", [0, 2])
+def test_a_duplicate_goes_on_where_its_original_stood_and_is_another(duplicate: Any, drawn: int) -> None:
+    generator = Generator().manual_seed(2**40 + 3)
+    for _ in range(drawn):
+        draw(generator)
+    other = duplicate(generator)
+    assert other.initial_seed() == generator.initial_seed()
+    assert other.device == generator.device
+    assert draw(other) == draw(generator)
+    draw(other)
+    assert draw(other) != draw(generator)
+
+
+def test_a_duplicate_on_a_key_of_a_kind_of_its_own_draws_the_same() -> None:
+    generator = Generator.from_key(jax.random.key(3, impl="rbg"))
+    expected = draw(copy.deepcopy(generator))
+    assert draw(by_pickle(generator)) == expected
+
+
+def test_what_holds_a_generator_twice_holds_its_duplicate_twice() -> None:
+    generator = Generator()
+    first, second = copy.deepcopy([generator, generator])
+    assert first is second
+
+
+def test_a_generator_on_a_traced_key_is_copied_but_not_pickled() -> None:
+    def twice(key: Any) -> Any:
+        generator = Generator.from_key(key)
+        with pytest.raises(TracingError, match="a traced key cannot be pickled"):
+            pickle.dumps(generator)
+        return rand(2, generator=copy.deepcopy(generator)).array - rand(2, generator=generator).array
+
+    assert jax.jit(twice)(jax.random.key(0)).tolist() == [0.0, 0.0]
