@@ -23,11 +23,6 @@ from oplib.utils.checkpoint import (
 SIN, EXP = oplib.ops.oplib.sin.default, oplib.ops.oplib.exp.default
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([0.5, 1.0], requires_grad=True)
-
-
 def select(policy):
     return functools.partial(create_selective_checkpoint_contexts, policy)
 
@@ -41,7 +36,6 @@ class Counting:
 
     def __init__(self, kind):
         self.calls = 0
-
         if kind == "host":
 
             def kernel(x: oplib.Tensor) -> oplib.Tensor:

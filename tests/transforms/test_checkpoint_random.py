@@ -13,10 +13,49 @@ import oplib
 import oplib.nn.functional as F
 from oplib.utils.checkpoint import checkpoint
 
+from .regions import BOTH
+
 
 def cube(x: Any, generator: Any = None) -> Any:
     """Three times its value over the argument is the gradient, if dropout keeps the same items again."""
     return F.dropout(x * x, generator=generator) * x
+
+
+class Noisy:
+    """A region that draws, and remembers what."""
+
+    def __init__(self) -> None:
+        self.drawn: list[Any] = []
+
+    def __call__(self, x: Any) -> Any:
+        noise = oplib.rand(2)
+        self.drawn.append(noise.tolist())
+        return (x * noise).exp()
+
+
+@BOTH
+def test_random_numbers_are_the_same_again_and_the_generator_goes_on_where_it_was(
+    x: Any, reentrant: bool
+) -> None:
+    region = Noisy()
+    oplib.manual_seed(0)
+    result = checkpoint(region, x, use_reentrant=reentrant, preserve_rng_state=True)
+    between = oplib.rand(2).tolist()
+    result.sum().backward()
+    after = oplib.rand(2).tolist()
+    first, again = region.drawn
+    assert first == again
+    oplib.manual_seed(0)
+    assert [oplib.rand(2).tolist() for _ in range(3)] == [first, between, after]
+
+
+@BOTH
+def test_the_random_state_can_be_left_alone(x: Any, reentrant: bool) -> None:
+    region = Noisy()
+    oplib.manual_seed(0)
+    checkpoint(region, x, use_reentrant=reentrant, preserve_rng_state=False).sum().backward()
+    first, again = region.drawn
+    assert first != again
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])

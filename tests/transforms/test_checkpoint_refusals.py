@@ -1,0 +1,134 @@
+"""What a checkpoint refuses, and what it says when a repetition is another one than the forward."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+
+import pytest
+
+import oplib
+from oplib.autograd import grad
+from oplib.errors import ArgumentValueError, AutogradError, CheckpointError
+from oplib.utils.checkpoint import (
+    CheckpointFunction,
+    check_backward_validity,
+    checkpoint,
+    checkpoint_sequential,
+    set_checkpoint_debug_enabled,
+)
+
+from .regions import Region
+
+
+class Unsteady:
+    """Does one thing in the forward, and another when it is repeated."""
+
+    def __init__(self, first, then):
+        self._steps = [first, then]
+
+    def __call__(self, x):
+        return self._steps.pop(0)(x)
+
+
+def test_a_repetition_that_saves_less_raises(x):
+    function = Unsteady(lambda x: x.sin().exp(), lambda x: x.sin())
+    with pytest.raises(CheckpointError, match=r"(?s)different number.*during forward: 2\n.*recomputation: 1"):
+        checkpoint(function, x, use_reentrant=False).sum().backward()
+
+
+def test_a_repetition_that_saves_more_raises_unless_it_stops_early(x):
+    def make():
+        return Unsteady(lambda x: x.sin(), lambda x: x.sin().exp())
+
+    with pytest.raises(CheckpointError, match="trying to save more tensors during recomputation"):
+        checkpoint(make(), x, use_reentrant=False, early_stop=False).sum().backward()
+    checkpoint(make(), x, use_reentrant=False).sum().backward()
+
+
+def test_a_repetition_that_saves_other_shapes_raises_unless_that_is_not_checked(x):
+    def make():
+        return Unsteady(lambda x: (x * 1).exp().sum(), lambda x: x.sum().exp())
+
+    text = r"(?s)different metadata.*position 0:\nsaved metadata: .*\(2,\).*recomputed metadata: .*\(\)"
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint(make(), x, use_reentrant=False).sum().backward()
+    checkpoint(make(), x, use_reentrant=False, determinism_check="none").sum().backward()
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_debug_lists_the_ops_of_both_computations_and_where_they_were_called(x, everywhere):
+    function = Unsteady(lambda x: x.sin().exp(), lambda x: x.cos())
+    with set_checkpoint_debug_enabled(True if everywhere else None):
+        result = checkpoint(function, x, use_reentrant=False, debug=not everywhere)
+    with pytest.raises(CheckpointError) as caught:
+        result.sum().backward()
+    forward, again = str(caught.value).split("Operations executed during recomputation:")
+    assert "oplib.sin.default(f32[2])" in forward
+    assert "oplib.exp.default(f32[2])" in forward
+    assert "oplib.cos.default(f32[2])" in again
+    assert "test_checkpoint_refusals.py:" in again
+
+
+@pytest.mark.spec("001.10", "004.15")
+def test_a_reentrant_checkpoint_refuses_grad_and_inputs(x, w):
+    text = r"incompatible with .grad\(\) or passing an `inputs` parameter"
+    with pytest.raises(AutogradError, match=text):
+        grad(checkpoint(Region(), x, w, use_reentrant=True).sum(), x)
+    with pytest.raises(AutogradError, match=text):
+        checkpoint(Region(), x, w, use_reentrant=True).sum().backward(inputs=[x])
+
+
+def test_a_reentrant_checkpoint_whose_function_cuts_history_raises(x):
+    result = checkpoint(lambda x: x.detach() * 2, x, use_reentrant=True)
+    with pytest.raises(AutogradError, match="none of output has requires_grad=True"):
+        result.sum().backward()
+
+
+def test_a_reentrant_checkpoint_warns_where_no_argument_requires_grad(x):
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([x.detach(), 1])
+    with oplib.no_grad():
+        check_backward_validity([1])
+
+
+def test_the_choice_between_the_two_has_to_be_said(x):
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
+        result = checkpoint(lambda x: x * 2, x)
+    assert isinstance(result.grad_fn, CheckpointFunction._backward_cls)
+    with pytest.warns(UserWarning, match="checkpoint_sequential: the use_reentrant"):
+        checkpoint_sequential([lambda x: x], 1, x)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"use_reentrant": True, "scale": 2}, "Unexpected keyword arguments: scale"),
+        ({"use_reentrant": True, "debug": True}, "only supported when use_reentrant=False"),
+        ({"use_reentrant": True, "context_fn": lambda: None}, "only supported when use_reentrant=False"),
+        (
+            {"use_reentrant": False, "debug": True, "context_fn": lambda: None},
+            "incompatible with non-default",
+        ),
+        ({"use_reentrant": False, "determinism_check": "all"}, "should be one of .*Got 'all'"),
+    ],
+)
+def test_options_that_exclude_each_other_raise(x, options, text):
+    with pytest.raises(ArgumentValueError, match=text):
+        checkpoint(lambda x: x, x, **options)
+
+
+def test_an_exception_of_the_function_passes_through_and_leaves_no_hooks(x):
+    def broken(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        checkpoint(broken, x, use_reentrant=False)
+    assert (x * x).grad_fn._saved_self is x
+
+
+def test_a_context_that_swallows_exceptions_of_the_forward_is_refused(x):
+    def broken(x):
+        raise KeyError("mine")
+
+    with pytest.raises(CheckpointError, match="suppressed an exception"):
+        checkpoint(broken, x, use_reentrant=False, context_fn=lambda: (suppress(KeyError), nullcontext()))

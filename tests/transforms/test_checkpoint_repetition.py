@@ -1,0 +1,139 @@
+"""When and where a checkpoint computes its region again: nested, stopped early, in groups and in threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import oplib
+from oplib.autograd import grad
+from oplib.autograd.graph import saved_tensors_hooks
+from oplib.errors import AutogradError
+from oplib.utils.checkpoint import (
+    GraphExecGroup,
+    checkpoint,
+    set_checkpoint_early_stop,
+)
+
+from .regions import BOTH, Region, find_gradients
+
+
+@BOTH
+def test_checkpoints_nest(x, w, reentrant):
+    def outer(x, w):
+        return checkpoint(Region(), x.exp(), w, use_reentrant=reentrant).cos()
+
+    checkpoint(outer, x, w, use_reentrant=reentrant).sum().backward()
+    expected = find_gradients(lambda x, w: Region()(x.exp(), w).cos(), x, w)
+    assert x.grad.tolist() == pytest.approx(expected[0])
+    assert w.grad.tolist() == pytest.approx(expected[1])
+
+
+def test_checkpoints_nest_three_deep_and_free_what_they_make(x, w):
+    region = Region()
+
+    def wrap(function):
+        return lambda x, w: checkpoint(function, x * 1, w, use_reentrant=False)
+
+    wrap(wrap(wrap(region)))(x, w).sum().backward()
+    assert x.grad.tolist() == pytest.approx(find_gradients(Region(), x, w)[0])
+    assert not any(region.alive())
+
+
+def test_a_repetition_stops_when_all_that_is_needed_is_there(x):
+    reached = []
+
+    def function(x):
+        result = x.sin() * x
+        reached.append(1)
+        return result
+
+    checkpoint(function, x, use_reentrant=False).sum().backward()
+    assert len(reached) == 1
+    checkpoint(function, x, use_reentrant=False, early_stop=False).sum().backward()
+    assert len(reached) == 3
+    with set_checkpoint_early_stop(False):
+        result = checkpoint(function, x, use_reentrant=False, early_stop=True)
+    result.sum().backward()
+    assert len(reached) == 5
+
+
+def test_stopping_early_is_no_exception_that_the_function_could_catch(x):
+    caught = []
+
+    def function(x):
+        try:
+            return x.sin() * x
+        except Exception as error:  # noqa: BLE001  what a function may do
+            caught.append(error)
+            return x
+
+    checkpoint(function, x, use_reentrant=False).sum().backward()
+    assert caught == []
+
+
+def test_stopping_early_leaves_modes_as_they_were(x):
+    result = checkpoint(lambda x: x.sin() * x, x, use_reentrant=False)
+    with oplib.no_grad():
+        result.backward(oplib.ones(2))
+        assert not oplib.is_grad_enabled()
+
+
+def test_passes_of_a_group_compute_a_region_once_between_them(x):
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        return x.sin(), x.cos()
+
+    sine, cosine = checkpoint(function, x, use_reentrant=False)
+    with GraphExecGroup():
+        sine.sum().backward()
+        cosine.sum().backward()
+    assert len(calls) == 2
+    with GraphExecGroup(), pytest.raises(AutogradError, match="cannot be nested"), GraphExecGroup():
+        pass
+
+
+def test_threads_run_regions_of_their_own(x):
+    found = []
+
+    def work():
+        leaf = oplib.tensor([0.5, 1.0], requires_grad=True)
+        for _ in range(5):
+            checkpoint(lambda leaf: (leaf * leaf).exp(), leaf, use_reentrant=False).sum().backward()
+        found.append(leaf.grad.tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [found[0]] * 4
+
+
+def test_a_backward_inside_the_function_is_allowed(x, w):
+    def function(x, w):
+        inner = x.detach().requires_grad_()
+        (slope,) = grad((inner * inner * w).sum(), inner)
+        return (x * slope).sin()
+
+    checkpoint(function, x, w, use_reentrant=False, early_stop=False).sum().backward()
+    (expected,) = grad(function(x, w).sum(), x)
+    assert x.grad.tolist() == pytest.approx(expected.tolist())
+
+
+def test_hooks_around_a_checkpoint_see_its_arguments_and_nothing_of_its_inside(x):
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor.tolist())
+        return tensor
+
+    y = x * 1
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = checkpoint(lambda y: y.sin().exp(), y, use_reentrant=False)
+    assert packed == [[0.5, 1.0]]
+    result.sum().backward()
+    assert packed == [[0.5, 1.0]]
