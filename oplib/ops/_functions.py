@@ -40,6 +40,8 @@ from . import (
     _rearrangement,
     _reduce,
     _scan,
+    _scattering,
+    _searching,
     _shrinkage,
     _unfolding,
 )
@@ -97,6 +99,8 @@ FAMILIES = (
     _rearrangement,
     _indexing,
     _gathering,
+    _scattering,
+    _searching,
     _linalg,
     _products,
     _decompositions,

@@ -1,71 +1,19 @@
-"""Gathering and scattering: items taken from places that tensors tell, and put there."""
+"""Gathering: items taken from places that tensors tell."""
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
-from oplib.tensor import default_int_dtype, dtypes
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype
 
 from ._dims import find_dim
-from ._promotion import find_dtype, find_shape, is_integral, strong
-from ._scatter_product import multiply_scattered
+from ._index_rules import check_fit, check_index, check_vector, list_places
+from ._promotion import strong
 from ._table import Row, constant
-
-_PLACES = constant("places do not change with the items but by a step")
-
-# Places -----------------------------------------------------------------------------------------------------
-
-
-def _check_index(op: str, index: Any) -> None:
-    if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise ArgumentError(
-            f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
-        )
-
-
-def _check_vector(op: str, index: Any) -> None:
-    _check_index(op, index)
-    if index.ndim > 1:
-        raise DimensionError(f"{op}: index is supposed to be a vector. Got {describe(index)}. Flatten it.")
-
-
-def _check_source(op: str, index: Any, src: Any) -> None:
-    """The source of scatter has an item for each place."""
-    if max(index.ndim, 1) != max(src.ndim, 1) or any(
-        mine > other for mine, other in zip(index.shape, src.shape, strict=False)
-    ):
-        raise ArgumentError(
-            f"{op}: index must have the same number of dimensions as src, and be no larger. Got "
-            f"{describe(index)} for {describe(src)}. Cut it, or give more items."
-        )
-
-
-def _check_fit(op: str, self: Any, index: Any, axis: int) -> None:
-    """An index of gather and scatter is no larger than the tensor, but along the dim."""
-    _check_index(op, index)
-    sizes = zip(index.shape, self.shape, strict=False)
-    if max(index.ndim, 1) != max(self.ndim, 1) or any(
-        mine > other for place, (mine, other) in enumerate(sizes) if place != axis
-    ):
-        raise ArgumentError(
-            f"{op}: index must have the same number of dimensions as input, and be no larger but along dim "
-            f"{axis}. Got {describe(index)} for {describe(self)}. Reshape it."
-        )
-
-
-def _places(index: Any, axis: int) -> tuple[Any, ...]:
-    """The index of an array that takes ``[..., index[...], ...]`` along an axis."""
-    return tuple(
-        index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
-        for place in range(index.ndim)
-    )
 
 
 def _from_start(index: Any, length: int) -> Any:
@@ -73,26 +21,23 @@ def _from_start(index: Any, length: int) -> Any:
     return jnp.where(index < strong(0, index), index + strong(length, index), index)
 
 
-# Gathering --------------------------------------------------------------------------------------------------
-
-
 def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
     axis = find_dim("gather", self.ndim, dim)
-    _check_fit("gather", self, index, axis)
+    check_fit("gather", self, index, axis)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
-    return self.at[_places(index, axis)].get(mode="clip", wrap_negative_indices=False)
+    return self.at[list_places(index, axis)].get(mode="clip", wrap_negative_indices=False)
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
-    _check_vector("index_select", index)
+    check_vector("index_select", index)
     if not self.ndim:
         return self
     return jnp.take(self, jnp.atleast_1d(index), axis=find_dim("index_select", self.ndim, dim), mode="clip")
 
 
 def _take(self: Any, index: Any) -> Any:
-    _check_index("take", index)
+    check_index("take", index)
     if not self.size and index.size:
         raise DimensionError(
             f"take: tried to take from an empty tensor. Got {describe(self)} and {describe(index)}. Give one "
@@ -103,7 +48,7 @@ def _take(self: Any, index: Any) -> Any:
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
-    _check_index("take_along_dim", indices)
+    check_index("take_along_dim", indices)
     if dim is None:
         return _take(self, lax.reshape(indices, (indices.size,)))
     axis = find_dim("take_along_dim", self.ndim, dim)
@@ -123,7 +68,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     """The row of padding has no gradient."""
-    _check_index("embedding", indices)
+    check_index("embedding", indices)
     rows = jnp.take(weight, indices, axis=0, mode="clip")
     if padding_idx < 0:
         return rows
@@ -141,199 +86,7 @@ def _one_hot(self: Any, num_classes: int) -> Any:
     return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)
 
 
-# Scattering -------------------------------------------------------------------------------------------------
-
-
-def _check_dtype(op: str, self: Any, src: Any) -> None:
-    if self.dtype != src.dtype:
-        raise ArgumentError(
-            f"{op}: expected self.dtype to be equal to src.dtype. Got {describe(self)} and {describe(src)}. "
-            "Convert one: tensor.to(dtype)."
-        )
-
-
-def _cut_to(src: Any, index: Any) -> Any:
-    return lax.slice(src, (0,) * src.ndim, index.shape) if src.shape != index.shape else src
-
-
-_OF_BOOLS = {"add": "max", "multiply": "min"}
-
-
-def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
-    """Puts items at a place as ``.at[...]`` gives it; the sum of bools is "or", the product "and"."""
-    return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
-
-
-def _scatter_with(op: str, put: str) -> Any:
-    def kernel(self: Any, dim: int, index: Any, src: Any) -> Any:
-        axis = find_dim(op, self.ndim, dim)
-        _check_fit(op, self, index, axis)
-        _check_dtype(op, self, src)
-        _check_source(op, index, src)
-        if not self.ndim:
-            return combine(self.at[()], put, lax.reshape(src, ()))
-        return combine(self.at[_places(index, axis)], put, _cut_to(src, index), mode="drop")
-
-    return kernel
-
-
-def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
-    axis = find_dim("scatter", self.ndim, dim)
-    _check_fit("scatter", self, index, axis)
-    items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
-    return self.at[_places(index, axis)].set(items, mode="drop")
-
-
-_REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
-
-
-def _scatter_reduce(
-    self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    axis = find_dim("scatter_reduce", self.ndim, dim)
-    _check_fit("scatter_reduce", self, index, axis)
-    _check_dtype("scatter_reduce", self, src)
-    _check_source("scatter_reduce", index, src)
-    if reduce not in (*_REDUCTIONS, "mean"):
-        raise ArgumentError(
-            f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
-            "Choose one of them."
-        )
-    if reduce in ("amax", "amin") and self.dtype.kind == "c":
-        raise UnsupportedDtypeError(
-            f"scatter_reduce: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
-            "Choose sum, prod or mean."
-        )
-    if reduce == "prod" and self.ndim and index.size and self.size:
-        return multiply_scattered(self, _places(index, axis), _cut_to(src, index), include_self=include_self)
-    place, items = self.at[_places(index, axis)], _cut_to(src, index)
-    start = self if include_self else place.set(_neutral(reduce, self), mode="drop")
-    target = start.at[_places(index, axis)]
-    if reduce != "mean":
-        return combine(target, _REDUCTIONS[reduce], items, mode="drop")
-    total = combine(target, "add", items, mode="drop")
-    ones = jnp.ones(index.shape, self.dtype)
-    start_counts = jnp.full(self.shape, int(include_self), self.dtype)
-    counts = start_counts.at[_places(index, axis)].add(ones, mode="drop")
-    counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
-    return jnp.floor_divide(total, counts) if is_integral(self.dtype) else total / counts
-
-
-def _neutral(reduce: str, like: Any) -> Any:
-    if reduce in ("sum", "mean"):
-        return strong(0, like)
-    if reduce == "prod":
-        return strong(1, like)
-    limits = jnp.iinfo(like.dtype) if is_integral(like.dtype) else None
-    low, high = (limits.min, limits.max) if limits else (-jnp.inf, jnp.inf)
-    return strong(low if reduce == "amax" else high, like)
-
-
-def _whole(axis: int, index: Any) -> tuple[Any, ...]:
-    return (*(slice(None),) * axis, index)
-
-
-def _index_with(op: str, put: str) -> Any:
-    """The kernel of index_add and index_copy, on whole slices along a dim."""
-
-    def kernel(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
-        _check_vector(op, index)
-        _check_dtype(op, self, source)
-        axis = find_dim(op, self.ndim, dim)
-        items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
-        if not self.ndim:
-            return combine(self.at[()], put, lax.reshape(items, ()))
-        expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
-        if items.shape != expected:
-            kind = DimensionError if op == "index_copy" else ArgumentError
-            raise kind(
-                f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
-                f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
-                f"{describe(self)}. Give a source of shape {list(expected)}."
-            )
-        return combine(self.at[_whole(axis, index)], put, items, mode="drop")
-
-    return kernel
-
-
-def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
-    if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise DimensionError(
-            f"index_fill: expected dtype int64 for index. Got {describe(index)}. Convert it: tensor.int()."
-        )
-    if index.ndim > 1:
-        raise ArgumentError(
-            f"index_fill: index has to be a vector, or without axes. Got {describe(index)}. Flatten it."
-        )
-    axis = find_dim("index_fill", self.ndim, dim)
-    item = lax.convert_element_type(value, self.dtype)
-    if not self.ndim:
-        return jnp.broadcast_to(item, ())
-    return self.at[_whole(axis, jnp.atleast_1d(index))].set(item, mode="drop")
-
-
-def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    _check_index("put", index)
-    _check_dtype("put", self, source)
-    if index.size != source.size:
-        raise DimensionError(
-            "put: expected source and index to have the same number of elements. Got "
-            f"{describe(source)} and {describe(index)}. Give one item for each place."
-        )
-    flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
-    items = lax.reshape(source, (source.size,))
-    found = combine(flat, "add" if accumulate else "set", items, mode="drop")
-    return lax.reshape(found, self.shape)
-
-
-def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
-    """The items of the source in order, where the mask holds."""
-    if mask.dtype != dtypes.bool:
-        raise ArgumentError(
-            f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
-        )
-    _check_dtype("masked_scatter", self, source)
-    shape = find_shape("masked_scatter", self, mask)
-    holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
-    order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
-    items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")
-    return lax.reshape(jnp.where(holds, items, jnp.broadcast_to(self, shape).reshape(-1)), shape)
-
-
-# Searching --------------------------------------------------------------------------------------------------
-
-
-def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
-    common = find_dtype(sorted_sequence, self)
-    sorted_sequence, self = (lax.convert_element_type(one, common) for one in (sorted_sequence, self))
-    if not sorted_sequence.ndim:
-        raise ArgumentError(
-            f"searchsorted: the boundaries must have an axis. Got {describe(sorted_sequence)}. Reshape them."
-        )
-    side = "right" if right else "left"
-    dtype = dtypes.int32 if out_int32 else default_int_dtype()
-    if sorted_sequence.ndim == 1:
-        return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
-    if sorted_sequence.shape[:-1] != self.shape[:-1]:
-        raise ArgumentError(
-            f"searchsorted: the sequences and the values must have the same axes but the last. Got "
-            f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
-        )
-    search = partial(jnp.searchsorted, side=side)
-    for _ in self.shape[:-1]:
-        search = jax.vmap(search)
-    return lax.convert_element_type(search(sorted_sequence, self), dtype)
-
-
-def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    if boundaries.ndim != 1:
-        raise ArgumentError(
-            f"bucketize: the boundaries must have one dimension. Got {describe(boundaries)}. Flatten them."
-        )
-    return _searchsorted(boundaries, self, right=right, out_int32=out_int32)
-
-
-GATHERING = (
+ROWS = (
     Row(
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
         _gather,
@@ -360,89 +113,8 @@ GATHERING = (
         "one_hot.classes(Tensor self, int num_classes) -> Tensor",
         _one_hot,
         "1 at the place that each item tells, and 0 elsewhere",
-        derivative=_PLACES,
+        derivative=constant("places do not change with the items but by a step"),
         source="torch.nn.functional.one_hot",
         dtypes="i",
     ),
 )
-
-SCATTERING = (
-    Row(
-        "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        _scatter_value,
-        "with a number at these places along a dim",
-        operand=("value",),
-    ),
-    Row(
-        "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        _scatter_with("scatter", "set"),
-        "with the items of src at these places along a dim",
-        in_place=True,
-    ),
-    Row(
-        "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        _scatter_with("scatter_add", "add"),
-        "with the items of src added at these places along a dim",
-        in_place=True,
-    ),
-    Row(
-        "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
-        "include_self=True) -> Tensor",
-        _scatter_reduce,
-        "with the items of src combined with those at these places along a dim",
-        in_place=True,
-        source="torch.scatter_reduce",
-    ),
-    Row(
-        "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        _index_with("index_add", "add"),
-        "with the slices of source added at these places of a dim",
-        operand=("alpha",),
-        in_place=True,
-    ),
-    Row(
-        "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        _index_with("index_copy", "set"),
-        "with the slices of source at these places of a dim",
-        in_place=True,
-    ),
-    Row(
-        "index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        _index_fill,
-        "with a number in the slices at these places of a dim",
-        operand=("value",),
-        in_place=True,
-    ),
-    Row(
-        "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        _put,
-        "with the items of source at these places of the flat tensor",
-        in_place=True,
-    ),
-    Row(
-        "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-        _masked_scatter,
-        "with the items of source, in order, where the mask holds",
-        in_place=True,
-    ),
-)
-
-SEARCHING = (
-    Row(
-        "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, bool "
-        "out_int32=False) -> Tensor",
-        _searchsorted,
-        "where items would stand in a sorted sequence",
-        derivative=_PLACES,
-        dtypes="ihf",
-    ),
-    Row(
-        "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        _bucketize,
-        "between which boundaries items stand",
-        derivative=_PLACES,
-        dtypes="ihf",
-    ),
-)
-
-ROWS = (*GATHERING, *SCATTERING, *SEARCHING)

@@ -14,8 +14,8 @@ from oplib.errors import ArgumentError, DimensionError, describe
 
 from . import _view_rules as rules
 from ._creation import store
-from ._gathering import combine
 from ._promotion import broadcast_to, find_shape
+from ._scattering import combine
 from ._table import Row
 
 # A place along one dimension is (start, length, step); start is None where it comes as an operand.
