@@ -8,7 +8,6 @@ import pytest
 
 import oplib
 from oplib.autograd import (
-    Function,
     Variable,
     _current_graph_task_execution_order,
     engine,
@@ -26,6 +25,8 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.plan import Plan
 from oplib.autograd.run import Run, running
 from oplib.errors import AutogradError
+
+from .functions import Split
 
 
 @pytest.fixture
@@ -204,28 +205,18 @@ def test_the_module_is_initialised_when_it_is_imported():
 # The order of execution
 
 
-class Pair(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2, x * 3
-
-    @staticmethod
-    def backward(ctx, g, h):
-        return g + h
-
-
 def run_and_record(root, **options):
     """Returns the order that is told from inside the run, and the one in which nodes ran."""
     told, ran = [], []
-    todo, seen = [root.grad_fn], set()
-    while todo:
-        node = todo.pop()
+    pending, seen = [root.grad_fn], set()
+    while pending:
+        node = pending.pop()
         if node in seen:
             continue
         seen.add(node)
         node.register_prehook(lambda grads, node=node: ran.append(node))
         node.register_prehook(lambda grads: told.append(_current_graph_task_execution_order()))
-        todo += [following for following, _ in node.next_functions if following is not None]
+        pending += [following for following, _ in node.next_functions if following is not None]
     oplib.autograd.backward(root, **options)
     assert all(one == told[0] for one in told)
     return told[0], ran
@@ -234,7 +225,7 @@ def run_and_record(root, **options):
 @pytest.mark.spec("E.2", "E.5")
 def test_the_order_of_execution_is_told_as_it_is(x):
     other = oplib.tensor(1.0, requires_grad=True)
-    p, q = Pair.apply(x.exp() * other)
+    p, q = Split.apply(x.exp() * other)
     root = (p.sin() * q + other.cos()) * x
     told, ran = run_and_record(root, retain_graph=True)
     assert told == ran

@@ -9,6 +9,8 @@ from oplib.autograd import Function, grad
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.errors import AutogradError, MissingRuleError
 
+from .functions import make_function
+
 pytestmark = pytest.mark.spec("001.2")
 
 
@@ -28,11 +30,6 @@ class Cube(Function):
     def jvp(ctx, t):
         (x,) = ctx.saved_tensors
         return 3 * x * x * t
-
-
-def make(forward, jvp, **members):
-    body = {"forward": staticmethod(forward), "jvp": staticmethod(jvp), **members}
-    return type("Made", (Function,), body)
 
 
 @pytest.fixture
@@ -75,7 +72,7 @@ def test_forward_sees_no_tangents_and_jvp_runs_in_the_mode_of_the_call(tangent):
         seen.append((t is tangent, oplib.is_grad_enabled(), ctx.needs_input_grad))
         return t * 2
 
-    push(make(forward, jvp), tangent)
+    push(make_function(forward, jvp=jvp), tangent)
     assert seen == [(None, False), (True, True, (False,))]
 
 
@@ -89,7 +86,7 @@ def test_saved_tensors_are_then_those_saved_for_forward(tangent):
         assert (nothing, k) == (None, None)
         return t * y / x
 
-    function = make(lambda x, k=2.0: x * k, jvp, setup_context=staticmethod(setup))
+    function = make_function(lambda x, k=2.0: x * k, jvp=jvp, setup_context=setup)
     assert push(function, tangent).tolist() == [6.0, 8.0]
     x = oplib.tensor([1.0], requires_grad=True)
     assert len(function.apply(x).grad_fn.saved_tensors) == 1
@@ -112,7 +109,7 @@ def test_the_tangent_of_an_argument_without_one_is_zeros_or_none(tangent, materi
         seen.extend(rest)
         return t
 
-    push(make(forward, jvp), tangent, oplib.ones(2), oplib.tensor([1, 2]), 3.0)
+    push(make_function(forward, jvp=jvp), tangent, oplib.ones(2), oplib.tensor([1, 2]), 3.0)
     assert seen[1:] == [None, None]
     assert (seen[0].tolist() == [0.0, 0.0]) if materialize else seen[0] is None
 
@@ -122,7 +119,7 @@ def test_containers_have_containers_of_tangents(tangent):
         assert pair[1] is None
         return {"out": [t * 2, None]}
 
-    function = make(lambda ctx, a, pair: {"out": [a * 2, a.detach() * 1]}, jvp)
+    function = make_function(lambda ctx, a, pair: {"out": [a * 2, a.detach() * 1]}, jvp=jvp)
     with dual_level():
         result = function.apply(make_dual(oplib.ones(2), tangent), [oplib.ones(2), 5])
         first, second = (unpack_dual(one).tangent for one in result["out"])
@@ -131,7 +128,7 @@ def test_containers_have_containers_of_tangents(tangent):
 
 
 def test_results_that_are_no_tensors_have_no_tangent(tangent):
-    function = make(lambda ctx, a: (a * 2, 5), lambda ctx, t: (t * 2, None))
+    function = make_function(lambda ctx, a: (a * 2, 5), jvp=lambda ctx, t: (t * 2, None))
     assert push(function, tangent)[1] == 5
 
 
@@ -142,14 +139,14 @@ def test_a_written_input_keeps_its_tangent_object(tangent):
 
     with dual_level():
         x = make_dual(oplib.ones(2), tangent)
-        assert make(forward, lambda ctx, t: t.mul_(2.0)).apply(x) is x
+        assert make_function(forward, jvp=lambda ctx, t: t.mul_(2.0)).apply(x) is x
         assert unpack_dual(x).tangent.tolist() == [6.0, 8.0]
         with pytest.raises(AutogradError, match="not returning the forward mode gradients as-is"):
-            make(forward, lambda ctx, t: t * 2.0).apply(x)
+            make_function(forward, jvp=lambda ctx, t: t * 2.0).apply(x)
 
 
 def test_an_input_that_is_returned_has_the_tangent_of_jvp(tangent):
-    assert push(make(lambda ctx, a: a, lambda ctx, t: t * 5), tangent).tolist() == [15.0, 20.0]
+    assert push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: t * 5), tangent).tolist() == [15.0, 20.0]
 
 
 # What is refused -----------------------------------------------------------------------------
@@ -181,7 +178,7 @@ def test_a_missing_jvp_is_named(tangent):
 )
 def test_a_tangent_that_does_not_fit_is_refused(tangent, forward, jvp, text):
     with pytest.raises(AutogradError, match=text):
-        push(make(forward, jvp), tangent)
+        push(make_function(forward, jvp=jvp), tangent)
 
 
 def test_a_tangent_for_a_marked_output_is_refused(tangent):
@@ -191,8 +188,8 @@ def test_a_tangent_for_a_marked_output_is_refused(tangent):
         return a * 2, b
 
     with pytest.raises(AutogradError, match=r"jvp returned a gradient at position 1.*not a differentiable"):
-        push(make(forward, lambda ctx, t: (t, t)), tangent)
-    assert push(make(forward, lambda ctx, t: (t, None)), tangent)[1] is None
+        push(make_function(forward, jvp=lambda ctx, t: (t, t)), tangent)
+    assert push(make_function(forward, jvp=lambda ctx, t: (t, None)), tangent)[1] is None
 
 
 def test_an_error_in_jvp_leaves_the_ctx_usable(tangent):

@@ -3,20 +3,15 @@
 import pytest
 
 import oplib
-from oplib.autograd import Function, grad
+from oplib.autograd import grad
 from oplib.errors import AutogradError, GradientTypeError
+
+from .functions import make_function
 
 
 @pytest.fixture
 def x():
     return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
-def make(forward, backward=None, **members):
-    body = {"forward": staticmethod(forward), **members}
-    if backward is not None:
-        body["backward"] = staticmethod(backward)
-    return type("Made", (Function,), body)
 
 
 # One tensor in several places ----------------------------------------------------------------
@@ -33,7 +28,7 @@ def test_one_output_twice_is_one_tensor_in_the_last_slot(x):
         seen.append((g.tolist(), h.tolist()))
         return g * 2 + h * 20
 
-    first, second = make(forward, backward).apply(x)
+    first, second = make_function(forward, backward).apply(x)
     assert first is second
     assert first.output_nr == 1
     first.sum().backward()
@@ -42,7 +37,7 @@ def test_one_output_twice_is_one_tensor_in_the_last_slot(x):
 
 
 def test_one_input_returned_twice_is_two_tensors(x):
-    first, second = make(lambda ctx, a: (a, a), lambda ctx, g, h: g * 2 + h * 20).apply(x)
+    first, second = make_function(lambda ctx, a: (a, a), lambda ctx, g, h: g * 2 + h * 20).apply(x)
     assert first is not second
     assert (first.output_nr, second.output_nr) == (0, 1)
     (first + second).sum().backward()
@@ -50,7 +45,7 @@ def test_one_input_returned_twice_is_two_tensors(x):
 
 
 def test_one_tensor_given_twice_gets_both_gradients(x):
-    first, second = make(lambda ctx, a, b: (a, b), lambda ctx, g, h: (g * 2, h * 3)).apply(x, x)
+    first, second = make_function(lambda ctx, a, b: (a, b), lambda ctx, g, h: (g * 2, h * 3)).apply(x, x)
     (first + second).sum().backward()
     assert x.grad.tolist() == [5.0, 5.0]
 
@@ -61,21 +56,21 @@ def test_a_written_input_returned_twice_stays_one_tensor(x):
         return a.add_(1.0), a
 
     h = x * 1
-    first, second = make(forward, lambda ctx, g, k: g * 2 + k * 20).apply(h)
+    first, second = make_function(forward, lambda ctx, g, k: g * 2 + k * 20).apply(h)
     assert first is second is h
     (first + second).sum().backward()
     assert x.grad.tolist() == [40.0, 40.0]
 
 
 def test_a_returned_input_is_not_written_where_its_backward_would_be_passed_by(x):
-    y = make(lambda ctx, a: a, lambda ctx, g: g).apply(x * 1)
+    y = make_function(lambda ctx, a: a, lambda ctx, g: g).apply(x * 1)
     with pytest.raises(AutogradError, match="Made"):
         y.add_(1.0)
 
 
 def test_a_returned_constant_is_written_through():
     plain = oplib.ones(2)
-    y = make(lambda ctx, a: a).apply(plain)
+    y = make_function(lambda ctx, a: a).apply(plain)
     y.add_(1.0)
     assert (plain.tolist(), plain._version) == ([2.0, 2.0], 1)
 
@@ -90,7 +85,7 @@ def write(ctx, a, *rest):
 
 def test_a_written_constant_gets_a_history_from_the_other_input(x):
     plain = oplib.ones(2)
-    y = make(write, lambda ctx, g, h=None: (None, g * 7)).apply(plain, x)
+    y = make_function(write, lambda ctx, g, h=None: (None, g * 7)).apply(plain, x)
     assert y is plain
     assert (y.is_leaf, y.requires_grad) == (False, True)
     y.sum().backward()
@@ -99,7 +94,7 @@ def test_a_written_constant_gets_a_history_from_the_other_input(x):
 
 def test_a_written_constant_stays_one_without_need():
     plain = oplib.ones(2)
-    y = make(write).apply(plain)
+    y = make_function(write).apply(plain)
     assert y is plain
     assert y.grad_fn is None
     assert y._version >= 1
@@ -107,7 +102,7 @@ def test_a_written_constant_stays_one_without_need():
 
 def test_a_leaf_may_be_written_where_nothing_is_recorded(x):
     with oplib.no_grad():
-        make(write).apply(x)
+        make_function(write).apply(x)
     assert x.tolist() == [2.0, 3.0]
     assert x.is_leaf
 
@@ -119,7 +114,7 @@ def test_written_and_constant_is_a_new_constant(x):
         return a.add_(1.0)
 
     h = x * 1
-    y = make(forward).apply(h)
+    y = make_function(forward).apply(h)
     assert y is not h
     assert (y.requires_grad, y.tolist()) == (False, [2.0, 3.0])
 
@@ -133,7 +128,7 @@ def test_only_tensors_are_marked(x, method):
     with pytest.raises(
         AutogradError, match=rf"{method}: it can only accept Tensors, but argument 1 is of type int"
     ):
-        make(forward).apply(x)
+        make_function(forward).apply(x)
 
 
 def test_set_materialize_grads_takes_a_bool(x):
@@ -142,7 +137,7 @@ def test_set_materialize_grads_takes_a_bool(x):
         return a * 2
 
     with pytest.raises(GradientTypeError, match=r"set_materialize_grads: it takes a bool. Got int"):
-        make(forward).apply(x)
+        make_function(forward).apply(x)
 
 
 def test_a_written_view_is_the_only_result(x):
@@ -151,14 +146,14 @@ def test_a_written_view_is_the_only_result(x):
         return a.add_(1.0), a * 2
 
     with pytest.raises(AutogradError, match=r"is a view of another Tensor cannot return more than one") as e:
-        make(forward).apply((x * 1)[:1])
+        make_function(forward).apply((x * 1)[:1])
     assert "f32[1]" in str(e.value)
 
 
 def test_a_written_view_gives_its_base_the_history(x):
     base = x * 1
     part = base[:1]
-    assert make(write, lambda ctx, g: g * 7).apply(part) is part
+    assert make_function(write, lambda ctx, g: g * 7).apply(part) is part
     base.sum().backward()
     assert base.tolist() == [2.0, 2.0]
     assert x.grad.tolist() == [7.0, 1.0]
@@ -172,7 +167,7 @@ def test_a_constant_input_is_returned_as_a_new_constant(x):
         ctx.mark_non_differentiable(a)
         return a
 
-    y = make(forward).apply(x)
+    y = make_function(forward).apply(x)
     assert y is not x
     assert not y.requires_grad
     assert x.requires_grad
@@ -183,7 +178,7 @@ def test_marking_what_is_not_returned_has_no_effect(x):
         ctx.mark_non_differentiable(a)
         return a * 2
 
-    assert make(forward).apply(x).requires_grad
+    assert make_function(forward).apply(x).requires_grad
 
 
 # Undefined gradients ------------------------------------------------------------------------
@@ -201,8 +196,8 @@ def test_an_undefined_gradient_arrives_as_zeros_or_none(x, materialize, expected
         seen.append(g if g is None else g.tolist())
         return g
 
-    inner = make(forward, backward).apply(x)
-    outer = make(lambda ctx, a: a * 1, lambda ctx, g: None).apply(inner)
+    inner = make_function(forward, backward).apply(x)
+    outer = make_function(lambda ctx, a: a * 1, lambda ctx, g: None).apply(inner)
     outer.sum().backward()
     assert seen == [expected]
     assert x.grad is None if expected is None else x.grad.tolist() == expected
@@ -216,7 +211,7 @@ def test_zeros_have_shape_and_dtype_of_their_output(x, create_graph):
         seen.append((h.shape, h.dtype.name, h.requires_grad))
         return g
 
-    first, _ = make(lambda ctx, a: (a * 1, oplib.ones(3, 1, dtype=oplib.float16)), backward).apply(x)
+    first, _ = make_function(lambda ctx, a: (a * 1, oplib.ones(3, 1, dtype=oplib.float16)), backward).apply(x)
     grad(first.sum(), x, create_graph=create_graph)
     assert seen == [((3, 1), "float16", False)]
 
@@ -233,10 +228,10 @@ def test_a_name_that_a_node_has_is_refused(x, name):
         return a * 2
 
     if name == "_saved":
-        assert make(forward).apply(oplib.ones(1)).tolist() == [2.0]
+        assert make_function(forward).apply(oplib.ones(1)).tolist() == [2.0]
         return
     with pytest.raises(AutogradError, match=rf"MadeBackward: ctx\.{name} was set in forward"):
-        make(forward).apply(x)
+        make_function(forward).apply(x)
 
 
 @pytest.mark.parametrize("name", ["saved_tensors", "next_functions", "metadata", "_input_metadata"])
@@ -246,7 +241,7 @@ def test_a_name_that_is_computed_cannot_be_set(x, name):
         return a * 2
 
     with pytest.raises(AttributeError):
-        make(forward).apply(x)
+        make_function(forward).apply(x)
 
 
 def test_other_names_are_the_users_own(x):
@@ -254,5 +249,5 @@ def test_other_names_are_the_users_own(x):
         ctx.shape, ctx.k, ctx.inputs = a.shape, 3, [1]
         return a * 2
 
-    node = make(forward).apply(x).grad_fn
+    node = make_function(forward).apply(x).grad_fn
     assert (node.shape, node.k, node.inputs) == ((2,), 3, [1])

@@ -9,6 +9,8 @@ from oplib.autograd import Function
 from oplib.autograd.function_vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError
 
+from .functions import make_function
+
 
 class Info(NamedTuple):
     batch_size: int
@@ -17,13 +19,9 @@ class Info(NamedTuple):
 
 def make(vmap=None, **members):
     """Makes a Function of the style that can be mapped, with the rules given."""
-    body = {
-        "forward": staticmethod(lambda x: x * 2),
-        "setup_context": staticmethod(lambda ctx, inputs, output: None),
-        **({} if vmap is None else {"vmap": staticmethod(vmap)}),
-        **members,
-    }
-    return type("Made", (Function,), body)
+    return make_function(
+        lambda x: x * 2, setup_context=lambda ctx, inputs, output: None, vmap=vmap, **members
+    )
 
 
 def double(info, in_dims, x):

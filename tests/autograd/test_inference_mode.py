@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd import Function
 from oplib.errors import AutogradError
 from oplib.library.dispatch import Dispatcher
 from oplib.modes import modes
+
+from .functions import Product
 
 pytestmark = pytest.mark.spec("001.2")
 
@@ -26,18 +27,6 @@ def x():
 def made():
     with oplib.inference_mode():
         return oplib.tensor([3.0, 4.0])
-
-
-class Product(Function):
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
-        return a * b
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        return g * b, g * a
 
 
 # What is one ---------------------------------------------------------------------------------

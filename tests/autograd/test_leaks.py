@@ -185,12 +185,12 @@ PROGRAMS = {
 
 def reachable(node):
     """Weak references to a node and all nodes behind it."""
-    found, todo = {}, [node]
-    while todo:
-        one = todo.pop()
+    found, pending = {}, [node]
+    while pending:
+        one = pending.pop()
         if one not in found:
             found[one] = weakref.ref(one)
-            todo += [following for following, _ in one.next_functions if following is not None]
+            pending += [following for following, _ in one.next_functions if following is not None]
     return list(found.values())
 
 

@@ -14,6 +14,8 @@ from oplib.autograd.graph import are_locations_recorded, node_location, record_l
 from oplib.errors import AutogradError, MissingRuleError, SavedTensorError
 from oplib.modes import modes
 
+from .functions import Double
+
 
 @pytest.fixture
 def x():
@@ -27,16 +29,6 @@ def line():
 def where(tensor):
     code, number = node_location(tensor.grad_fn)
     return code.co_name, number
-
-
-class Double(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
 
 def test_every_kind_of_node_remembers_its_line(forget_ops, x):

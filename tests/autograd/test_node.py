@@ -6,24 +6,15 @@ import pytest
 
 import oplib
 from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.function import Function
 from oplib.autograd.node import Node, TapeNode, builtin_nodes
 from oplib.errors import AutogradError, GradientTypeError
+
+from .functions import Double
 
 
 @pytest.fixture
 def x():
     return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
-class Double(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
 
 @pytest.mark.spec("000.2")

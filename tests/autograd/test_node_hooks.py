@@ -7,25 +7,14 @@ import pytest
 import oplib
 from oplib.autograd import grad
 from oplib.autograd.accumulate import gradient_edge
-from oplib.autograd.function import Function
 from oplib.errors import AutogradError, GradientTypeError
+
+from .functions import Split
 
 
 @pytest.fixture
 def x():
     return oplib.tensor([0.0, 0.0], requires_grad=True)
-
-
-class Split(Function):
-    """Two outputs."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2, x * 3
-
-    @staticmethod
-    def backward(ctx, g, h):
-        return g * 2 + h * 3
 
 
 @pytest.mark.spec("E.3")

@@ -14,6 +14,8 @@ from oplib.autograd.tensor_list import (
 )
 from oplib.errors import AutogradError, MissingRuleError
 
+from .functions import make_function
+
 
 @pytest.fixture
 def x():
@@ -26,8 +28,7 @@ def y():
 
 
 def make(forward, backward):
-    cls = type("Made", (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
-    return supports_tensorlist(cls)
+    return supports_tensorlist(make_function(forward, backward))
 
 
 @pytest.mark.spec("003.10")

@@ -12,6 +12,7 @@ import oplib
 from oplib import Tensor
 from oplib.autograd import grad, graph
 from oplib.errors import AutogradError, MissingRuleError, TracingError
+from tests.autograd.functions import Product
 
 A = jnp.array([0.5, 1.0, 1.5, 2.0])
 W = jnp.array([1.0, 2.0, 3.0, 4.0])
@@ -112,18 +113,6 @@ def make_product(kind):
         Product.backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
     )
     return op
-
-
-class Product(oplib.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, y):
-        ctx.save_for_backward(x, y)
-        return x * y
-
-    @staticmethod
-    def backward(ctx, g):
-        x, y = ctx.saved_tensors
-        return g * y, g * x
 
 
 @pytest.mark.devices(4)
