@@ -62,6 +62,7 @@ from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import choose_masked_fill, make_index_put
 from ._form_choosers import OF_FORMS
+from ._getitem import Getter
 from ._in_place import make_in_place
 from ._memory import make_view_dtype
 from ._operand_choosers import OF_OPERANDS
@@ -70,7 +71,7 @@ from ._out import add_out, takes_out
 from ._placement import to_device
 from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
 from ._registrar import Overloads, describe_function, make_function
-from ._subscripts import Getter, make_setitem
+from ._setitem import make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
