@@ -36,7 +36,7 @@ def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002  torch's name,
         The result, of the shape and dtype of ``input``.
 
     Raises:
-        ArgumentError: ``inplace`` for what is no Tensor.
+        ArgumentTypeError: ``inplace`` for what is no Tensor.
         AutogradError: ``inplace`` for a leaf that requires grad, while grad mode is on.
 
     Gradient:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import COMPOSED, FUNCTIONS, ROWS, UPCALLS
+from oplib.ops._functions import COMPOSED, FUNCTIONS, IN_PLACE, NETWORKS_IN_PLACE, ROWS, UPCALLS
+from oplib.ops._names import name_function
 
 from . import activations
 from .activations import *  # noqa: F403  the names that its own list has
@@ -29,15 +30,20 @@ _ALSO_AT_THE_ROOT = (
 _OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
 _NAMES = (*activations.__all__, *_ALSO_AT_THE_ROOT, *_OF_NETWORKS)
 _OTHERWISE_NAMED = {"fold": "col2im", "unfold": "im2col"}  # as a method of Tensor unfold is something else
-__all__ = sorted({*_OTHERWISE_NAMED, *(name for name in _NAMES if name in FUNCTIONS)})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+_PLAIN = [name for name in _NAMES if name in FUNCTIONS]
+__all__ = sorted({*_OTHERWISE_NAMED, *_PLAIN, *NETWORKS_IN_PLACE})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Finds the function of an op when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    op = _OTHERWISE_NAMED.get(name)
-    function = globals()[name] = FUNCTIONS[name] if op is None else UPCALLS[op]
+    if name in _OTHERWISE_NAMED:
+        function = name_function(UPCALLS[_OTHERWISE_NAMED[name]], name)
+        function.__module__ = __name__
+    else:
+        function = IN_PLACE[name] if name in NETWORKS_IN_PLACE else FUNCTIONS[name]
+    globals()[name] = function
     return function
 
 

@@ -63,8 +63,9 @@ from ._data_dependent import METHODS as _THEIR_METHODS
 from ._fill_in_place import choose_masked_fill, make_index_put
 from ._form_choosers import OF_FORMS
 from ._getitem import Getter
-from ._in_place import make_in_place
+from ._in_place import detach_, make_in_place
 from ._memory import make_view_dtype
+from ._names import NETWORK_IN_PLACE, ROOT_IN_PLACE, name_function, name_method
 from ._operand_choosers import OF_OPERANDS
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
@@ -219,16 +220,6 @@ class Functions(Mapping[str, Function]):
         return len(self._makers)
 
 
-def name_function(function: Function, name: str) -> Function:
-    """Gives a made function the name under which it is public."""
-    in_linalg = name.startswith("linalg_")
-    function.__name__ = name
-    # Where pickle finds it: somebody keeps an activation in a configuration, and sends that to a process.
-    function.__qualname__ = name.removeprefix("linalg_")
-    function.__module__ = "oplib.linalg" if in_linalg else "oplib"
-    return function
-
-
 _CHOOSERS = {
     **OF_OPERANDS,
     **OF_FORMS,
@@ -246,7 +237,18 @@ def _make(name: str) -> Function:
         function = CHECKED[name](function, name)
     fuse_operators(name, function)
     function.__doc__ = describe_function(rows)
-    return name_function(function, name)
+    return _name_plain(function, name)
+
+
+def _name_plain(function: Function, name: str) -> Function:
+    """Names a function without ``out``: where the public one has that, this one is the method."""
+    method = _METHODS_OF_LINALG.get(name, name)
+    is_method = name == "unfold" or (_may_write_out(name) and method in METHODS and takes_out(function))
+    return name_method(function, name, method) if is_method else name_function(function, name)
+
+
+def _may_write_out(name: str) -> bool:
+    return name in _WITH_OUT or name.startswith("linalg_")
 
 
 def _make_index_put(name: str) -> Function:
@@ -254,7 +256,7 @@ def _make_index_put(name: str) -> Function:
 
 
 def _make_in_place(name: str) -> Function:
-    return name_function(make_in_place(_functions[name[:-1]], name), name)
+    return name_method(make_in_place(_functions[name[:-1]], name), name)
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
@@ -265,11 +267,11 @@ _TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze,
 
 
 def _make_turner(name: str) -> Function:
-    return name_function(make_turner(_TURNED[name[:-1]], name[:-1]), name)
+    return name_method(make_turner(_TURNED[name[:-1]], name[:-1]), name)
 
 
 def _make_filling(name: str) -> Function:
-    return name_function(_RANDOM_IN_PLACE[name](OVERLOADS), name)
+    return name_method(_RANDOM_IN_PLACE[name](OVERLOADS), name)
 
 
 _functions = Functions({**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": _make_index_put})
@@ -289,7 +291,7 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
 
 
 def _compose(name: str) -> Function:
-    return name_function(COMPOSED[name](_functions), name)
+    return _name_plain(COMPOSED[name](_functions), name)
 
 
 def _compose_linalg(name: str) -> Function:
@@ -349,13 +351,18 @@ _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
     **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
     "lstsq": "linalg_lstsq",
 }
+IN_PLACE = Functions(_with_aliases(_in_place, "_"))
+_find_in_place = IN_PLACE.__getitem__
+NETWORKS_IN_PLACE = [name for name in NETWORK_IN_PLACE if name in IN_PLACE]
+_METHODS_OF_LINALG = {name: alias for alias, name in ALIASES.items() if name.startswith("linalg_")}
 FUNCTIONS = Functions(
     {
+        **dict.fromkeys([name for name in ROOT_IN_PLACE if name in IN_PLACE], _find_in_place),
+        "detach_": lambda _: detach_,
         **dict.fromkeys(_plain, lambda name: _public[_shared.get(name, name)]),
         **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
     }
 )
-IN_PLACE = Functions(_with_aliases(_in_place, "_"))
 _VARIADIC = ("broadcast_to", "flip", "repeat", "sum_to_size", "tile")
 
 
@@ -367,10 +374,10 @@ def _make_variadic(name: str) -> Function:
         are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
         return function(input, numbers[0] if are_listed else numbers)
 
-    return name_function(method, name)
+    return name_method(method, name)
 
 
-_find_op, _find_in_place = _functions.__getitem__, IN_PLACE.__getitem__
+_find_op = _functions.__getitem__
 METHODS = Functions(
     {
         **{name: _find_plain for name in _plain if _has_self(name)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.in_place import check_may_write, note_history, write_in_place
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor import Tensor, box, upcalls
 
 Function = Callable[..., Any]
@@ -28,20 +29,46 @@ def make_in_place(function: Function, name: str) -> Function:
         check_may_write(input, name, args)
         return write_in_place(input, function(input, *args, **kwargs), name)
 
-    in_place.__doc__ = (
-        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned."
+    made: Any = in_place
+    made.__signature__ = inspect.signature(function)
+    made.__doc__ = (
+        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"
+        f"Gradient:\n    That of ``{name[:-1]}``.\n\nSource:\n    torch.Tensor.{name}\n"
     )
-    return in_place
+    return made
+
+
+def detach_(input: Any) -> Any:  # noqa: A002  torch's name
+    """Takes a tensor out of its graph, in place, and returns it; see ``Tensor.detach_``.
+
+    Gradient:
+        None: what is computed from it has no history by it any more.
+
+    Source:
+        ``torch.detach_`` of PyTorch 2.13.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor.
+        AutogradError: it is a view.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.ones(1, requires_grad=True) * 2
+        >>> oplib.detach_(x) is x, x.requires_grad
+        (True, False)
+    """
+    check_written(input, "detach_")
+    return input.detach_()
 
 
 def check_written(tensor: Any, name: str) -> None:
     """Raises where something that is no Tensor would be written in place.
 
     Raises:
-        ArgumentError: it would.
+        ArgumentTypeError: it would.
     """
     if not isinstance(tensor, Tensor):
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"{name}: only a Tensor can be written in place. Got {describe(tensor)}. "
             f"Use {name[:-1]}, which returns the new value."
         )

@@ -47,5 +47,6 @@ def fuse_operators(name: str, function: Callable[..., Any]) -> None:
     for operator in OPERATORS.get(name, ()):
         method = WRITTEN[operator]
         fused = fuse(method, *branches)
-        fused.__qualname__, fused.__module__ = method.__qualname__, method.__module__
+        fused.__name__, fused.__qualname__ = operator, f"{TensorOperators.__name__}.{operator}"
+        fused.__module__ = method.__module__
         setattr(TensorOperators, operator, fused)

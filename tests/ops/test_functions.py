@@ -1,7 +1,6 @@
 """How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers."""
 
 import inspect
-import pickle
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +36,8 @@ def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_neare
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
     function = getattr(oplib, name)
-    assert function.__name__ == {**ALIASES, "lstsq": "linalg_lstsq"}.get(name, name)
+    stem, in_place = name.removesuffix("_"), "_" if name.endswith("_") else ""
+    assert function.__name__ == {**ALIASES, "lstsq": "linalg_lstsq"}.get(stem, stem) + in_place
     assert next(iter(inspect.signature(function).parameters)) != "self"
     assert function.__doc__
     if name not in COMPOSED:
@@ -140,6 +140,18 @@ def test_an_integer_that_no_integer_here_holds_is_not_cut_beside_integers():
             oplib.tensor([1, 2]) + 2**40
 
 
-def test_a_function_is_pickled_by_the_name_under_which_it_is_public():
-    chosen = [oplib.mul, oplib.sum, oplib.nn.functional.cross_entropy, oplib.linalg.svd]
-    assert all(pickle.loads(pickle.dumps(one)) is one for one in chosen)
+def test_an_in_place_function_writes_and_returns_its_tensor_and_refuses_an_array():
+    x = oplib.tensor([-1.0, 4.0])
+    assert oplib.relu_(x) is x
+    assert oplib.clamp_(x, max=3) is x
+    assert x.tolist() == [0.0, 3.0]
+    assert inspect.signature(oplib.clamp_) == inspect.signature(oplib.Tensor.clamp)
+    with pytest.raises(ArgumentError, match="exp_: only a Tensor can be written in place"):
+        oplib.exp_(jnp.ones(2))
+    assert oplib.nn.functional.relu_ is oplib.relu_ is oplib.Tensor.relu_
+
+
+def test_every_in_place_function_is_the_method_of_its_name():
+    names = [name for name in FUNCTIONS if name.endswith("_") and name != "detach_"]
+    assert len(names) > 60
+    assert [name for name in names if getattr(oplib, name) is not getattr(oplib.Tensor, name)] == []
