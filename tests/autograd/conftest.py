@@ -1,4 +1,4 @@
-"""Nodes without mathematics, for tests that are about the engine alone."""
+"""Nodes without mathematics, for tests that are about the engine alone, and hooks that count."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.node import TapeNode
 from oplib.modes import modes
 from oplib.tensor import Tensor
+
+from .counting_hooks import CountingHooks
 
 
 class PassBackward0(TapeNode):
@@ -80,3 +82,8 @@ def numbers() -> Callable[[Any], Any]:
         return None if tensor is None else tensor.array.tolist()
 
     return read
+
+
+@pytest.fixture
+def hooks() -> CountingHooks:
+    return CountingHooks()

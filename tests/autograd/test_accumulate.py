@@ -1,0 +1,84 @@
+"""How gradients are added to those of leaves."""
+
+import jax.numpy as jnp
+import pytest
+
+import oplib
+from oplib.autograd import Variable
+from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
+
+engine = Variable._execution_engine
+
+
+@pytest.mark.spec("E.7")
+def test_accumulation_keeps_the_object_and_counts_a_version():
+    x = oplib.tensor(1.0, requires_grad=True)
+    (x * 2).backward()
+    first = x.grad
+    (x * 3).backward()
+    assert x.grad is first
+    assert first.item() == 5.0
+    assert first._version == 1
+
+
+@pytest.mark.spec("E.7")
+def test_accumulation_under_create_graph_makes_a_new_tensor():
+    x = oplib.tensor(1.0, requires_grad=True)
+    (x * 2).backward()
+    first = x.grad
+    oplib.autograd.backward(x * x, create_graph=True)
+    assert x.grad is not first
+    assert first.item() == 2.0
+    assert x.grad.item() == 4.0
+    assert x.grad.requires_grad
+
+
+@pytest.mark.spec("E.7")
+def test_two_leaves_never_share_the_box_of_a_gradient():
+    a, b = oplib.tensor(1.0, requires_grad=True), oplib.tensor(1.0, requires_grad=True)
+    oplib.autograd.backward(a + b, create_graph=True)
+    assert a.grad is not b.grad
+    with oplib.no_grad():
+        a.grad.zero_()
+    assert b.grad.item() == 1.0
+
+
+@pytest.mark.spec("E.7")
+def test_a_gradient_given_by_the_user_is_never_written():
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    given = oplib.tensor([1.0, 1.0])
+    x.backward(given)
+    x.backward(given)
+    assert given.tolist() == [1.0, 1.0]
+    assert given._version == 0
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_an_accumulator_that_gets_no_gradient_leaves_grad_alone(node, output):
+    x = oplib.tensor(1.0, requires_grad=True)
+
+    class NothingBackward0(type(node())):
+        def apply(self, grads, run):
+            return [None]
+
+    output(node(gradient_edge(x), cls=NothingBackward0)).backward()
+    assert x.grad is None
+
+
+@pytest.mark.spec("E.3", "000.7")
+def test_the_accumulator_runs_hooks_after_grad_is_written():
+    x = oplib.tensor(1.0, requires_grad=True)
+    accumulator, _ = gradient_edge(x)
+    assert isinstance(accumulator, AccumulateGrad)
+    log = []
+    x.register_post_accumulate_grad_hook(lambda leaf: log.append(("post accumulate", leaf.grad.item())))
+    accumulator.register_hook(lambda results, grads: log.append((results, grads[0].item(), x.grad.item())))
+    (x * 2).backward()
+    assert log == [("post accumulate", 2.0), ((), 2.0, 2.0)]
+
+
+def test_gradients_are_summed_in_float32_without_weak_types():
+    x = oplib.tensor(1.0, requires_grad=True)
+    (x * 2 + x * 3).backward()
+    assert x.grad.array.dtype == jnp.float32
+    assert not x.grad.array.weak_type

@@ -1,0 +1,68 @@
+"""Where hooks for saved tensors are disabled."""
+
+import threading
+
+import pytest
+
+import oplib
+from oplib.autograd.graph import disable_saved_tensors_hooks
+from oplib.errors import AutogradError
+
+
+@pytest.fixture
+def a():
+    return oplib.tensor([2.0], requires_grad=True)
+
+
+@pytest.mark.spec("000.16")
+def test_entering_while_disabled_raises_exactly_the_message(hooks):
+    with disable_saved_tensors_hooks("outer"):
+        with (
+            disable_saved_tensors_hooks("inner"),
+            pytest.raises(AutogradError, match=r"^inner$"),
+            hooks(),
+        ):
+            pass
+        with pytest.raises(AutogradError, match=r"^outer$"), hooks():
+            pass
+    with hooks():
+        pass
+
+
+@pytest.mark.spec("000.16")
+def test_disabling_while_a_pair_is_in_force_raises_and_changes_nothing(a, hooks):
+    with hooks():
+        with pytest.raises(AutogradError, match=r"^not now$"), disable_saved_tensors_hooks("not now"):
+            pass
+        a * a
+    with hooks():
+        pass
+    assert len(hooks.packed) == 2
+
+
+@pytest.mark.spec("000.16")
+def test_it_decorates_functions_and_takes_a_string(hooks):
+    @disable_saved_tensors_hooks("decorated")
+    def run():
+        with hooks():
+            pass
+
+    with pytest.raises(AutogradError, match=r"^decorated$"):
+        run()
+    with pytest.raises(TypeError, match="Got int"), disable_saved_tensors_hooks(3):
+        pass
+
+
+@pytest.mark.spec("000.16")
+def test_the_message_is_the_threads_own(hooks):
+    entered = []
+
+    def run():
+        with hooks():
+            entered.append(True)
+
+    with disable_saved_tensors_hooks("here"):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert entered

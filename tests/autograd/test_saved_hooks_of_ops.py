@@ -1,0 +1,131 @@
+"""What user Functions and registered ops hand to hooks for saved tensors."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import oplib
+from oplib.autograd import Function
+from oplib.autograd.graph import saved_tensors_hooks
+from oplib.errors import AutogradError, GradientTypeError
+
+
+@pytest.fixture
+def a():
+    return oplib.tensor([2.0], requires_grad=True)
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, None)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x, _), _ = ctx.saved_tensors, ctx.saved_tensors
+        return grad * 3 * x * x
+
+
+@pytest.mark.spec("000.14")
+def test_a_function_packs_its_very_input_and_unpacks_at_each_read(a, hooks):
+    b = a * 1
+    with hooks():
+        y = Cube.apply(b)
+    assert [one is b for one in hooks.packed] == [True]
+    y.backward()
+    assert hooks.unpacked == 2
+    assert a.grad.tolist() == [12.0]
+
+
+def test_a_function_that_is_unpacked_twice_differentiates_twice(a, hooks):
+    with hooks():
+        y = Cube.apply(a)
+    (first,) = oplib.autograd.grad(y, a, create_graph=True)
+    (second,) = oplib.autograd.grad(first, a)
+    assert (first.tolist(), second.tolist()) == ([12.0], [12.0])
+
+
+def test_a_function_without_hooks_gives_back_the_very_tensors(a):
+    seen = []
+
+    class Save(Cube):
+        @staticmethod
+        def backward(ctx, grad):
+            seen.extend(ctx.saved_tensors)
+            return grad
+
+    b = a * 1
+    Save.apply(b).backward()
+    assert seen[0] is b
+
+
+@pytest.mark.spec("000.14")
+def test_registered_ops_pack_what_their_setup_saves(forget_ops, a, hooks):
+    @oplib.custom_op("test_saved::sine")
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], jnp.cos(inputs[0]))
+
+    sine.register_autograd(lambda ctx, grad: grad * ctx.saved_tensors[1], setup_context=setup)
+    with hooks():
+        y = sine(a)
+    assert len(hooks.packed) == 2
+    (first,) = oplib.autograd.grad(y, a, create_graph=True)
+    (second,) = oplib.autograd.grad(first, a)
+    assert first.item() == pytest.approx(float(jnp.cos(2.0)))
+    assert second.item() == pytest.approx(-float(jnp.sin(2.0)))
+
+
+@pytest.mark.spec("000.14")
+def test_an_array_among_the_arguments_is_packed_and_a_number_is_not(forget_ops, a, hooks):
+    @oplib.custom_op("test_saved::scale", operand=("by",))
+    def scale(x: jax.Array, factor: jax.Array, by: float) -> jax.Array:
+        return x * factor * by
+
+    scale.register_autograd("derive")
+    with hooks():
+        y = scale(a, jnp.array([3.0]), 2.0)
+    y.backward()
+    assert len(hooks.packed) == 1
+    assert a.grad.tolist() == [6.0]
+
+
+@pytest.mark.spec("000.14")
+def test_eager_ops_pack_what_their_setup_saves(forget_ops, a, hooks):
+    @oplib.custom_op("test_saved::eager")
+    def eager(x: oplib.Tensor) -> oplib.Tensor:
+        return x * x
+
+    eager.register_autograd(
+        lambda ctx, grad: grad * 2 * ctx.saved_tensors[0],
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    with hooks():
+        y = eager(a)
+    y.backward()
+    assert (len(hooks.packed), hooks.unpacked) == (1, 1)
+    assert a.grad.tolist() == [4.0]
+
+
+@pytest.mark.spec("000.14")
+@pytest.mark.parametrize("call", [lambda a: a * a, lambda a: (a * 1).exp(), Cube.apply])
+def test_a_pack_hook_that_writes_into_its_argument_is_refused(a, call):
+    with (
+        saved_tensors_hooks(lambda t: t.detach().mul_(2), lambda t: t),
+        pytest.raises(AutogradError, match="pack hook is modifying its input in place"),
+    ):
+        call(a)
+
+
+@pytest.mark.spec("000.14")
+@pytest.mark.parametrize("call", [lambda a: a * a, Cube.apply])
+def test_an_unpack_hook_returns_a_tensor(a, call):
+    with saved_tensors_hooks(lambda t: t, lambda t: 3):
+        y = call(a)
+    with pytest.raises(
+        GradientTypeError, match=r"unpack_hook is expected to be a Tensor. Got result of type int"
+    ):
+        y.backward()
