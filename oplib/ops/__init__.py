@@ -2,6 +2,26 @@
 
 The built-in ops stand in tables, one module for each family, and are registered in the namespace ``oplib`` as
 any user's. All other modules here have an underscore, since every other attribute is a namespace of ops.
+
+Where a line belongs, from the row of an op to the function that is called:
+
+=====================================  ==================================================================
+what an op is: schema, kernel, rules   a table, one for each family: the files with ``ROWS``, which
+                                       ``_functions.FAMILIES`` lists in the order of ``docs/use/ops.md``
+what a row may say                     ``_table``; its classes of dtypes in ``_dtype_classes``
+what kernels share                     ``_promotion`` (dtypes, broadcasting), ``_dims``, ``_index_rules``,
+                                       ``_windows`` (pooling), ``_scatter_product``, ``_flash_kernels``
+what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``
+which overload a call means            ``_operand_choosers`` (tensor or number), ``_form_choosers``,
+                                       ``_random_forms``
+what is looked at around a call        ``_checked_places`` before it, ``_checked_matrices`` after it
+functions that are made of several     ``_composed*`` by subject; those that read values in
+                                       ``_data_dependent``
+``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_window``, ``_getitem``, ``_setitem``
+forms that write                       ``_in_place``, ``_fill_in_place``, ``_random_in_place``, ``_out``
+rows to functions, and their names     ``_registrar``, ``_functions``, ``_names``, ``_operators``
+what is made of the tables             ``_stub``, ``_page``
+=====================================  ==================================================================
 """
 
 from __future__ import annotations
