@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.autograd.in_place import has_required_grad
-from oplib.errors import ArgumentError, MissingRuleError, describe
-from oplib.modes import modes
+from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
 
 from ._data_dependent import read_values
@@ -101,12 +99,16 @@ def _make_quantile(functions: Functions) -> Function:
                 f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
             )
         ordered = sort(flat, axis)[0]
-        ranks = parts * (flat.shape[axis] - 1)
-        low, high, share = _find_places(ranks, interpolation)
+        last = flat.shape[axis] - 1
+        low, high, share = _find_places(parts * last, interpolation)
         first, second = (select(ordered, axis, _like(input, one, np.int32)) for one in (low, high))
+        if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
+            share = functions["sub"](functions["mul"](q, last), _like(q, low, q.dtype))
+        else:
+            share = _like(input, share, input.dtype)
         shape = [1] * flat.ndim
         shape[axis] = -1
-        weight = functions["reshape"](_like(input, share, input.dtype), tuple(shape))
+        weight = functions["reshape"](share, tuple(shape))
         found = functions["lerp"](first, second, weight)
         spoilt = any_(functions["isnan"](flat), axis, True)
         found = functions["where"](spoilt, float("nan"), found)
@@ -144,11 +146,6 @@ def _read_parts(input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
         raise ArgumentError(
             f"quantile: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
             f"{describe(input)}. Convert it."
-        )
-    if modes.grad_enabled and has_required_grad(q):
-        raise MissingRuleError(
-            f"quantile: there is no gradient by argument 'q'. Got {describe(q)}, which requires grad. Detach "
-            "it: q.detach()."
         )
     values = q if isinstance(q, (int, float)) else read_values("quantile", q)
     parts = np.atleast_1d(np.asarray(values, np.float64))

@@ -44,12 +44,12 @@ def test_least_squares_have_residuals_rank_and_singular_values():
     assert found.singular_values.tolist() == pytest.approx([2.0, 1.0])
 
 
-def test_a_quantile_has_no_gradient_by_its_part_and_says_so():
-    part = oplib.tensor(0.25, requires_grad=True)
-    with pytest.raises(NotImplementedError, match="quantile: there is no gradient by argument 'q'"):
-        oplib.quantile(oplib.tensor([1.0, 2.0]), part)
-    with oplib.no_grad():
-        assert oplib.quantile(oplib.tensor([1.0, 2.0]), part).item() == 1.25
+def test_a_quantile_moves_with_its_part_by_the_gap_between_neighbours():
+    part = oplib.tensor(0.3, requires_grad=True)
+    (gradient,) = oplib.autograd.grad(oplib.quantile(oplib.tensor([1.0, 5.0, 2.0]), part), part)
+    assert gradient.item() == pytest.approx(2 * (2.0 - 1.0))
+    stepped = oplib.quantile(oplib.tensor([1.0, 5.0, 2.0]), part, interpolation="lower")
+    assert not stepped.requires_grad
 
 
 def test_what_reads_values_says_under_a_trace_that_it_cannot():

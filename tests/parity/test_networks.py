@@ -59,6 +59,11 @@ PROGRAMS: dict[str, tuple[Program, tuple[Any, ...]]] = {
         lambda lib, f, x: f.embedding(lib.tensor([[0, 3], [1, 0]]), x, padding_idx=0),
         (MATRIX,),
     ),
+    "quantile, by its part": (lambda lib, F, x, q: lib.quantile(x, q), (MATRIX, 0.3)),
+    "quantiles along a dim, by their parts": (
+        lambda lib, F, x, q: lib.quantile(x, q, 1),
+        (MATRIX, [0.2, 0.7]),
+    ),
 }
 
 
