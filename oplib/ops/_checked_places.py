@@ -93,6 +93,19 @@ def _of_classes(function: Function, name: str) -> Function:
     return checked
 
 
+def _of_labels(function: Function, name: str) -> Function:
+    """Of several labels, -1 is the end of a row."""
+    low = -1 if name == "multilabel_margin_loss" else 0
+
+    @functools.wraps(function)
+    def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if input.ndim:
+            check_range(name, target, input.shape[-1], low=low)
+        return function(input, target, *args, **kwargs)
+
+    return checked
+
+
 def _masked(function: Function, name: str) -> Function:
     """The source of masked_scatter has an item for each place; only a short one makes us count these."""
 
@@ -119,5 +132,6 @@ CHECKED: dict[str, Callable[[Function, str], Function]] = {
     "masked_scatter": _masked,
     "take_along_dim": _along_dim,
     **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
+    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), _of_labels),
     **CHECKED_RESULTS,
 }

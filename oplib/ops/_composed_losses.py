@@ -6,7 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oplib.errors import ArgumentValueError, describe
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import Tensor
+
+from ._margin_losses import check_margin
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -23,6 +29,18 @@ _FORMS = {
     "cross_entropy": f"{_CLASSES}, label_smoothing=0.0",
     "binary_cross_entropy": f"input, target, weight=None, {_OLDER}",
     "binary_cross_entropy_with_logits": f"input, target, weight=None, {_OLDER}, pos_weight=None",
+    "triplet_margin_loss": f"anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, {_OLDER}",
+    "margin_ranking_loss": f"input1, input2, target, margin=0, {_OLDER}",
+    "hinge_embedding_loss": f"input, target, margin=1.0, {_OLDER}",
+    "cosine_embedding_loss": f"input1, input2, target, margin=0, {_OLDER}",
+    "soft_margin_loss": f"input, target, {_OLDER}",
+    "multi_margin_loss": f"input, target, p=1, margin=1.0, weight=None, {_OLDER}",
+    "multilabel_margin_loss": f"input, target, {_OLDER}",
+    "multilabel_soft_margin_loss": f"input, target, weight=None, {_OLDER}",
+    "poisson_nll_loss": (
+        "input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, "
+        "reduction='mean'"
+    ),
 }
 _OF_PAIRS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the weight of the others is one of the op's
@@ -64,12 +82,10 @@ def _make(name: str) -> Callable[[Functions], Function]:
     """Writes the function out as text, with torch's parameters."""
     form = _FORMS[name]
     given = [part.partition("=")[0].strip() for part in form.split(",")]
-    passed = [
-        f"{one}={one}" for one in given[2:] if one not in ("size_average", "reduce", "reduction", "weight")
-    ]
-    if name not in _WEIGHTED and "weight" in given:
-        passed.append("weight=weight")
-    call = ", ".join(["input", "target", *passed])
+    tensors = given[: form.partition("=")[0].count(",")]
+    left_out = {"size_average", "reduce", "reduction", *(("weight",) if name in _WEIGHTED else ())}
+    passed = [f"{one}={one}" for one in given[len(tensors) :] if one not in left_out]
+    call = ", ".join([*tensors, *passed])
     lines = [f"def {name}({form}):"]
     if "size_average" in given:
         lines.append("    reduction = __read(size_average, reduce, reduction)")
@@ -91,4 +107,90 @@ def _make(name: str) -> Callable[[Functions], Function]:
     return make
 
 
-LOSSES = {name: _make(name) for name in _FORMS}
+# Of distances and distributions -----------------------------------------------------------------------------
+
+
+def _make_with_distance(functions: Functions) -> Function:
+    op = "triplet_margin_with_distance_loss"
+    total, mean = functions["sum"], functions["mean"]
+
+    def triplet_margin_with_distance_loss(
+        anchor: Any,
+        positive: Any,
+        negative: Any,
+        *,
+        distance_function: Callable[[Any, Any], Any] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> Any:
+        """By how much the distance to the positive is not smaller by a margin than that to the negative.
+
+        Args:
+            anchor: ``[..., size]``, real.
+            positive: the same.
+            negative: the same.
+            distance_function: of two of these, gives one distance for each; by default pairwise_distance.
+            margin: positive.
+            swap: whether the distance from positive to negative counts where it is smaller.
+            reduction: "none", "mean" or "sum".
+        """
+        check_margin(op, margin)
+        if reduction not in ("none", "mean", "sum"):
+            raise ArgumentValueError(
+                f"{op}: {reduction!r} is not a valid value for reduction. Choose 'none', 'mean' or 'sum'."
+            )
+        if not anchor.ndim == positive.ndim == negative.ndim:
+            raise ArgumentError(
+                f"{op}: the tensors are expected to have the same number of dimensions. Got "
+                f"{describe(anchor)}, {describe(positive)} and {describe(negative)}. Reshape them."
+            )
+        measure = functions["pairwise_distance"] if distance_function is None else distance_function
+        near, far = measure(anchor, positive), measure(anchor, negative)
+        far = functions["minimum"](far, measure(positive, negative)) if swap else far
+        losses = functions["clamp_min"](margin + near - far, 0)
+        return losses if reduction == "none" else total(losses) if reduction == "sum" else mean(losses)
+
+    return triplet_margin_with_distance_loss
+
+
+def _make_gaussian(functions: Functions) -> Function:
+    op, ones_like = functions["gaussian_nll_loss"], functions["ones_like"]
+
+    def gaussian_nll_loss(
+        input: Any,
+        target: Any,
+        var: Any,
+        full: bool = False,
+        eps: float = 1e-6,
+        reduction: str = "mean",
+    ) -> Any:
+        """What the log-densities of normally distributed numbers lack to 0.
+
+        Args:
+            input: the means.
+            target: the numbers, of a shape that broadcasts.
+            var: the variances: a number, or a tensor of the shape of the input, or of this with one axis of
+                size 1, or without the last.
+            full: whether the constant term is added.
+            eps: smaller variances count as this.
+            reduction: "none", "mean" or "sum".
+        """
+        given = ones_like(input) * var if isinstance(var, float) else var
+        values = given._storage.array if isinstance(given, Tensor) else given
+        is_known = hasattr(values, "dtype") and not isinstance(values, Tracer)
+        if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
+            raise ArgumentValueError(
+                f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
+                "more."
+            )
+        return op(input, target, given, full, eps, reduction=reduction)
+
+    return gaussian_nll_loss
+
+
+LOSSES: dict[str, Callable[[Functions], Function]] = {
+    **{name: _make(name) for name in _FORMS},
+    "gaussian_nll_loss": _make_gaussian,
+    "triplet_margin_with_distance_loss": _make_with_distance,
+}

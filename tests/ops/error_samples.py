@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .error_samples_arithmetic import ARITHMETIC
 from .error_samples_layers import LAYERS
+from .error_samples_losses import LOSSES
 from .error_samples_matrices import MATRICES
 from .error_samples_networks import NETWORKS
 from .error_samples_places import PLACES
@@ -22,6 +23,7 @@ REFUSALS = (
     *MATRICES,
     *NETWORKS,
     *LAYERS,
+    *LOSSES,
     *RANDOM,
     *WRITING,
 )

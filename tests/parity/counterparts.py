@@ -64,8 +64,8 @@ ON_TORCH: dict[str, Function] = {
     "expand": lambda x, shape: x.expand(shape),
     "fixed_batch_norm": FUNCTIONAL.batch_norm,
     "fmod.Scalar_Tensor": lambda number, x: torch.fmod(torch.tensor(number, dtype=x.dtype), x),
-    "flash_attention": lambda q, k, v, is_causal, scale, enable_gqa: FUNCTIONAL.scaled_dot_product_attention(
-        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    "flash_attention": lambda q, k, v, is_causal, scale: FUNCTIONAL.scaled_dot_product_attention(
+        q, k.unsqueeze(-3), v.unsqueeze(-3), is_causal=is_causal, scale=scale
     ),
     "index": lambda x, indices, dims: ATEN.index(x, place(indices, dims)),
     "linalg_eig": without_phases(torch.linalg.eig, 1),
