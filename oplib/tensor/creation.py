@@ -192,7 +192,7 @@ def _read_number(op: str, value: Any, kinds: tuple[type, ...]) -> Any:
 
 
 def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    found = normalize_dtype(dtype)
+    found = normalize_dtype(scalar_dtype(numbers.dtype.type) if dtype is None else dtype)
     if numbers.dtype == np.int64 and found in INTEGRAL:
         check_range(numbers, found)
     return Tensor.from_array(to_array(numbers, found, find_placement(device)), requires_grad=requires_grad)
@@ -220,11 +220,8 @@ def linspace(
         >>> linspace(0, 1, 5)
         tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    (count,) = read_size("linspace", (steps,))
-    first, last = (_read_number("linspace", number, (int, float, complex)) for number in (start, end))
-    numbers = np.linspace(first, last, count)
-    found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
-    return _box_numbers(numbers, found, device, requires_grad)
+    numbers = _space_evenly("linspace", start, end, steps)
+    return _box_numbers(numbers, dtype, device, requires_grad)
 
 
 def logspace(
@@ -257,8 +254,11 @@ def logspace(
         >>> logspace(0, 2, 3)
         tensor([  1.,  10., 100.])
     """
-    (count,) = read_size("logspace", (steps,))
-    first, last = (_read_number("logspace", number, (int, float, complex)) for number in (start, end))
-    numbers = np.power(base, np.linspace(first, last, count))
-    found = scalar_dtype(numbers.dtype.type) if dtype is None else dtype
-    return _box_numbers(numbers, found, device, requires_grad)
+    numbers = np.power(base, _space_evenly("logspace", start, end, steps))
+    return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def _space_evenly(op: str, start: Any, end: Any, steps: int) -> np.ndarray[Any, Any]:
+    (count,) = read_size(op, (steps,))
+    first, last = (_read_number(op, number, (int, float, complex)) for number in (start, end))
+    return np.linspace(first, last, count)

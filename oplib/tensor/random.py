@@ -48,9 +48,8 @@ def rand(
         (2, 3)
     """
     shape, found = read_size("rand", size), get_default_dtype() if dtype is None else normalize_dtype(dtype)
-    return Tensor.from_array(
-        _draw_uniform(shape, found, generator, find_placement(device)), requires_grad=requires_grad
-    )
+    drawn = _draw_floats("rand", shape, found, generator=generator, placement=find_placement(device))
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
 def randn(
@@ -67,9 +66,8 @@ def randn(
         True
     """
     shape, found = read_size("randn", size), get_default_dtype() if dtype is None else normalize_dtype(dtype)
-    return Tensor.from_array(
-        _draw_normal(shape, found, generator, find_placement(device)), requires_grad=requires_grad
-    )
+    drawn = _draw_floats("randn", shape, found, generator=generator, placement=find_placement(device))
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
 def randint(
@@ -165,9 +163,8 @@ def rand_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Draws as :func:`rand`, with the shape, dtype and place of another tensor where none is given."""
-    array = _read_model(input)
-    found = array.dtype if dtype is None else normalize_dtype(dtype)
-    drawn = _draw_uniform(array.shape, found, generator, placement_like(array, device))
+    shape, found, placement = _read_model(input, dtype, device)
+    drawn = _draw_floats("rand", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -180,9 +177,8 @@ def randn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Draws as :func:`randn`, with the shape, dtype and place of another tensor where none is given."""
-    array = _read_model(input)
-    found = array.dtype if dtype is None else normalize_dtype(dtype)
-    drawn = _draw_normal(array.shape, found, generator, placement_like(array, device))
+    shape, found, placement = _read_model(input, dtype, device)
+    drawn = _draw_floats("randn", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -215,43 +211,38 @@ def randint_like(
             f"Write randint_like(x, high) or randint_like(x, low, high)."
         )
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
-    array = _read_model(input)
-    found = array.dtype if dtype is None else normalize_dtype(dtype)
-    placement = placement_like(array, device)
-    drawn = draw_integers(
-        "randint_like", array.shape, (low, high), found, generator=generator, placement=placement
-    )
+    shape, found, placement = _read_model(input, dtype, device)
+    drawn = draw_integers("randint_like", shape, (low, high), found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
-def _read_model(input: Any) -> Any:
-    """The array of what a tensor is to be like, which may be an array itself."""
+def _read_model(input: Any, dtype: Any, device: Any) -> tuple[tuple[int, ...], np.dtype[Any], Placement]:
+    """Shape, dtype and place of a tensor that is to be like another, which may be an array itself."""
     if not hasattr(input, "dtype"):
         raise ArgumentTypeError(
             f"input: expected a Tensor or an array, for its shape and dtype. Got {describe(input)}. "
             "Give the size to rand, randn or randint."
         )
-    return input._storage.array if isinstance(input, Tensor) else jnp.asarray(input)
+    array = input._storage.array if isinstance(input, Tensor) else jnp.asarray(input)
+    found = array.dtype if dtype is None else normalize_dtype(dtype)
+    return array.shape, found, placement_like(array, device)
 
 
-def _draw_uniform(
-    shape: tuple[int, ...], dtype: np.dtype[Any], generator: Generator | None, placement: Placement
+def _draw_floats(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    generator: Generator | None,
+    placement: Placement,
 ) -> Any:
+    """Draws as ``rand`` or ``randn``."""
     if dtype not in FLOATING | COMPLEX:
         raise UnsupportedDtypeError(
-            f"rand: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
+            f"{op}: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
-    return _place(_sample_uniform(*_advance(generator), shape, dtype), placement)
-
-
-def _draw_normal(
-    shape: tuple[int, ...], dtype: np.dtype[Any], generator: Generator | None, placement: Placement
-) -> Any:
-    if dtype not in FLOATING | COMPLEX:
-        raise UnsupportedDtypeError(
-            f"randn: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
-        )
-    return _place(_sample_normal(*_advance(generator), shape, dtype), placement)
+    sample = _sample_uniform if op == "rand" else _sample_normal
+    return _place(sample(*_advance(generator), shape, dtype), placement)
 
 
 def draw_integers(

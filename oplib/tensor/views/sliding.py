@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from .frame import Frame, Layout, Shape, Starts, contiguous_strides
+from .index_map import IndexMap
 
 
 class Sliding(Frame):
@@ -70,16 +71,13 @@ class Sliding(Frame):
         return Sliding.of, (self.in_shape, self.axis, self.shape[-1], self.step)
 
 
-class Strided(Frame):
+class Strided(IndexMap):
     """Shows items by strides and an offset, both in items of torch's memory.
 
     Make one with :meth:`of`.
-
-    Attributes:
-        places: for each item of the part its place in the whole, counted row by row.
     """
 
-    __slots__ = ("_key", "is_injective", "places")
+    __slots__ = ("_key",)
 
     @classmethod
     @lru_cache(maxsize=1024)
@@ -108,17 +106,8 @@ class Strided(Frame):
     def __init__(
         self, in_shape: Shape, layout: Layout, shape: Shape, new: Layout, places: np.ndarray[Any, Any]
     ) -> None:
-        self.in_shape, self.shape = in_shape, shape
+        super().__init__(in_shape, places)
         self._key = (in_shape, layout, shape, new)
-        self.places = places
-        self.is_injective = np.unique(places).size == places.size
-
-    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return lax.reshape(whole, (whole.size,))[self.places]
-
-    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        flat = lax.reshape(whole, (whole.size,)).at[self.places].set(part, unique_indices=True)
-        return lax.reshape(flat, self.in_shape)
 
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
         return self._key[3]
