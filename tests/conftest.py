@@ -16,7 +16,7 @@ import hypothesis
 import jax
 import pytest
 
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 from tests.leftovers import World
 
 # A first call compiles, so time says nothing about an example.

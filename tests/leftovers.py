@@ -11,8 +11,8 @@ from oplib.autograd.run import running
 from oplib.autograd.saved_hooks import _stack
 from oplib.autograd.saved_mutation import is_mutation_allowed
 from oplib.config import Config, config
-from oplib.library.observers import _stack as observer_stack
-from oplib.library.registry import Snapshot, registry
+from oplib.library.calls.observers import _stack as observer_stack
+from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype
 from oplib.tensor.map_level import map_levels

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from oplib.config import config
-from oplib.library.library import Library
+from oplib.library.registration.library import Library
 from oplib.modes import modes
 from oplib.tensor.dtype_rules import set_default_dtype
 from oplib.transforms.checkpoint_recompute import GraphExecGroup

@@ -1,21 +1,21 @@
 """The library floor: registering ops, and calling them. The names are those of ``torch.library``."""
 
-from .absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
-from .custom_op import custom_op
-from .custom_op_def import CustomOpDef
-from .definition import define, impl
+from .carrier.shape_evaluation import eval_shape
 from .infer_schema import infer_schema
-from .kernel_handle import KernelHandle, get_kernel
-from .kernel_registration import impl_abstract, register_fake, register_kernel
-from .library import Library, _scoped_library
-from .namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
+from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
+from .objects.overload import OpOverload
 from .opcheck import opcheck
-from .overload import OpOverload
-from .record import Derivative, Record, Tag
-from .registry import refresh
-from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
+from .records.record import Derivative, Record, Tag
+from .registration.absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
+from .registration.custom_op import custom_op
+from .registration.custom_op_def import CustomOpDef
+from .registration.definition import define, impl
+from .registration.kernel_handle import KernelHandle, get_kernel
+from .registration.kernel_registration import impl_abstract, register_fake, register_kernel
+from .registration.library import Library, _scoped_library
+from .registration.registry import refresh
+from .registration.rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
 from .schema import FunctionSchema, parse_schema
-from .shape_evaluation import eval_shape
 
 __all__ = [
     "CustomOpDef",

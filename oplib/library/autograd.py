@@ -19,12 +19,12 @@ from oplib.autograd.tensor_list import supports_tensorlist
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
-from .eager import is_carried, run_below_autograd, run_carried, run_composite
-from .formula import missing_formula
-from .observers import read_results, run_observed
-from .overload import OpOverload
-from .record import Tag
-from .recording import refuse_out_gradient
+from .arguments.recording import refuse_out_gradient
+from .calls.observers import read_results, run_observed
+from .derivatives.formula import missing_formula
+from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
+from .objects.overload import OpOverload
+from .records.record import Tag
 from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]

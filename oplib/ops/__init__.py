@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oplib.library.namespace import ops as _namespaces
+from oplib.library.objects.namespace import ops as _namespaces
 
 from . import _functions as _functions  # registers the built-in ops
 

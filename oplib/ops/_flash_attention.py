@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.library import Derivative
-from oplib.library.namespace import ops
+from oplib.library.objects.namespace import ops
 from oplib.tensor import dtypes
 
 from ._attention import _check, _share_heads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.library.fusion import Branch, fuse, when_tensor
+from oplib.library.calls.fusion import Branch, fuse, when_tensor
 from oplib.tensor import Tensor
 
 from ._operand_choosers import Chooser, Function, Overloads, take_operand

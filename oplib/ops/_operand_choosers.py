@@ -12,7 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
-from oplib.library.fusion import Branch, fuse, when_number, when_tensor
+from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
 from oplib.tensor.ingestion import to_array
 
 from ._data_dependent import find_places

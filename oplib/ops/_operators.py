@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.library.fusion import fuse, list_branches
+from oplib.library.calls.fusion import fuse, list_branches
 from oplib.tensor.operators import TensorOperators
 
 OPERATORS = {

@@ -13,8 +13,8 @@ from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.in_place import check_may_write, has_required_grad, refuse_cast
 from oplib.autograd.rebase import note_write
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
-from oplib.library.fusion import fuse, list_branches
-from oplib.library.recording import refuse_out_gradient
+from oplib.library.arguments.recording import refuse_out_gradient
+from oplib.library.calls.fusion import fuse, list_branches
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.escape import refuse_escape

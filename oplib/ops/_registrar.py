@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oplib.library import OpOverload, custom_op
-from oplib.library.deferral import defer, settle
-from oplib.library.fusion import Branch, fuse
+from oplib.library.calls.fusion import Branch, fuse
+from oplib.library.objects.deferral import defer, settle
 from oplib.library.schema import FunctionSchema
 from oplib.tensor import Tensor
 

@@ -13,7 +13,7 @@ from oplib.autograd.in_place import check_may_write
 from oplib.autograd.view import make_view, make_views, turn_in_place
 from oplib.autograd.view_node import make_view_class
 from oplib.library import OpOverload
-from oplib.library.binding import Binder
+from oplib.library.arguments.binding import Binder
 from oplib.tensor import Tensor
 
 from . import _partition_rules as partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from oplib.library.carrier_look import Below
+from oplib.library.carrier.look import Below
 from oplib.tensor import Tensor, upcalls
 
 

@@ -13,8 +13,8 @@ import jax
 from jax.core import Tracer
 
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
-from oplib.library.observers import ObservedCall, map_arrays, observing
-from oplib.library.overload import OpOverload
+from oplib.library.calls.observers import ObservedCall, map_arrays, observing
+from oplib.library.objects.overload import OpOverload
 
 SAC_IGNORED_OPS: set[OpOverload] = set()
 """Ops that a policy is not asked about, and that run again. None: what torch lists are no ops of ours."""

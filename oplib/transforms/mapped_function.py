@@ -10,8 +10,8 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.autograd.function import Function
 from oplib.autograd.function_vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError, DimensionError, describe
-from oplib.library.carrier_look import look_below
-from oplib.library.vmap_rule import VmapInfo
+from oplib.library.carrier.look import look_below
+from oplib.library.carrier.vmap_rule import VmapInfo
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
 from oplib.tensor.map_level import map_levels

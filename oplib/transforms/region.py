@@ -22,7 +22,7 @@ from oplib.autograd.origins import number_node
 from oplib.autograd.run import running
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, describe
-from oplib.library.carrier_look import Below, look_below
+from oplib.library.carrier.look import Below, look_below
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.map_level import MapAxis, MapLevel, enter_level

@@ -17,7 +17,7 @@ from oplib.autograd.formula_node import NOBODY, FormulaNode
 from oplib.autograd.node import Edge, TapeNode
 from oplib.autograd.saved import link
 from oplib.autograd.tangents import TangentSlot
-from oplib.library.carrier_look import Below
+from oplib.library.carrier.look import Below
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 

@@ -20,7 +20,7 @@ from oplib.autograd.node import Edge, Gradients, TapeNode
 from oplib.autograd.origins import number_node
 from oplib.autograd.reverse import grad as find_gradients
 from oplib.autograd.run import Run
-from oplib.library.carrier_look import Below, call_below
+from oplib.library.carrier.look import Below, call_below
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.map_level import MapLevel, map_levels

@@ -10,7 +10,7 @@ import pytest
 
 import oplib
 from oplib.errors import AutogradError
-from oplib.library.dispatch import Dispatcher
+from oplib.library.calls.dispatch import Dispatcher
 from oplib.modes import modes
 
 from .functions import Product

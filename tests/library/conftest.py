@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError
-from oplib.library.binding import Binder, bind
+from oplib.library.arguments.binding import Binder, bind
 from oplib.library.infer_schema import infer_function_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor

@@ -18,9 +18,9 @@ import pytest
 import oplib
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library import CustomOpDef, custom_op, define, impl, ops
-from oplib.library.bound_call import BoundCall
-from oplib.library.layout import make_layout
-from oplib.library.linear import make_linear
+from oplib.library.arguments.layout import make_layout
+from oplib.library.carrier.bound_call import BoundCall
+from oplib.library.carrier.linear import make_linear
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([0.3, -0.7, 1.1])

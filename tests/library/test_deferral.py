@@ -10,8 +10,8 @@ import time
 import pytest
 
 import oplib
-from oplib.library import deferral
-from oplib.library.deferral import defer, settle, settle_all
+from oplib.library.objects import deferral
+from oplib.library.objects.deferral import defer, settle, settle_all
 
 
 @pytest.fixture

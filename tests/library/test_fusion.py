@@ -17,7 +17,7 @@ import oplib
 from oplib import Tensor
 from oplib.errors import AutogradError, RegistrationError
 from oplib.library import Library, ops, register_autograd
-from oplib.library.fusion import Branch, Fusion, fuse, list_branches
+from oplib.library.calls.fusion import Branch, Fusion, fuse, list_branches
 
 X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from oplib.library import custom_op
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 
 OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
 FUSION = re.compile(r"\bfusion\(.*kind=(\w+)")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oplib.errors import ArgumentError
-from oplib.library.layout import Fixed, Layout, Slot, copy_lists, count_arrays, freeze, make_layout
+from oplib.library.arguments.layout import Fixed, Layout, Slot, copy_lists, count_arrays, freeze, make_layout
 from oplib.library.schema import parse_schema
 
 SCHEMA = parse_schema("t::f(Tensor x, Tensor[] ys, Tensor? z, int[] dims, *, float by=1.) -> Tensor")

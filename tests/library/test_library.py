@@ -33,7 +33,7 @@ def adding(number):
 @pytest.fixture
 def told_already(monkeypatch):
     """The warning about overriding, which comes once per process, has come."""
-    monkeypatch.setattr("oplib.library.enrolment._has_warned", True)
+    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ class TestLibraryImpl:
 
 class TestOverrideWarning:
     def test_the_first_override_of_a_process_is_told_and_no_other(self, lib, monkeypatch):
-        monkeypatch.setattr("oplib.library.enrolment._has_warned", False)
+        monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
         with pytest.warns(
@@ -294,7 +294,7 @@ class TestOverrideWarning:
         lib.impl("f", adding(3), "CPU")
 
     def test_a_kernel_for_another_device_overrides_nothing(self, lib, monkeypatch):
-        monkeypatch.setattr("oplib.library.enrolment._has_warned", False)
+        monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
         lib.impl("f", adding(2), "default")

@@ -10,7 +10,7 @@ import pytest
 
 from oplib.errors import AutogradError
 from oplib.library import ops
-from oplib.library.linearity import check_linear
+from oplib.library.derivatives.linearity import check_linear
 
 X = jnp.array([0.3, -0.7, 1.1])
 PLACES = jnp.array([0, 5, 2])

@@ -12,7 +12,7 @@ import pytest
 
 from oplib.errors import ArgumentError, RegistrationError, UnknownOperatorError
 from oplib.library import Library, OpOverload, OpOverloadPacket, Tag, ops
-from oplib.library.nearest import name_nearest
+from oplib.library.records.nearest import name_nearest
 
 X = jnp.zeros(2)
 

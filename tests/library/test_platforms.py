@@ -11,9 +11,9 @@ from jax import export
 import oplib
 from oplib.errors import MissingRuleError, ResultError
 from oplib.library import custom_op, refresh
-from oplib.library.fast_key import is_eligible
-from oplib.library.kernel_choice import find_kernel, find_platform_kernels
-from oplib.library.platforms import list_platforms, list_slots, name_platform
+from oplib.library.calls.fast_key import is_eligible
+from oplib.library.kernels.kernel_choice import find_kernel, find_platform_kernels
+from oplib.library.records.platforms import list_platforms, list_slots, name_platform
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([1.0, 2.0])

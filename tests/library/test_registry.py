@@ -11,7 +11,7 @@ import pytest
 
 from oplib.errors import RegistrationError, UnknownOperatorError
 from oplib.library import Library, custom_op, ops, refresh, register_autograd, register_fake, register_vmap
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 
 X = jnp.zeros(2)
 
@@ -36,7 +36,7 @@ def record(name):
 @pytest.fixture
 def told_already(monkeypatch):
     """The warning about overriding, which comes once per process, has come."""
-    monkeypatch.setattr("oplib.library.enrolment._has_warned", True)
+    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)
 
 
 @pytest.mark.usefixtures("told_already")
@@ -195,7 +195,7 @@ class TestBuilding:
             built.append(overload.name())
             return lambda x: x
 
-        monkeypatch.setattr("oplib.library.registry.build_call", build)
+        monkeypatch.setattr("oplib.library.registration.registry.build_call", build)
         library = define("f")
         library.impl("f", adding(1), "default")
         assert built == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oplib.errors import ResultError, ResultTypeError
-from oplib.library.results import check_results
+from oplib.library.arguments.results import check_results
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.library.scalars import CAPACITY, ScalarCache, to_operand
+from oplib.library.arguments.scalars import CAPACITY, ScalarCache, to_operand
 
 fresh = itertools.count(1000.5)  # numbers that no test has used
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 from oplib.library import OpOverload, custom_op, ops
-from oplib.library.carrier import find_carrier
-from oplib.library.layout import make_layout
-from oplib.library.specialization import CAPACITY, Specialization, SpecializationCache
+from oplib.library.arguments.layout import make_layout
+from oplib.library.carrier.primitive import find_carrier
+from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([1.0, 2.0])

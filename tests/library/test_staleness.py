@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from oplib.errors import CompilationWarning
-from oplib.library.layout import make_layout
+from oplib.library.arguments.layout import make_layout
+from oplib.library.carrier.staleness import LIMIT, StaticWatch
 from oplib.library.schema import parse_schema
-from oplib.library.staleness import LIMIT, StaticWatch
 
 SCHEMA = parse_schema("t::f(Tensor x, float a, int b, str c) -> Tensor")
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import pytest
 
-from oplib.library.structure import Structure, make_structure, pack
+from oplib.library.arguments.structure import Structure, make_structure, pack
 
 
 class Box:

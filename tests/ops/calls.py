@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.library import OpOverload
-from oplib.library.binding import Binder
-from oplib.library.overload import list_overloads
+from oplib.library.arguments.binding import Binder
+from oplib.library.objects.overload import list_overloads
 from oplib.ops._functions import ROWS
 from oplib.ops._table import Row
 from oplib.tensor import Tensor

@@ -19,7 +19,7 @@ import pytest
 import oplib
 import oplib.nn.functional as F
 from oplib.errors import ArgumentError, AutogradError, TracingError
-from oplib.library.overload import list_overloads
+from oplib.library.objects.overload import list_overloads
 from oplib.tensor import Tensor
 
 from .drawing import Sample

@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 import oplib.library
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 from oplib.tensor import Tensor
 
 torch = pytest.importorskip("torch")

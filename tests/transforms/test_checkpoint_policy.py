@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError
-from oplib.library.observers import observing
+from oplib.library.calls.observers import observing
 from oplib.utils.checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,

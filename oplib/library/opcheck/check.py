@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from oplib.errors import OpCheckError, RegistrationError, RegistrationValueError
-from oplib.library.namespace import OpOverloadPacket
-from oplib.library.overload import OpOverload
-from oplib.library.resolution import HasOverload, resolve_op
+from oplib.library.objects.namespace import OpOverloadPacket
+from oplib.library.objects.overload import OpOverload
+from oplib.library.objects.resolution import HasOverload, resolve_op
 
 from .batching import check_vmap
 from .comparison import Tolerance

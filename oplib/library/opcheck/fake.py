@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from oplib.errors import OpMismatchError
-from oplib.library.kernels import run_kernel
-from oplib.library.shape_evaluation import eval_shape
+from oplib.library.carrier.shape_evaluation import eval_shape
+from oplib.library.kernels.running import run_kernel
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance

@@ -8,7 +8,7 @@ from typing import Any
 from oplib.autograd.function_node import BackwardCFunction
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import OpMismatchError
-from oplib.library.record import Derivative
+from oplib.library.records.record import Derivative
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance

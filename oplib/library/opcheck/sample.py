@@ -10,12 +10,12 @@ import jax.numpy as jnp
 
 from oplib.autograd.gradcheck.coordinates import count_coordinates, from_coordinates
 from oplib.autograd.gradcheck.directions import draw_directions
-from oplib.library.binding import Binder
-from oplib.library.keys import draw_keys, to_key
-from oplib.library.layout import make_layout
-from oplib.library.overload import OpOverload
-from oplib.library.plain_conversions import is_array
-from oplib.library.recording import unbox
+from oplib.library.arguments.binding import Binder
+from oplib.library.arguments.keys import draw_keys, to_key
+from oplib.library.arguments.layout import make_layout
+from oplib.library.arguments.plain_conversions import is_array
+from oplib.library.arguments.recording import unbox
+from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.generator import is_key
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oplib.errors import AutogradError, OpMismatchError, ResultError, describe
-from oplib.library.record import Tag
-from oplib.library.tensor_kernel import find_tensors
+from oplib.library.kernels.tensor_kernel import find_tensors
+from oplib.library.records.record import Tag
 from oplib.modes import modes
 
 from .comparison import Tolerance

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_function import conjugate
 from oplib.autograd.reverse import grad
-from oplib.library.kernels import run_kernel
+from oplib.library.kernels.running import run_kernel
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, require_equal

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 from tests.library.matrix.marked import FACTORS, Marked, make_marked
 
 

@@ -12,7 +12,7 @@ import pytest
 from jax import export, lax
 
 from oplib.library import CustomOpDef, custom_op, define, impl, ops
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 from oplib.tensor import Tensor
 from tests.library.matrix.marked import (
     COS,

@@ -17,7 +17,7 @@ from jax.scipy.linalg import expm
 
 import oplib
 from oplib.library import CustomOpDef, custom_op
-from oplib.library.registry import registry
+from oplib.library.registration.registry import registry
 from tests.library.matrix.marked import REVERSE, run_together
 
 EDGES = jnp.array([0.0, 0.4, 0.6])

@@ -1,0 +1,187 @@
+"""Binding the arguments of a call to a schema: the slow and complete path, and all its errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.library.schema import Argument, FunctionSchema
+
+from .conversions import accept_operand, describe_expected, make_converter
+from .plain_conversions import TRACED, Converter, UnfitError
+from .scalars import is_narrow
+
+
+class Binder:
+    """Binds calls to one schema. Everything that does not depend on the call is done here, once.
+
+    Args:
+        schema: the schema of an overload.
+        operand: names of number arguments that are operands; an array without axes passes there as it is.
+
+    Attributes:
+        schema: the schema.
+        converters: one function for each argument, from a given value to the one that the kernel gets.
+
+    Example:
+        >>> from oplib.library.schema import parse_schema
+        >>> Binder(parse_schema("demo::f(int[2] n, float by=1., *, str how='up') -> ()")).bind(
+        ...     (3,), {"by": 2}
+        ... )
+        [[3, 3], 2.0, 'up']
+    """
+
+    __slots__ = ("_defaults", "_places", "_scalar_places", "converters", "schema")
+
+    def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
+        operands = frozenset(operand)
+        converters = [make_converter(argument.type) for argument in schema.arguments]
+        self.schema = schema
+        self.converters: tuple[Converter, ...] = tuple(
+            accept_operand(convert) if argument.name in operands else convert
+            for argument, convert in zip(schema.arguments, converters, strict=True)
+        )
+        self._places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+        self._scalar_places = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if argument.name in operands and str(argument.type).startswith("Scalar")
+        ]
+        self._defaults: dict[int, Any] = {}  # converted at their first use: a device may not exist yet
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str | None = None) -> list[Any]:
+        """Returns one value per schema argument: converted, defaults filled in, lists fresh.
+
+        Args:
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            op: the op's name for errors; by default the schema's.
+
+        Raises:
+            ArgumentError: the arguments do not fit the schema.
+            DtypeError: a dtype that cannot be had, such as float64 while 64 bits are off.
+            DeviceError: a text that spells no device.
+        """
+        name = op or self.schema.qualified_name
+        if len(args) > self.schema.num_positional:
+            raise self._too_many(name, len(args))
+        if kwargs:
+            self._check_keywords(name, args, kwargs)
+        values: list[Any] = []
+        for keyword, place in self._places.items():
+            if place < len(args):
+                value = args[place]
+            elif keyword in kwargs:
+                value = kwargs[keyword]
+            elif self.schema.arguments[place].has_default_value():
+                values.append(self._make_default(name, place))
+                continue
+            else:
+                raise self._missing(name, args, kwargs)
+            values.append(self._convert(name, place, value))
+        for place in self._scalar_places:
+            if type(values[place]) is int:
+                values[place] = _fit_integer(values[place], values)
+        return values
+
+    def _convert(self, name: str, place: int, value: Any) -> Any:
+        try:
+            return self.converters[place](value)
+        except UnfitError as error:
+            raise self._unfit(name, place, value, str(error)) from error
+
+    def _make_default(self, name: str, place: int) -> Any:
+        """Returns a converted default; what can be changed is made anew for every call."""
+        if place not in self._defaults:
+            value = self._convert(name, place, self.schema.arguments[place].default_value)
+            if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value):
+                return value
+            self._defaults[place] = value
+        value = self._defaults[place]
+        return value.copy() if type(value) is list else value
+
+    def _check_keywords(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for keyword, value in kwargs.items():
+            place = self._places.get(keyword)
+            if place is None:
+                raise self._unknown(name, keyword)
+            if place < len(args):
+                raise ArgumentError(
+                    f"{name}: argument '{keyword}' was given both as positional and keyword argument: "
+                    f"{describe(args[place])} at position {place}, and {keyword}={describe(value)}. "
+                    f"Declared: {self.schema}. Give it once."
+                )
+
+    def _too_many(self, name: str, given: int) -> ArgumentError:
+        allowed = self.schema.num_positional
+        keyword_only = [argument.name for argument in self.schema.arguments[allowed:]]
+        plural = "" if allowed == 1 else "s"
+        if keyword_only:
+            return ArgumentError(
+                f"{name}: takes {allowed} positional argument{plural}, but {given} were given. "
+                f"Declared: {self.schema}. Give {', '.join(keyword_only)} by keyword."
+            )
+        return ArgumentError(
+            f"{name}: takes at most {allowed} argument{plural}, but {given} were given. "
+            f"Declared: {self.schema}. Leave out the last {given - allowed}."
+        )
+
+    def _unknown(self, name: str, keyword: str) -> ArgumentError:
+        near = difflib.get_close_matches(keyword, self._places, 1)
+        known = ", ".join(self._places) or "none"
+        cure = f"The nearest name is '{near[0]}'." if near else f"There are: {known}."
+        return ArgumentError(f"{name}: Unknown keyword argument '{keyword}'. Declared: {self.schema}. {cure}")
+
+    def _missing(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ArgumentError:
+        missing = [
+            f"'{argument.name}' ({_locate(argument, place)})"
+            for place, argument in enumerate(self.schema.arguments)
+            if place >= len(args) and argument.name not in kwargs and not argument.has_default_value()
+        ]
+        plural = "" if len(missing) == 1 else "s"
+        return ArgumentError(
+            f"{name}: is missing value{plural} for argument{plural} {', '.join(missing)}. "
+            f"Declared: {self.schema}. Pass {'them' if plural else 'it'}."
+        )
+
+    def _unfit(self, name: str, place: int, value: object, advice: str) -> ArgumentError:
+        argument = self.schema.arguments[place]
+        if advice == TRACED:
+            advice += f"; the op could declare operand=('{argument.name}',)"
+        return ArgumentTypeError(
+            f"{name}: argument '{argument.name}' ({_locate(argument, place)}) expected a value of type "
+            f"'{argument.type}' but found {describe(value)}, of type {type(value).__name__}. "
+            f"Declared: {self.schema}. {f'{advice}. ' if advice else ''}"
+            f"Pass {describe_expected(argument.type)}."
+        )
+
+
+def bind(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str) -> list[Any]:
+    """Binds one call; for many calls of one schema, keep a :class:`Binder`.
+
+    Args:
+        schema: the schema of an overload.
+        args: the positional arguments.
+        kwargs: the keyword arguments.
+        op: the op's name for errors.
+
+    Raises:
+        ArgumentError: the arguments do not fit the schema.
+    """
+    return Binder(schema).bind(args, kwargs, op=op)
+
+
+def _fit_integer(number: int, values: Sequence[Any]) -> int | float:
+    """An integer of 64 bits beside floats counts as a float, where JAX has no such integers (x64 is off)."""
+    if is_narrow(number) or not -(2**63) <= number < 2**63:
+        return number
+    dtypes = [value.dtype for value in values if hasattr(value, "dtype")]
+    return float(number) if any(jnp.issubdtype(dtype, jnp.inexact) for dtype in dtypes) else number
+
+
+def _locate(argument: Argument, place: int) -> str:
+    return "keyword-only" if argument.kwarg_only else f"position {place}"

@@ -1,0 +1,211 @@
+"""How the arguments of one call stand: which are arrays, which are fixed, and how they go together again."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError
+from oplib.library.schema import FunctionSchema, split_values
+
+from .keys import to_generator
+
+
+def freeze(value: Any) -> object:
+    """Returns a key that is equal exactly for values that a compiled kernel may not tell apart.
+
+    ``1``, ``1.0`` and ``True`` are three keys, and so are ``0.0`` and ``-0.0``: floats go by their bits,
+    containers with their types.
+
+    Args:
+        value: a static argument or an attribute of ctx.
+
+    Raises:
+        TypeError: the value, or something in it, cannot be hashed.
+
+    Example:
+        >>> freeze(0.0) == freeze(-0.0), freeze(1) == freeze(True), freeze([1.0]) == freeze([1.0])
+        (False, False, True)
+    """
+    if isinstance(value, float):
+        return (type(value), struct.pack("d", value))
+    if isinstance(value, complex):
+        return (type(value), struct.pack("dd", value.real, value.imag))
+    if isinstance(value, (list, tuple)):
+        return (type(value), *map(freeze, value))
+    if isinstance(value, Mapping):
+        return (type(value), *((freeze(key), freeze(item)) for key, item in value.items()))
+    if isinstance(value, (np.generic, np.ndarray)):
+        return (type(value), value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, (set, frozenset)):
+        return (type(value), frozenset(map(freeze, value)))
+    hash(value)
+    return value if isinstance(value, enum.Enum) else (type(value), value)
+
+
+class Slot(enum.Enum):
+    """What stands at an argument's place, where it is no fixed value and no list."""
+
+    array = "array"
+    absent = "absent"
+    key = "key"  # an array too: the key that stands for a Generator
+
+
+class Fixed:
+    """A static argument; equal to another by the key of its value."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.key = freeze(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+# A list of tensors stands as one flag per member: True for an array, False for None.
+Entry = Slot | Fixed | tuple[bool, ...]
+
+
+class Layout:
+    """The static part of a call: one entry per schema argument.
+
+    Attributes:
+        schema: whose arguments these are.
+        entries: one per argument.
+        array_count: how many arrays the call has, lists counted by their members.
+    """
+
+    __slots__ = ("_hash", "array_count", "entries", "schema")
+
+    def __init__(self, schema: FunctionSchema, entries: Sequence[Entry]) -> None:
+        self.schema = schema
+        self.entries = tuple(entries)
+        self.array_count = sum(map(count_arrays, entries))
+        self._hash = hash(self.entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def written_places(self) -> list[int]:
+        """The places of the arguments that the op writes."""
+        return [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
+
+    def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
+        """Puts arrays and fixed values together again, as one value per schema argument."""
+        rest = iter(arrays)
+        return [_rebuild(entry, rest) for entry in self.entries]
+
+    def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
+        """Arranges one tangent per array as one value per schema argument: None for what has none."""
+        rest = iter(tangents)
+        return [
+            next(rest) if entry is Slot.key else None if isinstance(entry, Fixed) else _rebuild(entry, rest)
+            for entry in self.entries
+        ]
+
+    def find_argument(self, position: int) -> str:
+        """Returns the name of the argument to which the array at a flat position belongs."""
+        for argument, entry in zip(self.schema.arguments, self.entries, strict=True):
+            position -= count_arrays(entry)
+            if position < 0:
+                return argument.name
+        raise IndexError(position)
+
+    def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Splits one value per schema argument into positional and keyword-only ones."""
+        return split_values(self.schema, values)
+
+    def spread_flags(self, flags: Sequence[bool]) -> list[Any]:
+        """Arranges one flag per array as one per argument: a list for a list, False for what is no array."""
+        rest = iter(flags)
+        return [_spread_flags(entry, rest) for entry in self.entries]
+
+
+def count_arrays(entry: Entry) -> int:
+    """How many arrays stand at an argument's place."""
+    return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
+
+
+def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
+    if entry is Slot.array:
+        return next(arrays)
+    if isinstance(entry, tuple):
+        return [next(arrays) if present else None for present in entry]
+    if entry is Slot.key:
+        return to_generator(next(arrays))
+    return copy_lists(entry.value) if isinstance(entry, Fixed) else None
+
+
+def copy_lists(value: Any) -> Any:
+    """Makes the lists in a value anew: a kernel may change those it gets, and a layout outlives it."""
+    return type(value)(map(copy_lists, value)) if type(value) in {list, tuple} else value
+
+
+def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:
+    if entry in (Slot.array, Slot.key):
+        return next(flags)
+    if isinstance(entry, tuple):
+        return [next(flags) if present else False for present in entry]
+    return False
+
+
+def make_layout(
+    schema: FunctionSchema, values: Sequence[Any], operand: frozenset[str], *, op: str
+) -> tuple[Layout, list[Any]]:
+    """Splits the bound values of a call into its layout and its flat arrays.
+
+    Args:
+        schema: the op's schema.
+        values: one value per schema argument, as the binder gives them.
+        operand: names of number arguments that are operands.
+        op: the op's name, for errors.
+
+    Returns:
+        The layout and the flat list of whatever stands in array places: for a Generator that, or None, until
+        ``keys.draw_keys`` puts a key in its place.
+
+    Raises:
+        ArgumentError: a static argument that cannot be hashed.
+    """
+    entries: list[Entry] = []
+    flat: list[Any] = []
+    for argument, value in zip(schema.arguments, values, strict=True):
+        if argument.is_tensor_list and value is not None:
+            entries.append(tuple([member is not None for member in value]))
+            flat.extend([member for member in value if member is not None])
+        elif argument.is_tensor or argument.is_optional_tensor or argument.name in operand:
+            entries.append(Slot.absent if value is None else Slot.array)
+            if value is not None:
+                flat.append(value)
+        elif argument.is_generator:
+            entries.append(Slot.key)
+            flat.append(value)
+        else:
+            entries.append(_fix(value, argument.name, op))
+    return Layout(schema, entries), flat
+
+
+def _fix(value: Any, name: str, op: str) -> Fixed:
+    try:
+        return Fixed(value)
+    except TypeError as error:
+        raise ArgumentError(
+            f"{op}: argument '{name}' is static but cannot be hashed. Got {type(value).__name__}. "
+            f"Pass a hashable value, or make the argument a Tensor."
+        ) from error

@@ -1,0 +1,147 @@
+"""Between Tensors and arrays: reading inputs, writing into boxes, boxing results with or without a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.autograd.formula_node import FormulaNode
+from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.library.schema import FunctionSchema
+from oplib.modes import modes
+from oplib.tensor import Tensor, box
+from oplib.tensor.escape import refuse_escape
+from oplib.tensor.inference import mark_inference, refuse_saving
+from oplib.tensor.ingestion import to_array
+
+from .scalars import to_operand
+
+
+def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
+    """Returns, for each value of a call among Tensors, its Tensor (None for a constant) and its array."""
+    tensors: list[Tensor | None] = []
+    arrays: list[Any] = []
+    for value in flat:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            arrays.append(value.array)
+        else:
+            tensors.append(None)
+            arrays.append(_to_constant(value))
+    return tensors, arrays
+
+
+def _to_constant(value: Any) -> Any:
+    """A number for an operand, or an array among Tensors: numpy's are copied in by the rules for dtypes."""
+    if isinstance(value, (int, float)):
+        found = to_operand(value)
+        return value if found is None else found  # too large an integer: JAX says so
+    return to_array(value, None, None) if isinstance(value, np.ndarray) else value
+
+
+def unbox(value: Any) -> Any:
+    """Returns the array of a Tensor; anything else is returned as it is."""
+    return value._storage.array if isinstance(value, Tensor) else value
+
+
+def box_results(outputs: Sequence[Any]) -> list[Tensor]:
+    """Boxes results that are not recorded."""
+    boxed = [box(output) for output in outputs]
+    state = modes.state
+    if state.tracing is not None:
+        for tensor in boxed:
+            tensor._scope = state.tracing_scope
+    if state.inference:
+        for tensor in boxed:
+            mark_inference(tensor)
+    return boxed
+
+
+def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequence[Tensor | None]) -> None:
+    """Raises where the node just recorded has saved a tensor of inference mode.
+
+    Raises:
+        AutogradError: it has.
+    """
+    suspects = [tensor for tensor in tensors if tensor is not None and tensor._storage.is_inference]
+    if not suspects:
+        return
+    nodes = [result._grad_fn for result in results if result is not None]
+    saved = {id(storage) for node in nodes if isinstance(node, FormulaNode) for storage in node.storages}
+    for tensor in suspects:
+        if id(tensor._storage) in saved:
+            refuse_saving(tensor, op)
+
+
+def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:
+    """Returns the Tensors that a call is about to write, after making sure that it may.
+
+    Raises:
+        ArgumentError: something that is no Tensor stands in a written place.
+        AutogradError: a leaf that requires grad would be written while grad mode is on, or the result of a
+            view.
+    """
+    written: list[Tensor] = []
+    for argument, value in zip(schema.arguments, values, strict=True):
+        if not argument.is_written or value is None:
+            continue
+        for member in value if isinstance(value, list) else [value]:
+            if member is not None:
+                _check_may_write(op, argument.name, member)
+                written.append(member)
+    return written
+
+
+def _check_may_write(op: str, name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise ArgumentError(
+            f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(value)}. "
+            f"Pass oplib.tensor(value), or call .functional on arrays."
+        )
+    if value._requires_grad and modes.grad_enabled:
+        kind = "a leaf Variable that requires grad" if value._grad_fn is None else "a tensor with history"
+        raise AutogradError(
+            f"{op}: {kind} is being used in an in-place operation. Argument '{name}' is "
+            f"{describe(value.array)}. Run the call under oplib.no_grad(), or write into tensor.detach()."
+        )
+    refuse_read_only(value, op)
+
+
+def refuse_read_only(tensor: Tensor, op: str) -> None:
+    """Raises where a write would be lost: in the result of a view op, which is a copy for now."""
+    if tensor._read_only is not None:
+        raise AutogradError(
+            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
+            f"not reach its base. Got {describe(tensor.array)}. Write into the base, or into tensor.clone()."
+        )
+
+
+def refuse_out_gradient(op: str) -> AutogradError:
+    """The error for a gradient through an op with ``Tag.out``."""
+    return AutogradError(
+        f"{op}: functions with out=... arguments don't support automatic differentiation, but one of the "
+        "arguments requires grad. Run it under oplib.no_grad(), or use the op without out=."
+    )
+
+
+def share_storage(recorded: Tensor, written: Tensor, op: str) -> Tensor:
+    """Makes a recorded result an alias of the tensor that was written, which keeps its own history."""
+    recorded._storage = written._storage
+    recorded._read_only = op
+    return recorded
+
+
+def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
+    """Writes new values, which come first among the outputs, into their boxes; all of them or none."""
+    for tensor, new in zip(written, outputs, strict=False):
+        old = tensor._storage.array
+        if new.shape != old.shape or new.dtype != old.dtype:
+            raise AutogradError(
+                f"{op}: the new value of a written argument does not fit the tensor. Got {describe(new)} for "
+                f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
+            )
+        refuse_escape(new, tensor, op)
+    for tensor, new in zip(written, outputs, strict=False):
+        tensor._storage.write(new)

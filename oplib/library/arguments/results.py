@@ -1,0 +1,168 @@
+"""Checking what a kernel returned against the declared returns, and bringing it into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ResultError, ResultTypeError, describe
+from oplib.library.schema import FunctionSchema, ListType, OptionalType, Return, SchemaType, TupleType
+
+from .conversions import make_converter
+from .plain_conversions import CONVERTERS, Converter, UnfitError, is_array, to_bool, to_scalar
+
+Check = Callable[[Any], list[Any]]
+
+
+@lru_cache(maxsize=4096)
+def check_results(schema: FunctionSchema) -> Check:
+    """Returns the function that checks and converts what a kernel of this schema returned.
+
+    It gives a list with one value for each declared return: a list where a list is declared, a tuple where
+    a tuple is, a Python number where a number is, and for ``Tensor`` the array that the kernel returned.
+
+    Args:
+        schema: the schema of an overload.
+
+    Returns:
+        A function of a kernel's result, the same one at every call with this schema. It raises ResultError
+        for a result of another kind, or too many or too few of them, and ResultTypeError for a single value
+        where the schema has several.
+
+    Example:
+        >>> from oplib.library.schema import parse_schema
+        >>> check_results(parse_schema("demo::f() -> (float, int)"))([1, True])
+        [1.0, 1]
+    """
+    name = schema.qualified_name
+    if not schema.returns:
+        return lambda result: _check_nothing(name, result)
+    converters = [_make_result_converter(returned.type) for returned in schema.returns]
+    if len(converters) == 1:
+        return lambda result: [_convert(schema, 0, converters[0], result)]
+
+    def check_several(result: Any) -> list[Any]:
+        _check_count(schema, result)
+        pairs = enumerate(zip(converters, result, strict=True))
+        return [_convert(schema, place, convert, value) for place, (convert, value) in pairs]
+
+    return check_several
+
+
+def _check_nothing(name: str, result: object) -> list[Any]:
+    if result is not None:
+        raise ResultError(
+            f"{name}: the kernel returned {describe(result)}, but its schema declares no results: -> (). "
+            f"Return None, or declare the result."
+        )
+    return []
+
+
+def _check_count(schema: FunctionSchema, result: Any) -> None:
+    expected = len(schema.returns)
+    if not isinstance(result, (tuple, list)):
+        raise ResultTypeError(
+            f"{schema.qualified_name}: the kernel returned {describe(result)}, a {type(result).__name__}. "
+            f"Declared are {expected} results: {_print_returns(schema)}. Return a tuple."
+        )
+    if len(result) != expected:
+        raise ResultError(
+            f"{schema.qualified_name}: the kernel returned {len(result)} results. Declared are {expected}: "
+            f"{_print_returns(schema)}. Return as many."
+        )
+
+
+def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any) -> Any:
+    try:
+        return convert(value)
+    except UnfitError as error:
+        returned: Return = schema.returns[place]
+        which = "" if len(schema.returns) == 1 else f" {place}"
+        advice = f"{error}. " if str(error) else ""
+        raise ResultError(
+            f"{schema.qualified_name}: the kernel's result{which} has the wrong type. Unable to cast "
+            f"{describe(value)}, of type {type(value).__name__}, to '{returned.type}'. Declared: "
+            f"{_print_returns(schema)}. {advice}Return what is declared, or declare what is returned."
+        ) from error
+
+
+def take_returned_arguments(
+    name: str, schema: FunctionSchema, results: list[Any], values: Sequence[Any]
+) -> list[Any]:
+    """Checks the results that are written arguments, as ``Tensor(a!)`` declares, and gives the others.
+
+    Raises:
+        ResultError: something else stands in the place of one.
+    """
+    for place, result in zip(schema.returned_arguments, results, strict=True):
+        if place is not None and result is not values[place]:
+            raise ResultError(
+                f"{name}: the kernel must return its written arguments (with Tag.inplace its first argument, "
+                f"with Tag.out its mutable keyword-only arguments). In the place of "
+                f"'{schema.arguments[place].name}' it returned another object: {describe(result)}. Return "
+                "the argument itself."
+            )
+    return leave_out_returned_arguments(schema, results)
+
+
+def leave_out_returned_arguments(schema: FunctionSchema, results: list[Any]) -> list[Any]:
+    """The results that are no written arguments."""
+    pairs = zip(schema.returned_arguments, results, strict=True)
+    return [result for place, result in pairs if place is None]
+
+
+def put_back_returned_arguments(schema: FunctionSchema, rest: Sequence[Any], written: Any) -> list[Any]:
+    """All results in order, from those that are no written arguments, and the written ones by their place."""
+    others = iter(rest)
+    return [next(others) if place is None else written[place] for place in schema.returned_arguments]
+
+
+def _print_returns(schema: FunctionSchema) -> str:
+    text = ", ".join(map(str, schema.returns))
+    return f"-> {text}" if len(schema.returns) == 1 else f"-> ({text})"
+
+
+def _make_result_converter(type_: SchemaType) -> Converter:
+    """As for arguments, but an array is no sequence, and a number is no tensor."""
+    if isinstance(type_, OptionalType):
+        convert = _make_result_converter(type_.element)
+        return lambda value: None if value is None else convert(value)
+    if isinstance(type_, (ListType, TupleType)):
+        convert = make_converter(type_, _RESULT_CONVERTERS)
+        return lambda value: convert(_require_sequence(value))
+    return make_converter(type_, _RESULT_CONVERTERS)
+
+
+def _require_sequence(value: Any) -> Any:
+    if is_array(value) or isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise UnfitError("It is no list and no tuple")
+    return value
+
+
+def _to_result_tensor(value: Any) -> Any:
+    if is_array(value):
+        return value
+    if isinstance(value, (int, float, complex)):
+        raise UnfitError("A number is no tensor: wrap it in jax.numpy.asarray")
+    raise UnfitError
+
+
+def _to_result_bool(value: Any) -> bool:
+    if isinstance(value, bool) or (is_array(value) and value.dtype == jnp.bool_):
+        return to_bool(value)
+    raise UnfitError
+
+
+def _to_result_scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else to_scalar(value)
+
+
+_RESULT_CONVERTERS = CONVERTERS | {
+    "Tensor": _to_result_tensor,
+    "bool": _to_result_bool,
+    "Scalar": _to_result_scalar,
+}

@@ -1,0 +1,258 @@
+"""A sharding rule fitted to the arrays of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+from jax.sharding import PartitionSpec
+
+from oplib.errors import describe
+from oplib.library.arguments.layout import Layout, Slot
+from oplib.library.arguments.structure import Structure, TupleOf
+from oplib.library.schema import FunctionSchema
+
+from .levels import Levels
+from .sharding_rule import ELLIPSIS, Axes, Rule, ShardingRule, read_sharding_rule, refuse_rule
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A rule fitted to the arrays of one call.
+
+    Attributes:
+        operands: for each array the names of its axes, those of batches in front.
+        results: the same for each flat result.
+        reduced: the axes over which the results of the parts are added up.
+        kept: axes on both sides that are kept whole all the same.
+        sizes: how long each axis is.
+    """
+
+    operands: tuple[Axes, ...]
+    results: tuple[Axes, ...]
+    reduced: frozenset[str]
+    kept: frozenset[str]
+    sizes: dict[str, int]
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """The axes that every device must have whole."""
+        given = frozenset(name for axes in self.operands for name in axes)
+        made = frozenset(name for axes in self.results for name in axes)
+        return ((given ^ made) - self.reduced) | self.kept
+
+    def assign(self, specs: Sequence[Any], extents: dict[str, int]) -> dict[str, Any]:
+        """Chooses mesh axes for the axes of the arrays; the first array that is cut along one decides.
+
+        Args:
+            specs: how each array, operands first, is spread now.
+            extents: how many devices each mesh axis has.
+        """
+        chosen: dict[str, Any] = {}
+        used: set[str] = set()
+        for name, over in self._read(specs):
+            names = _list_names(over)
+            parts = prod(extents[each] for each in names)
+            if names and name not in chosen and used.isdisjoint(names) and self.sizes[name] % parts == 0:
+                chosen[name] = over
+                used.update(names)
+        return chosen
+
+    def _read(self, specs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """The mesh axes of each axis that may be cut, array by array."""
+        whole = self.whole
+        for axes, spec in zip((*self.operands, *self.results), specs, strict=False):
+            yield from ((name, over) for name, over in zip(axes, spec, strict=False) if name not in whole)
+
+    def find_summed(self, chosen: dict[str, Any]) -> tuple[str, ...]:
+        """The mesh axes over which the results of the parts are to be added up."""
+        return tuple(
+            name for axis in sorted(self.reduced & chosen.keys()) for name in _list_names(chosen[axis])
+        )
+
+    def spread(self, axes: Axes, chosen: dict[str, Any]) -> PartitionSpec:
+        """Returns how an array with these axes is spread."""
+        return PartitionSpec(*(chosen.get(name) for name in axes))
+
+    def measure(self, axes: Axes, chosen: dict[str, Any], extents: dict[str, int]) -> tuple[int, ...]:
+        """Returns the shape of the part of an array with these axes."""
+        return tuple(
+            self.sizes[name] // prod(extents[each] for each in _list_names(chosen.get(name))) for name in axes
+        )
+
+    def write(self) -> str:
+        """Returns the rule as ``custom_partitioning`` reads it."""
+        sides = (", ".join(" ".join(axes) for axes in side) for side in (self.operands, self.results))
+        return " -> ".join(sides)
+
+
+def _list_names(over: Any) -> tuple[str, ...]:
+    """The mesh axes in one entry of a spec."""
+    return over if isinstance(over, tuple) else () if over is None else (over,)
+
+
+class _Entry(NamedTuple):
+    """The axes of one flat array: of the argument of this name, or of a result; and how errors call it."""
+
+    axes: Axes
+    subject: str
+    argument: str = ""
+
+
+def place_call(
+    rule: Rule,
+    layout: Layout,
+    levels: Levels,
+    structure: Structure,
+    *,
+    shapes: tuple[Sequence[Any], Sequence[Any]],
+) -> Placement:
+    """Fits a rule to the arrays of a call.
+
+    Args:
+        rule: as it was registered.
+        layout: of the call.
+        levels: of vmap, whose axes stand in front.
+        structure: of the results.
+        shapes: of the arrays and of the flat results.
+
+    Raises:
+        RegistrationValueError: an array has another rank than its entry, or axes of one name differ in size.
+    """
+    fronts = [tuple(_name_batches(levels, place)) for place in range(layout.array_count)]
+    front = tuple(f"batch{place}" for place in reversed(range(len(levels))))
+    ranks = [len(shape.shape) - len(own) for shape, own in zip(shapes[0], fronts, strict=True)]
+    read = _ask(rule, layout, ranks)
+    arguments = _spread_arguments(layout, read.operands)
+    results = _spread_results(layout, structure, arguments, read.results)
+    fitter = _Fitter(layout.schema, read)
+    operands = [
+        fitter.fit(entry.axes, shape, before, entry.subject)
+        for entry, shape, before in zip(arguments, shapes[0], fronts, strict=True)
+    ]
+    made = [
+        fitter.fit(entry.axes, shape, front, entry.subject)
+        for entry, shape in zip(results, shapes[1], strict=True)
+    ]
+    return Placement(tuple(operands), tuple(made), read.reduced, read.kept, fitter.sizes)
+
+
+def _name_batches(levels: Levels, place: int) -> list[str]:
+    """The names of an array's batch axes, the outermost first."""
+    return [f"batch{at}" for at in reversed(range(len(levels))) if levels[at].batched[place]]
+
+
+class _Fitter:
+    """Fits entries to shapes one after the other, and remembers how long each axis is."""
+
+    def __init__(self, schema: FunctionSchema, rule: ShardingRule) -> None:
+        self.schema = schema
+        self.rule = rule
+        self.sizes: dict[str, int] = {}
+
+    def fit(self, entry: Axes, shape: Any, front: Axes, subject: str) -> Axes:
+        """Returns the names of all axes of an array."""
+        rank = len(shape.shape) - len(front)
+        named = entry[1:] if entry[:1] == (ELLIPSIS,) else entry
+        open_axes = rank - len(named)
+        if open_axes < 0 or (open_axes and named is entry):
+            told = f"{subject} has {rank} axes, {describe(shape)}, and its entry names {len(named)}"
+            raise refuse_rule(
+                self.schema, self.rule.text, told, "Write one name per axis, or '...' for any number"
+            )
+        # Counted from the last, so that arrays of different rank are aligned as by broadcasting.
+        axes = (*front, *(f"open{place}" for place in reversed(range(open_axes))), *named)
+        for place, (name, size) in enumerate(zip(axes, shape.shape, strict=True)):
+            if self.sizes.setdefault(name, size) != size:
+                other = self.sizes[name]
+                told = f"axis {place} of {subject} is '{name}' and {size} long, where another is {other}"
+                raise refuse_rule(
+                    self.schema, self.rule.text, told, "Give axes of different sizes different names"
+                )
+        return axes
+
+
+def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
+    """The entry of each flat array; a number operand has no axes."""
+    spread: list[_Entry] = []
+    rest = iter(enumerate(entries))
+    for argument, form in zip(layout.schema.arguments, layout.entries, strict=True):
+        place, axes = next(rest) if argument.has_tensor else (0, ())
+        entry = _Entry(axes, f"argument {place} ('{argument.name}')", argument.name)
+        if isinstance(form, tuple):
+            spread.extend([entry] * sum(form))
+        elif form in (Slot.array, Slot.key):
+            spread.append(entry)
+    return spread
+
+
+def _spread_results(
+    layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
+) -> list[_Entry]:
+    """The entry of each flat result: first the new values of written arguments, as these are."""
+    names = [layout.schema.arguments[place].name for place in layout.written_places]
+    spread = [entry for name in names for entry in arguments if entry.argument == name]
+    own = [
+        _Entry(axes, f"result {place}")
+        for place, (axes, returned) in enumerate(zip(entries, layout.schema.returned_arguments, strict=True))
+        if returned is None
+    ]
+    for entry, form in zip(own, structure.entries[structure.written :], strict=True):
+        flags = form.flags if isinstance(form, TupleOf) else form
+        count = sum(flags) if isinstance(flags, tuple) else int(flags is True)
+        spread.extend([entry] * count)
+    return spread
+
+
+def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
+    """Reads a text; asks a function how it would spread arrays of which every axis is cut differently."""
+    schema = layout.schema
+    if isinstance(rule, str):
+        return read_sharding_rule(schema, rule)
+    given = [argument for argument in schema.arguments if argument.has_tensor]
+    by_name: dict[str, int] = {}
+    for entry, rank in zip(_spread_arguments(layout, [()] * len(given)), ranks, strict=True):
+        by_name.setdefault(entry.argument, rank)
+    specs = [
+        PartitionSpec(*(f"{argument.name}{axis}" for axis in range(by_name.get(argument.name, 0))))
+        for argument in given
+    ]
+    answer = rule(*specs)
+    if isinstance(answer, str):
+        return read_sharding_rule(schema, answer)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise refuse_rule(
+            schema,
+            getattr(rule, "__name__", "function"),
+            f"it returned {describe(answer)}",
+            "Return (specs of the arguments, specs of the results), or a text",
+        )
+    return _read_specs(schema, rule, specs, answer)
+
+
+def _read_specs(
+    schema: FunctionSchema, rule: Any, given: Sequence[PartitionSpec], answer: tuple[Any, Any]
+) -> ShardingRule:
+    """Turns specs with made-up mesh axes into a rule: what is cut by one name belongs together."""
+    text = getattr(rule, "__name__", "function")
+    fresh = iter(range(1 << 62))
+    sides: list[tuple[Axes, ...]] = []
+    for side, count in zip(answer, (len(given), len(schema.returns)), strict=True):
+        specs = (side,) if isinstance(side, PartitionSpec) else tuple(side)
+        if len(specs) != count:
+            told = f"it returned {len(specs)} specs where {count} are due"
+            raise refuse_rule(schema, text, told, "Return one per tensor argument, and one per result")
+        sides.append(tuple(tuple(_name_axis(axis, fresh) for axis in spec) for spec in specs))
+    for place, (spec, axes) in enumerate(zip(given, sides[0], strict=True)):
+        if len(spec) != len(axes):
+            told = f"it returned {len(axes)} axes for argument {place}, which has {len(spec)}"
+            raise refuse_rule(
+                schema, text, told, "Return one entry per axis, None for one that is kept whole"
+            )
+    return ShardingRule(text, sides[0], sides[1])
+
+
+def _name_axis(axis: Any, fresh: Iterator[int]) -> str:
+    return axis if isinstance(axis, str) else f"whole{next(fresh)}"

@@ -1,0 +1,140 @@
+"""Sharding rules: which axes of an op's arrays may be spread over devices together.
+
+A rule is written as Shardy writes it: one entry per tensor argument and per result, with a name for each
+axis.
+Axes of one name are cut alike. An axis that only arguments have, or only results, is kept whole on every
+device, since nobody has said what a kernel does with a part of it: so ``i j, j k -> i k`` is right for any
+kernel. One that is named a reduction is cut, and the results of the parts are added up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oplib.errors import RegistrationTypeError, RegistrationValueError
+from oplib.library.schema import FunctionSchema
+
+Axes = tuple[str, ...]
+Rule = str | Callable[..., Any]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*$")
+_KINDS = re.compile(r"\s*\b(\w+)\s*=\s*\{([^{}]*)\}\s*$")
+ELLIPSIS = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingRule:
+    """A rule as read.
+
+    Attributes:
+        text: what the user wrote.
+        operands: for each tensor argument the names of its axes; a list's entry is that of each member.
+        results: the same for each declared result.
+        reduced: the axes over which the results of the parts are added up.
+        kept: axes on both sides that are kept whole all the same.
+    """
+
+    text: str
+    operands: tuple[Axes, ...]
+    results: tuple[Axes, ...]
+    reduced: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+
+def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
+    """Raises where a rule cannot be one of this op; a function is asked at the first call.
+
+    Raises:
+        RegistrationTypeError: it is no text, and cannot be called.
+        RegistrationValueError: it cannot be read, or has entries that the op has no arguments or results for;
+            or the op draws random numbers.
+    """
+    draws = next((argument.name for argument in schema.arguments if argument.is_generator), None)
+    if draws is not None:
+        raise RegistrationValueError(
+            f"register_sharding({schema.qualified_name}): every part would draw the same random numbers. Its "
+            f"argument '{draws}' is a Generator, and all parts begin at one key. Leave the rule out, and XLA "
+            "partitions the kernel by itself; or draw outside and pass what is drawn."
+        )
+    if isinstance(rule, str):
+        read_sharding_rule(schema, rule)
+    elif not callable(rule):
+        raise RegistrationTypeError(
+            f"register_sharding({schema.qualified_name}): the rule is a text such as 'i j, j k -> i k', or a "
+            f"callable that gets the specs of the arguments. Got {type(rule).__name__}. Pass one of them."
+        )
+
+
+def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
+    """Reads a rule, and compares it with what the op takes and returns.
+
+    Raises:
+        RegistrationValueError: see :func:`check_sharding_rule`.
+    """
+    body, kinds = _read_kinds(schema, text)
+    sides = body.split("->")
+    if len(sides) != 2:
+        raise refuse_rule(schema, text, f"it has {len(sides) - 1} arrows", "Write 'arguments -> results'")
+    arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
+    results = [f"result {place}" for place in range(len(schema.returns))]
+    operands = _read_side(schema, text, sides[0], arguments, what="argument")
+    made = _read_side(schema, text, sides[1], results, what="result")
+    given, returned = ({name for axes in side for name in axes} for side in (operands, made))
+    for name in sorted(kinds["reduction"] - (given - returned)):
+        told = f"axis '{name}' is named a reduction, and is not one that only arguments have"
+        raise refuse_rule(schema, text, told, "Name axes that are summed over")
+    for name in sorted(kinds["need_replication"] - (given | returned)):
+        told = f"axis '{name}' is to be kept whole, and no array has it"
+        raise refuse_rule(schema, text, told, "Name axes of the rule")
+    return ShardingRule(text, operands, made, kinds["reduction"], kinds["need_replication"])
+
+
+def _read_kinds(schema: FunctionSchema, text: str) -> tuple[str, dict[str, frozenset[str]]]:
+    """Splits off what stands after the rule: ``reduction={j}`` and ``need_replication={k}``."""
+    kinds: dict[str, frozenset[str]] = {"reduction": frozenset(), "need_replication": frozenset()}
+    body = text
+    while (found := _KINDS.search(body)) is not None:
+        if found[1] not in kinds:
+            told = f"there is no kind of axis called '{found[1]}'"
+            raise refuse_rule(schema, text, told, f"Known are {' and '.join(kinds)}")
+        kinds[found[1]] = frozenset(found[2].replace(",", " ").split())
+        body = body[: found.start()]
+    return body, kinds
+
+
+def _read_side(
+    schema: FunctionSchema, text: str, side: str, names: Sequence[str], *, what: str
+) -> tuple[Axes, ...]:
+    entries = [tuple(entry.split()) for entry in side.split(",")]
+    if not names and entries == [()]:
+        return ()
+    if len(entries) != len(names):
+        told = f"it has {len(entries)} entries for {what}s, and the op has {len(names)}: {', '.join(names)}"
+        raise refuse_rule(
+            schema, text, told, f"Write one entry per {'tensor argument' if what[0] == 'a' else what}"
+        )
+    for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
+        _check_entry(schema, text, entry, f"{what} {place} ('{name}')" if what == "argument" else name)
+    return tuple(entries)
+
+
+def _check_entry(schema: FunctionSchema, text: str, entry: Axes, subject: str) -> None:
+    for place, name in enumerate(entry):
+        if name == ELLIPSIS and place == 0:
+            continue
+        if not _NAME.match(name):
+            cure = "Name each axis with a letter and letters, digits or _; '...' may stand first"
+            raise refuse_rule(schema, text, f"axis {place} of {subject} is written {name!r}", cure)
+        if name in entry[:place]:
+            told = f"axis {place} of {subject} is called '{name}', like an axis before it"
+            raise refuse_rule(schema, text, told, "Give every axis of an array a name of its own")
+
+
+def refuse_rule(schema: FunctionSchema, text: str, told: str, cure: str) -> RegistrationValueError:
+    """The error for a rule that does not fit an op or a call of it."""
+    return RegistrationValueError(
+        f"{schema.qualified_name}: the sharding rule {text!r} does not fit the op: {told}. "
+        f"Got {schema}. {cure}."
+    )

@@ -1,0 +1,81 @@
+"""View ops that users register: what the op does to the places of items tells the frame of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oplib.autograd.view import adopt_view
+from oplib.errors import OplibError
+from oplib.library.arguments.layout import Layout
+from oplib.library.records.record import Record, Tag
+from oplib.tensor import Tensor
+from oplib.tensor.views import IndexMap, derive_index_map
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+_CAPACITY = 256
+
+
+def gives_views(record: Record) -> bool:
+    """Whether results of an op share memory with its first tensor, as its tag or its schema says."""
+    return Tag.view in record.tags or any(returned.is_view for returned in record.schema.returns)
+
+
+class ViewDeriver:
+    """Makes the results of one op views of its argument.
+
+    Attributes:
+        name: of the op.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._known: dict[Any, list[IndexMap | None]] = {}
+
+    def link(
+        self, layout: Layout, tensors: Sequence[Tensor | None], results: Sequence[Tensor], run: Run
+    ) -> None:
+        """Makes results views of the first Tensor of a call; what is no view of it cannot be written.
+
+        Args:
+            layout: of the call.
+            tensors: its arguments that are arrays, None for what is no Tensor.
+            results: what it gave, boxed.
+            run: from the arrays of the arguments to the results, for finding out.
+        """
+        place = next((place for place, tensor in enumerate(tensors) if tensor is not None), None)
+        if place is None:
+            return
+        tensor = tensors[place]
+        assert tensor is not None
+        frames = self._find_frames(layout, place, tensors, results, run=run)
+        for result, frame in zip(results, frames, strict=True):
+            if frame is None:
+                result._read_only = self.name
+            else:
+                adopt_view(result, tensor, frame, is_one_of_several=len(results) > 1)
+
+    def _find_frames(
+        self, layout: Layout, place: int, tensors: Sequence[Any], results: Sequence[Tensor], *, run: Run
+    ) -> list[IndexMap | None]:
+        """The frames of all results; known from the layout and the shape where no other array has a say."""
+        whole = tensors[place]._storage.array
+        key = (layout, whole.shape, whole.dtype) if len(tensors) == 1 else None
+        found = None if key is None else self._known.get(key)
+        if found is None:
+            found = [
+                _find_frame(run, number, whole, result._storage.array)
+                for number, result in enumerate(results)
+            ]
+            if key is not None:
+                if len(self._known) >= _CAPACITY:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+
+def _find_frame(run: Run, number: int, whole: Any, part: Any) -> IndexMap | None:
+    try:
+        return derive_index_map(lambda places: run([places])[number], whole, part)
+    except OplibError:
+        return None

@@ -1,0 +1,314 @@
+"""The dispatcher: what happens when an op is called.
+
+The complete path stands here; :mod:`.fast_path` generates a short cut for the calls that need none of its
+care. A call binds its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization
+for its static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on
+Tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.autograd.formula_node import FormulaNode, make_node_class
+from oplib.autograd.formula_node import record as record_call
+from oplib.config import config
+from oplib.library.arguments.binding import Binder
+from oplib.library.arguments.keys import draw_keys
+from oplib.library.arguments.layout import Layout, count_arrays, make_layout
+from oplib.library.arguments.recording import (
+    box_results,
+    check_written,
+    read_arrays,
+    refuse_inference,
+    refuse_out_gradient,
+    share_storage,
+    unbox,
+    write_back,
+)
+from oplib.library.arguments.results import put_back_returned_arguments
+from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
+from oplib.library.autograd import RecordInfo, make_autograd_impl, run_on_tensors
+from oplib.library.axes.partition import is_spread
+from oplib.library.carrier.primitive import find_carrier
+from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache, name_results
+from oplib.library.carrier.staleness import StaticWatch
+from oplib.library.kernels.fake_kernel import compare_with_fake
+from oplib.library.kernels.kernel_choice import find_device, require_kernel
+from oplib.library.kernels.running import run_kernel
+from oplib.library.objects.overload import OpOverload
+from oplib.library.records.record import Tag
+from oplib.library.schema import FunctionSchema
+from oplib.modes import modes
+from oplib.pytree import tree_leaves
+from oplib.tensor import Device, Tensor
+from oplib.tensor.forked import check_process
+
+from .derived_view import ViewDeriver, gives_views
+from .fast_key import FastKey, is_eligible
+from .forward_mode import call_in_dual_level
+from .observers import is_observed, read_recorded, read_run, run_observed
+from .worlds import refuse_numbers, refuse_writing, tells_world
+
+
+class Dispatcher:
+    """Everything a call of one overload needs, prepared once for its record.
+
+    Attributes:
+        overload: the op.
+        specializations: by layout.
+        fast_keys: specializations by the keys that the fast path makes from unconverted arguments. A plain
+            dictionary that counts no uses, emptied at half the capacity of ``specializations``: what is used
+            often comes by there again before it would be the least recently used.
+        array_types: classes of arrays that have been seen, which the fast path takes as they are.
+        node_class: of the nodes that its calls record.
+    """
+
+    def __init__(self, overload: OpOverload) -> None:
+        record = overload.record
+        self.overload = overload
+        self.record = record
+        self.name = overload.name()
+        self.schema = record.schema
+        self.binder = Binder(record.schema, operand=record.operand)
+        self.carrier = find_carrier(self.name)
+        self.specializations = SpecializationCache()
+        self.is_fast = is_eligible(record)
+        self.returns_one = len(record.schema.returns) == 1
+        self.returns_written = any(place is not None for place in record.schema.returned_arguments)
+        self.fast_keys: dict[Any, Specialization] = {}
+        self._make_key = FastKey(record).compile()
+        self.array_types: set[type] = set()
+        self._is_closed = False
+        has_one_slot = self.is_fast and self.returns_one
+        self.node_class: type[FormulaNode] = make_node_class(
+            record.node_name, has_one_slot=has_one_slot, saved_names=_find_saved_names(record.schema)
+        )
+        self._views = ViewDeriver(self.name) if gives_views(record) else None
+        self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
+        self._watch = StaticWatch(self.name)
+        self._draws = record.draws
+        self._needs_comparison = record.fake is not None and not record.schema.is_mutable
+
+    def close(self) -> None:
+        """Lets no short cut serve a call any more: the op has another record now, or none."""
+        self._is_closed = True
+        self.fast_keys.clear()
+
+    # The worlds ---------------------------------------------------------------------------------------------
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
+        """Does one call, whatever its arguments are."""
+        check_process()
+        values = self.binder.bind(args, kwargs, op=self.name)
+        layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
+        self._teach_fast_path(layout, flat, args, kwargs)
+        if self._draws:
+            flat = draw_keys(flat)
+            if self.record.takes_tensors:
+                values = self._give_generators(layout, flat, values)
+        if any(isinstance(value, Tensor) for value in flat):
+            if modes.dual_level is not None:
+                return call_in_dual_level(self, layout, flat, values)
+            return self.call_on_tensors(layout, flat, values)
+        if tells_world(self.record, layout):
+            refuse_writing(self.record, layout)
+            structure, outputs = self._run_on_arrays(layout, flat)
+            return structure.arrange(outputs)
+        return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
+
+    def _teach_fast_path(
+        self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
+        """Enters what the generated code needs to serve the next call like this one."""
+        if not self.is_fast or self._is_closed:
+            return
+        state = modes.state
+        if state.watchers and not (state.inference and state.watchers == 1):  # then it serves none
+            return
+        self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
+        given = [
+            args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
+            for place, argument in enumerate(self.schema.arguments)
+        ]
+        if any(value != value for value in given if isinstance(value, float)):
+            return  # a nan would be a new key at every call
+        specialization = self.specialize(layout)
+        if len(self.fast_keys) >= CAPACITY // 2:
+            self.fast_keys.clear()
+        with suppress(TypeError, ValueError):  # an array of one element passes for a number, but is no key
+            self.fast_keys[self._make_key(*given)] = specialization
+
+    def _give_generators(self, layout: Layout, flat: list[Any], values: list[Any]) -> list[Any]:
+        """The bound values, with Generators that begin at the keys that the call has drawn."""
+        given = layout.rebuild(flat)
+        return [
+            given[place] if argument.is_generator else value
+            for place, (argument, value) in enumerate(zip(self.schema.arguments, values, strict=True))
+        ]
+
+    def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Calls the op on arrays; new values of written arguments come before the results."""
+        values = self.binder.bind(args, kwargs, op=self.name)
+        layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
+        arrays = [unbox(value) for value in (draw_keys(flat) if self._draws else flat)]
+        structure, outputs = self._run_on_arrays(layout, arrays, device=find_device(self.record, values))
+        return structure.arrange(outputs)
+
+    def _call_without_tensors(
+        self, layout: Layout, flat: list[Any], values: list[Any], *, arrays_wanted: bool
+    ) -> Any:
+        """An op without tensor arguments gives Tensors; ``op.arrays`` gives arrays."""
+        if self.record.takes_tensors and not arrays_wanted:
+            return run_on_tensors(self.overload, values, self._autograd_impl)
+        structure, outputs = self._run_on_arrays(layout, flat, device=find_device(self.record, values))
+        if arrays_wanted:
+            return structure.arrange(outputs)
+        return structure.arrange([Tensor.from_array(output) for output in outputs])
+
+    def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+        """Does one call with a Tensor among its arguments, which are bound; tangents are not looked at."""
+        refuse_numbers(self.record, layout, flat)
+        written = check_written(self.name, self.schema, values)
+        if self.record.takes_tensors and not self.record.derivative.derive:
+            result = run_on_tensors(self.overload, values, self._autograd_impl)
+            if self._needs_comparison:
+                given = [unbox(value) for value in flat]
+                results = [unbox(value) for value in tree_leaves(result) if isinstance(value, Tensor)]
+                compare_with_fake(self.record, layout, given, results)
+                self._needs_comparison = False
+            return result
+        tensors, arrays = read_arrays(flat)
+        wanted = self._find_wanted(tensors)
+        if wanted is not None and Tag.out in self.record.tags:
+            raise refuse_out_gradient(self.name)
+        if wanted is None:
+            donating = bool(written) and not is_observed()  # who observes may keep what is written
+            run = partial(self._run_on_arrays, layout, arrays, donating=donating)
+            structure, outputs = run_observed(self.overload, values, run, read_run)
+            recorded = None
+        else:
+            run = partial(self._record, layout, arrays, wanted)
+            recorded = run_observed(self.overload, values, run, read_recorded)
+            structure = recorded[0].structure
+            outputs = recorded[1 : 1 + len(recorded[0].outputs)]
+        write_back(self.name, outputs, written)
+        count = structure.written_count
+        histories: Sequence[tuple[Tensor, Tensor]] = ()
+        if recorded is None:
+            boxed = box_results(outputs[count:])
+        else:
+            boxed = record_call(self.node_class, recorded, tensors, arrays)
+            refuse_inference(self.name, tensors, boxed)
+            histories, boxed = list(zip(written, boxed[:count], strict=True)), boxed[count:]
+        if self._views is not None and boxed:
+            self._views.link(layout, tensors, boxed, partial(self._run_viewing, layout, tensors, arrays))
+        if self.returns_written:
+            return self._return_written(values, histories, structure.without_written().rebuild(boxed))
+        return structure.without_written().arrange(boxed)
+
+    def _run_viewing(
+        self, layout: Layout, tensors: Sequence[Tensor | None], arrays: Sequence[Any], wholes: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Runs the op on something else in the place of the Tensor that its results are views of."""
+        given = list(arrays)
+        given[next(place for place, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
+        return self._run_on_arrays(layout, given)[1]
+
+    def _return_written(
+        self, values: list[Any], histories: Sequence[tuple[Tensor, Tensor]], results: list[Any]
+    ) -> Any:
+        """The results in order, where some are written arguments: themselves, or aliases with a history."""
+        aliases = {
+            id(tensor): share_storage(recorded, tensor, self.name)
+            for tensor, recorded in histories
+            if recorded._requires_grad
+        }
+        given = put_back_returned_arguments(self.schema, results, values)
+        return pack([aliases.get(id(value), value) for value in given])
+
+    def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
+        """For each array whether its gradient is needed; None where the call is not recorded."""
+        if not modes.grad_enabled or modes.inference or self.record.derivative.constant is not None:
+            return None
+        wanted = tuple([tensor is not None and tensor._requires_grad for tensor in tensors])
+        return wanted if any(wanted) else None
+
+    # Running ------------------------------------------------------------------------------------------------
+
+    def specialize(self, layout: Layout) -> Specialization:
+        """Returns the specialization of a layout, made where it is new."""
+        found = self.specializations.get(layout)
+        if found is None:
+            self._watch.note(layout)
+            donated = self._donated_places(layout)
+            made = Specialization(self.overload, layout, self.carrier, donated)
+            return self.specializations.put(layout, made)
+        return found
+
+    def _donated_places(self, layout: Layout) -> list[int]:
+        places: list[int] = []
+        position = 0
+        for entry, argument in zip(layout.entries, self.schema.arguments, strict=True):
+            count = count_arrays(entry)
+            if argument.name in self.record.donates:
+                places.extend(range(position, position + count))
+            position += count
+        return places
+
+    def _is_immediate(self, arrays: Sequence[Any]) -> bool:
+        """Whether the kernel runs now as plain Python, outside any jit."""
+        record = self.record
+        if record.kind == "array" and record.compiled and config.compile_kernels:
+            return False
+        if record.sharding is not None and any(map(is_spread, arrays)):
+            return False  # each device runs its part, which only compiled code can do
+        return not any(isinstance(array, Tracer) for array in arrays)
+
+    def _run_on_arrays(
+        self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Device | None = None
+    ) -> tuple[Structure, Sequence[Any]]:
+        require_kernel(self.record, arrays, device)
+        if device is not None:  # what a factory makes stands there
+            with jax.default_device(device.to_jax()):
+                return self._run_here(layout, arrays, donating=donating, device=device)
+        return self._run_here(layout, arrays, donating=donating)
+
+    def _run_here(
+        self, layout: Layout, arrays: Sequence[Any], *, donating: bool, device: Device | None = None
+    ) -> tuple[Structure, Sequence[Any]]:
+        if self._is_immediate(arrays):
+            return self._run_now(layout, arrays, device)
+        found = self.specialize(layout)
+        if self.is_fast and self.returns_one:  # what the short cut runs, so that nothing is compiled twice
+            return ONE_ARRAY, (found.run_one(*arrays),)
+        return found.run_donating(*arrays) if donating else found.run(*arrays)
+
+    def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
+        specialization = self.specialize(layout)
+        if not self._is_immediate(arrays) or self.record.takes_tensors:
+            require_kernel(self.record, arrays)
+            return specialization.recorders[wanted](*arrays)
+        structure, outputs = self._run_now(layout, arrays)
+        return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
+
+    def _run_now(
+        self, layout: Layout, arrays: Sequence[Any], device: Device | None = None
+    ) -> tuple[Structure, Sequence[Any]]:
+        structure, outputs = run_kernel(self.record, layout, arrays, device)
+        if self._needs_comparison:
+            compare_with_fake(self.record, layout, arrays, outputs)
+            self._needs_comparison = False
+        return structure, outputs
+
+
+def _find_saved_names(schema: FunctionSchema) -> tuple[str, ...]:
+    """The arguments and results of which a node may have saved something."""
+    arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
+    return (*arguments, *name_results(len(schema.returns)))

@@ -1,0 +1,90 @@
+"""Forward mode: a call on Tensors in an open dual level computes the tangents of its results too.
+
+The call itself runs as ever. Then one array function, compiled per op and pattern of tangents, computes the
+tangents by the rule that JAX's transformations find too (jvp rule, transposed backward formula, or JAX's own
+derivative of the kernel) and is called on the tape as an op of its own: tangents have a history like values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.formula_node import call_without_tangents, keep_tangents
+from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, tangents_off
+from oplib.errors import MissingRuleError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.library.kernels.tensor_kernel import find_tensors
+from oplib.library.records.record import Record, Tag
+from oplib.tensor import Tensor, box
+
+if TYPE_CHECKING:
+    from .dispatch import Dispatcher
+
+
+def call_in_dual_level(dispatcher: Dispatcher, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+    """Does one call with a Tensor among its arguments, and carries their tangents on.
+
+    Args:
+        dispatcher: of the op.
+        layout: of the call.
+        flat: what stands in its array places.
+        values: one value for each argument of the schema.
+
+    Raises:
+        MissingRuleError: an argument has a tangent, and the op no rule for it. An op that writes an argument
+            cannot have one.
+    """
+    record = dispatcher.record
+    tensors = [value if isinstance(value, Tensor) else None for value in flat]
+    tangents = find_tangents(tensors)
+    if tangents is None or record.kind == "composite" or record.derivative.constant is not None:
+        return dispatcher.call_on_tensors(layout, flat, values)
+    _require_rule(record, layout, tangents)
+    operands = [value if isinstance(value, Tensor) else box(jnp.asarray(value)) for value in flat]
+    with tangents_off():
+        result = dispatcher.call_on_tensors(layout, flat, values)
+    outputs = find_tensors([result])
+    pusher = dispatcher.specialize(layout).pusher(has_tangents(tangents), dispatcher.carrier)
+    push_tangents(partial(call_without_tangents, pusher), [*operands, *outputs], tangents, outputs)
+    keep_tangents(tensors, outputs)
+    return result
+
+
+def _require_rule(record: Record, layout: Layout, tangents: Sequence[Tensor | None]) -> None:
+    derivative = record.derivative
+    if Tag.out not in record.tags and (
+        record.is_transparent
+        or record.jvp is not None
+        or (derivative.backward is not None and not derivative.nonlinear)
+    ):
+        return
+    place = next(place for place, tangent in enumerate(tangents) if tangent is not None)
+    tangent: Any = tangents[place]
+    raise MissingRuleError(
+        f"{record.name}: Trying to use forward AD with {record.name} that does not support it"
+        f"{_explain(record)}. Argument '{layout.find_argument(place)}' carries a tangent, "
+        f"{describe(tangent._storage.array)}. {_advise(record)}"
+    )
+
+
+def _explain(record: Record) -> str:
+    if Tag.out in record.tags:
+        return " because it is an out= function"
+    if record.derivative.nonlinear:
+        return ": its backward formula is declared nonlinear, so none can be derived from it by transposition"
+    if record.derivative.missing is not None:
+        return f": the derivative is missing, because {record.derivative.missing}"
+    return ": it has neither a jvp rule nor a backward formula to derive one from"
+
+
+def _advise(record: Record) -> str:
+    if Tag.out in record.tags:
+        return "Use the op without out=."
+    return (
+        f"Register a rule with oplib.library.register_jvp('{record.name}', rule), or give it "
+        "unpack_dual(tensor).primal."
+    )

@@ -1,0 +1,133 @@
+"""Functions that choose among overloads, with the short cuts of these written into them.
+
+``oplib.mul`` asks for the class of its second argument and calls an overload; ``Tensor.__mul__`` calls
+``oplib.mul``. Each frame of Python between a user and the compiled call costs about a twentieth of that call.
+So the function is generated anew when it is first called, with the lines in place that the overloads would
+run; what these do not serve goes on as it is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from oplib.library.objects.overload import OpOverload
+
+from .fast_block import FastBlock
+from .fast_path import ShortCut
+
+Function = Callable[..., Any]
+_KINDS = inspect.Parameter
+
+
+_branches: WeakKeyDictionary[Function, Sequence[Branch]] = WeakKeyDictionary()  # by the fused function
+
+
+class Branch(NamedTuple):
+    """One overload of a fused function, and which calls are to run it.
+
+    Attributes:
+        test: an expression in which ``{0}`` stands for the first parameter and so on; an empty one passes,
+            and stands last.
+        overload: the op.
+        places: the parameters that stand for its arguments, in their order; None for the first ones. The
+            short cut serves calls that leave the others at their defaults.
+    """
+
+    test: str
+    overload: OpOverload
+    places: tuple[int, ...] | None = None
+
+
+def when_number(place: int) -> str:
+    """Returns the test of whether a parameter is a Python number that a compiled call takes as an array."""
+    return f"({{{place}}}.__class__ is float or {{{place}}}.__class__ is int)"
+
+
+def when_tensor(place: int) -> str:
+    """Returns the test of whether a parameter is a Tensor."""
+    return f"{{{place}}}.__class__ is __Tensor"
+
+
+def fuse(function: Function, *branches: Branch) -> Function:
+    """Returns a function that does as another one, with the short cuts of overloads written into it.
+
+    Args:
+        function: the whole function: every call may go through it.
+        branches: the overloads.
+    """
+    return Fusion(function, branches).function
+
+
+def list_branches(function: Function) -> Sequence[Branch]:
+    """Returns what is fused into a function; nothing where it was not made here."""
+    return _branches.get(function, ())
+
+
+class Fusion:
+    """One fused function.
+
+    Args:
+        whole: the function that serves every call.
+        branches: see :func:`fuse`.
+
+    Attributes:
+        function: the fused one. Until its first call it only prepares itself.
+    """
+
+    def __init__(self, whole: Function, branches: Sequence[Branch]) -> None:
+        self._branches = branches
+        self._parameters = list(inspect.signature(whole).parameters.values())
+        self._preparing = threading.Lock()
+        self._is_prepared = False
+        defaults = {f"__d_{one.name}": one.default for one in self._parameters}
+        names = {"__whole": whole, "__prepare": self._prepare, **defaults}
+        head = f"def {whole.__name__}({', '.join(_declare(self._parameters))}):"
+        tail = f"    return __whole({', '.join(map(_hand_on, self._parameters))})"
+        self._short_cut = ShortCut([head, "    __prepare()"], [tail], names, f"<oplib.{whole.__name__}>")
+        self.function = self._short_cut.define()
+        self.function.__doc__ = whole.__doc__
+        _branches[self.function] = branches
+
+    def text(self) -> str:
+        """Returns the fused function as it is written now."""
+        return self._short_cut.text()
+
+    def _prepare(self) -> None:
+        """Writes the short cuts in, for the next call; this one is served by the whole function."""
+        with self._preparing:
+            if self._is_prepared:
+                return
+            for number, branch in enumerate(self._branches):
+                self._add(number, branch)
+            self._short_cut.drop_line("    __prepare()")
+            self._is_prepared = True
+
+    def _add(self, number: int, branch: Branch) -> None:
+        dispatcher = branch.overload.prepare()
+        if dispatcher is None or not dispatcher.is_fast:
+            return  # the whole function serves its calls
+        names = [one.name for one in self._parameters]
+        places = branch.places or tuple(range(len(dispatcher.schema.arguments)))
+        if max(places) >= len(names):
+            return  # an operator has no place for a keyword argument
+        kept = [f"{name} is __d_{name}" for place, name in enumerate(names) if place not in places]
+        tests = [branch.test.format(*names)] if branch.test else []
+        block = FastBlock(dispatcher.record, number, [names[place] for place in places])
+        self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
+
+
+def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:
+    declared: list[str] = []
+    for one in parameters:
+        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
+            declared.append("*")
+        declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__d_{one.name}")
+    return declared
+
+
+def _hand_on(parameter: inspect.Parameter) -> str:
+    return f"{parameter.name}={parameter.name}" if parameter.kind is _KINDS.KEYWORD_ONLY else parameter.name

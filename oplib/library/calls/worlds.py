@@ -1,0 +1,63 @@
+"""The world of a call, Tensors or arrays: what tells it, and what is refused in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.records.record import Record
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+def tells_world(record: Record, layout: Layout) -> bool:
+    """Whether an array stands in a tensor's place, not only in those of operands."""
+    return any(
+        count_arrays(entry) and entry is not Slot.key and argument.name not in record.operand
+        for entry, argument in zip(layout.entries, record.schema.arguments, strict=True)
+    )
+
+
+def refuse_numbers(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
+    """Refuses a number in a tensor's place among Tensors, as torch does.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    if not any(isinstance(value, _NUMBERS) for value in flat):
+        return
+    values = layout.rebuild(flat)
+    for place, argument in enumerate(record.schema.arguments):
+        if count_arrays(layout.entries[place]) and argument.name not in record.operand:
+            value = values[place]
+            for member in value if isinstance(value, list) else [value]:
+                if isinstance(member, _NUMBERS):
+                    raise _explain_number(record, place, member)
+
+
+def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
+    return ArgumentTypeError(
+        f"{record.name}() Expected a value of type 'Tensor' for argument "
+        f"'{record.schema.arguments[place].name}' but instead found type '{type(number).__name__}'. "
+        f"Position: {place}. Value: {describe(number)}. Declaration: {record.schema}. Pass "
+        f"oplib.tensor({describe(number)})."
+    )
+
+
+def refuse_writing(record: Record, layout: Layout) -> None:
+    """Refuses a call that would write into arrays.
+
+    Raises:
+        ArgumentError: it would.
+    """
+    for place in layout.written_places:
+        if layout.entries[place] is not Slot.absent:
+            raise ArgumentError(
+                f"{record.name}: argument '{record.schema.arguments[place].name}' is written, but arrays "
+                "cannot be. The call has arrays and no Tensor. Call .functional, which returns the new "
+                "values, or pass Tensors."
+            )

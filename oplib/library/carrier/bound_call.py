@@ -1,0 +1,213 @@
+"""One op with its static arguments fixed, as a function of its arrays.
+
+This is what the carrier's primitives have as parameter: below the tape, and inside every JAX transformation,
+a registered op is a :class:`BoundCall`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_function import Mask, shape_of
+from oplib.config import config
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Structure
+from oplib.library.axes.levels import Level, Levels, map_residuals
+from oplib.library.axes.partition import run_derivable, run_in_parts
+from oplib.library.axes.varying import match_varying
+from oplib.library.derivatives.formula import FormulaPlan
+from oplib.library.derivatives.setup import plan_formula
+from oplib.library.kernels.array_kernel import make_strong
+from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
+from oplib.library.kernels.running import trace_kernel
+from oplib.library.kernels.tracing import trace_to_jaxpr
+from oplib.library.objects.overload import OpOverload
+from oplib.library.records.record import Record
+
+from .vmap_rule import run_vmap_rule
+
+Results = tuple[Structure, tuple[Any, ...]]
+
+
+class BoundCall:
+    """An overload with a layout.
+
+    Two are equal if op, layout and record version are: JAX keys its caches by this. The kernels are looked up
+    in the overload's record when it is traced, so JAX's tables keep none alive.
+
+    Attributes:
+        overload: the op.
+        layout: the static arguments and the places of the arrays.
+        version: of the record it was made for.
+        kernel_slots: for which there was a kernel then.
+    """
+
+    __slots__ = (
+        "_batched",
+        "_hash",
+        "_levelled",
+        "_planners",
+        "_single",
+        "kernel_slots",
+        "layout",
+        "overload",
+        "version",
+    )
+
+    def __init__(self, overload: OpOverload, layout: Layout) -> None:
+        self.overload = overload
+        self.layout = layout
+        self.version = overload.record.version
+        self.kernel_slots = tuple(overload.record.kernels)
+        self._hash = hash((overload.name(), layout, self.version))
+        self._single: Any = jax.jit(self._run, inline=True)
+        self._batched: dict[Level, Callable[..., Results]] = {}
+        self._levelled: dict[tuple[Levels, bool, bool], Any] = {}
+        self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, BoundCall)
+            and self.version == other.version
+            and self.overload is other.overload
+            and self.layout == other.layout
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.overload.name()
+
+    @property
+    def record(self) -> Record:
+        """The record in force."""
+        return self.overload.record
+
+    def run(self, *arrays: Any) -> Results:
+        """Runs the kernel on arrays or tracers; one trace serves shapes, lowering and mapping."""
+        return self._single(*arrays)
+
+    def _run(self, *arrays: Any) -> Results:
+        record = self.record
+        structure, flat = trace_kernel(record, self.layout, arrays)
+        if record.fake is not None and record.kind != "host":  # whose callback compares what it gets
+            compare_with_fake(record, self.layout, arrays, flat)
+        return structure, tuple(make_strong(value) for value in flat)
+
+    def trace(
+        self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True, derivable: bool = False
+    ) -> Any:
+        """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature.
+
+        Args:
+            levels: of vmap.
+            arrays: of the call, or their shapes.
+            in_parts: a sharding rule is carried out, rather than left to XLA.
+            derivable: JAX is to differentiate what comes; a rule is carried out only where it has to be.
+        """
+        has_parts = self.has_parts(levels)
+        key = levels, has_parts and in_parts, has_parts and derivable
+        found = self._levelled.get(key)
+        if found is None:
+            run = self._run_whole(levels)
+            if has_parts and (in_parts or derivable):
+                run = partial(run_derivable if derivable else run_in_parts, self, levels)
+            found = self._levelled[key] = jax.jit(lambda *values: match_varying(run(values), like=values))
+        return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
+
+    def has_parts(self, levels: Levels) -> bool:
+        """Whether there is a sharding rule to carry out; a host op's batching rule is left whole."""
+        record = self.record
+        has_batch = bool(levels) and record.vmap is not None
+        return record.sharding is not None and not (record.kind == "host" and has_batch)
+
+    def _run_whole(self, levels: Levels) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        mapped = self.map(levels)
+        return lambda values: mapped(*values)[1]
+
+    def map(self, levels: Levels) -> Callable[..., Results]:
+        """Maps the kernel over levels, the innermost first; a batching rule stands for that one."""
+        run = self.run
+        if levels and self.record.vmap is not None:
+            run, levels = partial(self._run_batched, levels[0]), levels[1:]
+        for level in levels:
+            run = level.map(run, level.axes)
+        return run
+
+    def _run_batched(self, level: Level, *arrays: Any) -> Results:
+        """Runs the registered batching rule in place of the kernel; one trace per level and signature."""
+        found = self._batched.get(level)
+        if found is None:
+
+            def run(*values: Any) -> Results:
+                structure, flat = run_vmap_rule(self.record, self.layout, level, values)
+                return structure, tuple(make_strong(value) for value in flat)
+
+            found = self._batched[level] = jax.jit(run, inline=True)
+        return found(*arrays)
+
+    def plan(
+        self,
+        wanted: Mask,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        *,
+        levels: Levels = (),
+        structure: Structure | None = None,
+    ) -> tuple[FormulaPlan, list[Any]]:
+        """Plans the backward at a point where the kernel has run.
+
+        Args:
+            wanted: for each input, whether its gradient is needed.
+            inputs: the arrays of the call, batched as the levels say.
+            outputs: what the kernel gave, batched at all levels.
+            levels: of vmap.
+            structure: of the outputs, where it is known.
+
+        Returns:
+            The plan for one example, and the intermediates that setup saved, batched at all levels.
+        """
+        found = self._planners.get((levels, wanted))
+        if found is None:
+            found = self._planners[levels, wanted] = self._make_planner(levels, wanted)
+        return found(structure, tuple(inputs), tuple(outputs))
+
+    def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
+        def plan(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
+            def plan_one(values: Any, results: Any) -> tuple[FormulaPlan, list[Any]]:
+                return plan_formula(
+                    self.overload,
+                    self.layout,
+                    structure or self.structure(values),
+                    wanted=wanted,
+                    inputs=values,
+                    outputs=results,
+                )
+
+            return map_residuals(plan_one, levels)(inputs, outputs)
+
+        compiled = jax.jit(plan, inline=True)
+
+        def choose(*arguments: Any) -> tuple[FormulaPlan, list[Any]]:
+            is_plain = self.record.is_plain or not config.compile_kernels
+            return plan(*arguments) if is_plain else compiled(*arguments)
+
+        return choose
+
+    def structure(self, arrays: Sequence[Any]) -> Structure:
+        """Returns how the results stand, by the trace of the kernel: a fake kernel is not for real calls."""
+        # Of a whole kernel a mesh may not be able to say how it is spread.
+        if self.record.sharding is not None:
+            arrays = [shape_of(value) for value in arrays]
+        return jax.eval_shape(self._single, *arrays)[0]
+
+    def shapes(self, arrays: Sequence[Any]) -> Results:
+        """Returns structure and shapes of the results, by the fake kernel where there is one."""
+        if self.record.fake is None:
+            return jax.eval_shape(self._single, *arrays)
+        return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)

@@ -1,0 +1,162 @@
+"""Host kernels in programs for several devices: on parts of arrays, or on arrays that are gathered.
+
+A callback belongs to an executable, but the program of a part is built apart from it, with a list of
+callbacks of its own that is dropped. So the callback is entered into the whole program when the op is lowered
+there, and the program of the part calls it by its number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import jaxpr_as_fun
+
+from oplib.errors import CompilationWarning
+from oplib.library.axes.levels import Levels
+from oplib.library.axes.partition import Call, Part, calls_any, cut_levels
+from oplib.library.kernels.fake_kernel import run_fake_kernel
+from oplib.library.kernels.host_kernel import bind_host_kernel
+from oplib.library.kernels.kernel_choice import choose_kernel
+
+Shapes = tuple[jax.ShapeDtypeStruct, ...]
+_TARGETS = {
+    "cpu": "xla_ffi_python_cpu_callback",
+    "cuda": "xla_ffi_python_gpu_callback",
+    "rocm": "xla_ffi_python_gpu_callback",
+}
+# What XLA cannot look into, and so cannot cut.
+_OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
+_warned: set[str] = set()
+
+
+def find_spread_lowering(
+    call: Call, levels: Levels, jaxpr: Any, module: Any
+) -> Callable[..., Sequence[Any]] | None:
+    """Returns what an op lowers to in a program for several devices; None where that is its jaxpr as it is.
+
+    Args:
+        call: the op.
+        levels: of vmap.
+        jaxpr: of the call, as it was traced.
+        module: the program, as JAX describes it to a lowering rule.
+
+    Warns:
+        CompilationWarning: the parts of the arrays will be gathered; once for each op.
+    """
+    if (getattr(module.axis_context, "num_devices", None) or 1) == 1:
+        return None
+    part = _find_part(jaxpr)
+    if part is None:
+        if not calls_any(jaxpr, {"shard_map"}):
+            _warn_of_gathering(call, jaxpr)
+        return None
+    if module.lowering_parameters.for_export:  # a program on disk cannot ask for the program of a part
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
+        return jaxpr_as_fun(call.trace(levels, shapes, in_parts=False))
+    if call.record.kind != "host" or module.platforms[0] not in _TARGETS:
+        return None
+    return _enter_callback(call, part, module).offer()
+
+
+def _enter_callback(call: Call, part: Part, module: Any) -> Part:
+    """Enters a host kernel into a program; returns the part that calls it."""
+    parts = _HostParts(call)
+    module.add_host_callback(parts)
+    number = np.uint64(len(module.host_callbacks) - 1)
+
+    def run_part(*arrays: Any) -> Sequence[Any]:
+        shapes = parts.expect(cut_levels(part.levels, arrays), arrays)
+        return jax.ffi.ffi_call(_TARGETS[module.platforms[0]], shapes)(*arrays, index=number)
+
+    return replace(part, run=run_part)
+
+
+def _find_part(jaxpr: Any) -> Part | None:
+    """What ``custom_partitioning`` was given when the call was traced; None if it was not asked."""
+    for equation in jaxpr.eqns:
+        part = equation.params.get("partition")
+        if isinstance(part, Part):
+            return part
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _HostParts:
+    """A host kernel as a callback on parts; their shapes are known when XLA has decided how to cut.
+
+    Two calls that are lowered once may be cut differently, so what is due is kept for each cut.
+
+    Attributes:
+        call: the op.
+        due: by the shapes of the parts: the levels of vmap, and the shapes of the results for one example.
+    """
+
+    call: Call
+    due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Shapes]] = field(default_factory=dict[Any, Any])
+
+    def expect(self, levels: Levels, parts: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+        """Notes the shapes of the parts; returns those of their results, by the fake kernel."""
+        record, layout = self.call.record, self.call.layout
+        single = [
+            jax.ShapeDtypeStruct(part.shape[sum(level.batched[place] for level in levels) :], part.dtype)
+            for place, part in enumerate(parts)
+        ]
+        shapes = tuple(jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values)[1], *single))
+        self.due[_list_shapes(parts)] = levels, shapes
+        front = tuple(level.size for level in reversed(levels))
+        return [jax.ShapeDtypeStruct((*front, *shape.shape), shape.dtype) for shape in shapes]
+
+    def __call__(self, *parts: Any) -> tuple[np.ndarray, ...]:
+        record, layout = self.call.record, self.call.layout
+        levels, shapes = self.due[_list_shapes(parts)]
+        run = bind_host_kernel(record, choose_kernel(record, parts), layout, shapes)
+        return tuple(_map(run, levels, shapes, parts))
+
+
+def _list_shapes(parts: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple([tuple(part.shape) for part in parts])
+
+
+def _map(
+    run: Callable[..., Sequence[Any]], levels: Levels, shapes: Shapes, parts: Sequence[Any]
+) -> Sequence[Any]:
+    """Runs the kernel for each example of the outermost level, the last one, and stacks what it gives."""
+    if not levels:
+        return run(*parts)
+    inner, level = levels[:-1], levels[-1]
+    rows = [
+        _map(
+            run,
+            inner,
+            shapes,
+            [part[at] if own else part for part, own in zip(parts, level.batched, strict=True)],
+        )
+        for at in range(level.size)
+    ]
+    if not rows:
+        front = tuple(each.size for each in reversed(inner))
+        return [np.zeros((0, *front, *shape.shape), shape.dtype) for shape in shapes]
+    return [np.stack(results) for results in zip(*rows, strict=True)]
+
+
+def _warn_of_gathering(call: Call, jaxpr: Any) -> None:
+    record = call.record
+    if record.name in _warned or not calls_any(jaxpr, _OPAQUE):
+        return
+    _warned.add(record.name)
+    cure = (
+        "Say with register_sharding which axes may be cut."
+        if record.sharding is None
+        else "Annotate it numpy.ndarray, so that it runs on the host in parts."
+    )
+    warnings.warn(
+        f"{record.name}: its arrays will be gathered on each device. The program is for several devices, and "
+        f"XLA cannot look into the kernel to cut it. {cure}",
+        CompilationWarning,
+        stacklevel=2,
+    )

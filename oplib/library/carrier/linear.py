@@ -1,0 +1,231 @@
+"""The derivative of a call at a point: a function of residuals that is linear in the tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import unmapped_aval
+
+from oplib.autograd.array_function import Mask, conjugate, has_gradient
+from oplib.errors import MissingRuleError
+from oplib.library.axes.levels import Level, Levels, map_residuals
+from oplib.library.axes.varying import match_varying
+from oplib.library.derivatives.formula import FormulaPlan, missing_formula
+from oplib.library.derivatives.jvp_rule import run_jvp_rule
+from oplib.library.derivatives.linearity import check_linear
+from oplib.library.infer_schema import infer_kind
+
+from .bound_call import BoundCall
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The parameter of the primitive *op.lin*.
+
+    Its residuals are the inputs, if there is a jvp rule, and then those of the backward formula, if there is
+    one. It holds no rule: these are looked up when it is lowered or transposed.
+
+    Attributes:
+        call: the op.
+        levels: of vmap; residuals are batched at all of them, tangents where their input is.
+        wanted: for each input, whether it has a tangent.
+        differentiable: for each output, whether it has a tangent.
+        avals: of the output tangents, with their sharding.
+        rule_residuals: how many residuals are for the jvp rule.
+        residual_count: how many arguments of the primitive are residuals.
+        plan: of the backward formula; None if there is none.
+    """
+
+    call: BoundCall
+    levels: Levels
+    wanted: Mask
+    differentiable: Mask
+    avals: tuple[Any, ...]
+    rule_residuals: int
+    residual_count: int
+    plan: FormulaPlan | None
+
+    @property
+    def wanted_places(self) -> list[int]:
+        """The inputs that have a tangent."""
+        return [place for place, want in enumerate(self.wanted) if want]
+
+    def batched(self, axis: Any) -> Linear:
+        """The same with one more level, at which everything is batched."""
+        level = Level.of(axis, self.wanted)
+        explicit = getattr(axis, "explicit_mesh_axis", None)
+        avals = tuple(unmapped_aval(axis.size, 0, aval, explicit) for aval in self.avals)
+        return replace(self, levels=(*self.levels, level), avals=avals)
+
+    # Forwards -----------------------------------------------------------------------------------------------
+
+    def push(self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]) -> Sequence[Any]:
+        """The tangents of the outputs: by the jvp rule, or by the transposed backward formula.
+
+        Args:
+            residuals: of this derivative.
+            tangents: of the wanted inputs.
+            zeros: one of the kind of each output tangent.
+        """
+        if not self.rule_residuals:
+            return self._transpose_backward(residuals, tangents, zeros)
+        function = self._push_one
+        for level in self.levels:
+            axes = tuple(0 if level.batched[place] else None for place in self.wanted_places)
+            function = level.map(function, (0, axes))
+        return function(tuple(residuals[: self.rule_residuals]), tuple(tangents))
+
+    def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
+        rest = iter(tangents)
+        flat = [next(rest) if want else None for want in self.wanted]
+        return run_jvp_rule(self.call.record, self.call.layout, inputs, flat)
+
+    def _transpose_backward(
+        self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Forward mode from the backward formula, which is linear in its cotangents."""
+        if self.call.record.derivative.nonlinear:
+            raise MissingRuleError(
+                f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
+                "none can be derived from it by transposition. Register one with register_jvp."
+            )
+        backward = self.call.record.derivative.backward
+        if backward is not None and infer_kind(backward) == "host":
+            raise MissingRuleError(
+                f"{self.call}: there is no forward-mode rule. Its backward formula is annotated "
+                "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "
+                "the formula for jax.Array, or register a rule with register_jvp."
+            )
+        check_linear(self.pull, residuals, zeros, str(self.call))
+        # The vjp of what is linear is its transpose; jax.linear_transpose knows fewer primitives.
+        return jax.vjp(lambda *values: self.pull(residuals, values), *zeros)[1](tuple(tangents))
+
+    # Backwards ----------------------------------------------------------------------------------------------
+
+    def pull(
+        self, residuals: Sequence[Any], cotangents: Sequence[Any], given: Mask | None = None
+    ) -> tuple[Any, ...]:
+        """The gradients of the wanted inputs, by the backward formula.
+
+        Args:
+            residuals: of this derivative.
+            cotangents: of the differentiable outputs, those that are given.
+            given: for each of these outputs whether it has a cotangent; None for all.
+        """
+        function = partial(self._pull_one, given or (True,) * len(self.avals))
+        for level in self.levels:
+            function = _map_and_sum(function, level, self.wanted_places)
+        saved = tuple(map(_to_array, residuals[self.rule_residuals :]))
+        grads = function(saved, tuple(cotangents))
+        return tuple(match_varying(grads, like=[*residuals, *cotangents]))
+
+    def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        """One example; the formula is the tape's, whose complex gradients are the conjugates of JAX's."""
+        plan = self.plan
+        assert plan is not None
+        rest = iter(given)
+        mask = tuple([differentiable and next(rest) for differentiable in plan.differentiable])
+        grads = plan.backward(mask).function(*residuals, *map(conjugate, cotangents))
+        return tuple(
+            self._make_zero(place, shape) if grad is None else conjugate(grad)
+            for place, (grad, shape, want) in enumerate(zip(grads, plan.inputs, plan.wanted, strict=True))
+            if want
+        )
+
+    def _make_zero(self, place: int, shape: Any) -> Any:
+        """The gradient that a formula declares to be zero by None; of a number that says too little.
+
+        Raises:
+            MissingRuleError: the input is a number, for which formulas return None without a thought.
+        """
+        layout = self.call.layout
+        name = layout.find_argument(place)
+        if any(each.name == name and not each.has_tensor for each in layout.schema.arguments):
+            raise MissingRuleError(
+                f"{self.call}: a derivative by argument '{name}' was asked for, and the backward formula "
+                "gives None for it. It is a number that is an operand, so a gradient may flow into it. "
+                "Return its gradient, or an array of zeros if it has none."
+            )
+        return jnp.zeros(shape.shape, shape.dtype)
+
+
+def _to_array(residual: Any) -> Any:
+    """JAX hands over numbers of a jaxpr as numbers of Python with a dtype, or bools; formulas get arrays."""
+    is_array = isinstance(residual, jax.Array)
+    return residual if is_array else jnp.asarray(residual, getattr(residual, "dtype", None))
+
+
+def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
+    """Maps a backward over a level; the gradient of an unbatched input is summed over the batch."""
+    mapped = level.map(function, (0, 0))
+
+    def summed(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        grads = mapped(residuals, cotangents)
+        return tuple(
+            grad if level.batched[place] else jnp.sum(grad, axis=0)
+            for place, grad in zip(places, grads, strict=True)
+        )
+
+    return summed
+
+
+def make_linear(
+    call: BoundCall, levels: Levels, wanted: Mask, *, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[Linear, tuple[Any, ...]]:
+    """Makes the derivative of a call at its inputs, and the residuals it needs there.
+
+    Raises:
+        MissingRuleError: the op has neither a jvp rule nor a backward formula.
+    """
+    record = call.record
+    if record.jvp is None and record.derivative.backward is None:
+        raise _refuse_derivative(call)
+    tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+    batched_inputs = _batch_fully(inputs, levels)
+    plan, residuals = None, [*batched_inputs] if record.jvp is not None else []
+    rule_residuals = len(residuals)
+    differentiable = tuple(has_gradient(aval.dtype) for aval in tangent_avals)
+    if record.derivative.backward is not None:
+        plan, extras = call.plan(wanted, inputs, outputs, levels=levels)
+        pool = [*batched_inputs, *outputs, *extras]
+        residuals += [pool[source] for source in plan.sources]
+        differentiable = plan.differentiable
+    linear = Linear(
+        call=call,
+        levels=levels,
+        wanted=wanted,
+        differentiable=differentiable,
+        avals=tuple(aval for aval, has in zip(tangent_avals, differentiable, strict=True) if has),
+        rule_residuals=rule_residuals,
+        residual_count=len(residuals),
+        plan=plan,
+    )
+    return linear, tuple(residuals)
+
+
+def _refuse_derivative(call: BoundCall) -> MissingRuleError:
+    """The error for a transformation of JAX that differentiates an op without rules."""
+    if call.record.derivative.missing is not None:
+        return missing_formula(call.overload)
+    if call.record.schema.is_mutable:
+        return MissingRuleError(
+            f"{call}: jax.grad, jax.jvp or a transformation made of them asked for a derivative, and the op "
+            f"writes an argument, so it can have no rule. Got {call.record.schema}. Create a functional "
+            "operator that returns the new value, and register a rule for that."
+        )
+    derive = "" if call.record.kind == "host" else ', or "derive" for JAX\'s own derivative of the kernel'
+    return MissingRuleError(
+        f"{call}: jax.grad, jax.jvp or a transformation made of them asked for a derivative, but no autograd "
+        f"formula was registered, and no jvp rule. Use register_autograd for a backward formula{derive}, "
+        "from which forward mode follows; or register_jvp, from which reverse mode does."
+    )
+
+
+def _batch_fully(inputs: Sequence[Any], levels: Levels) -> Sequence[Any]:
+    """Gives inputs every level's axis, as the mapped rules expect their residuals."""
+    return map_residuals(lambda values, _: values, levels)(tuple(inputs), ()) if inputs else ()

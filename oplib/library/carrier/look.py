@@ -1,0 +1,69 @@
+"""What stands behind the values inside of a map: arrays of all examples, or values that are not mapped.
+
+JAX hands these to the batching rule of a primitive and to nobody else, so that is what asks. It stands beside
+the carrier because nothing else may touch ``jax.interpreters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jax.extend.core import Primitive
+from jax.interpreters import batching
+
+from oplib.library.axes.levels import move_to_front
+
+_below = Primitive("call_below")
+_below.multiple_results = True
+
+
+class Below(NamedTuple):
+    """A value as it is outside of the innermost map.
+
+    Attributes:
+        array: with the axis of the map in front, if it has it.
+        is_batched: whether it has.
+    """
+
+    array: Any
+    is_batched: bool
+
+
+def call_below(
+    index: Any, values: Sequence[Any], function: Callable[[list[Below]], Sequence[Any]]
+) -> list[Any]:
+    """Calls a function outside of the map that is going on, with all examples at once.
+
+    Args:
+        index: a value that this map has batched: without one, JAX would ask an outer map.
+        values: arrays or tracers.
+        function: gets what the values are outside, and returns arrays with the axis of the map in front.
+
+    Returns:
+        What is inside of the map for each of these arrays: a tracer of one example.
+    """
+    return _below.bind(index, *values, function=function)[1:]
+
+
+def look_below(index: Any, values: Sequence[Any]) -> list[Below]:
+    """Returns what values are outside of the map that is going on; arguments as for :func:`call_below`."""
+    seen: list[Below] = []
+
+    def look(below: list[Below]) -> Sequence[Any]:
+        seen.extend(below)
+        return ()
+
+    call_below(index, values, look)
+    return seen
+
+
+def _answer(
+    _axis: Any, args: Any, dims: Any, *, function: Callable[[list[Below]], Sequence[Any]]
+) -> tuple[list[Any], list[int]]:
+    pairs = zip(args[1:], dims[1:], strict=True)
+    results = function([Below(move_to_front(value, dim), dim is not None) for value, dim in pairs])
+    return [args[0], *results], [dims[0], *([0] * len(results))]
+
+
+batching.fancy_primitive_batchers[_below] = _answer

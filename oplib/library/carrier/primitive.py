@@ -1,0 +1,242 @@
+"""The carrier: a pair of primitives per op, by which every JAX transformation finds the op's rules.
+
+Only this file and those beside it named ``carrier_*`` touch ``jax.interpreters``. The primitive *op* stands
+for the call; *op.lin* is its derivative, linear in the tangents: it lowers to the jvp rule or to the
+transposed backward formula, and its own transpose is the backward formula. Batching keeps both and adds a
+*level*: kernel and rules stay written for one example and are mapped level by level, because a kernel inlined
+under vmap would lose its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir, xla
+
+from oplib.library.axes.levels import Level, Levels, move_to_front
+from oplib.library.axes.varying import match_varying
+from oplib.library.kernels.kernel_choice import require_kernels
+
+from .bound_call import BoundCall
+from .host_parts import find_spread_lowering
+from .linear import Linear, make_linear
+from .several_platforms import lower_for_each, lower_late
+
+_carriers: dict[str, Carrier] = {}
+
+
+def find_carrier(name: str) -> Carrier:
+    """Returns the primitive pair of a qualified name: one for ever."""
+    found = _carriers.get(name)
+    return found if found is not None else _carriers.setdefault(name, Carrier(name))
+
+
+class Carrier:
+    """The two primitives of one qualified name; made once and kept for ever.
+
+    Args:
+        name: the qualified name, which stands in jaxprs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.call = Primitive(name)
+        self.linear = Primitive(f"{name}.lin")
+        self.call.def_effectful_abstract_eval(_call_avals)
+        self.linear.def_abstract_eval(_linear_avals)
+        for primitive, lower in ((self.call, _lower_call), (self.linear, _lower_linear)):
+            primitive.multiple_results = True
+            lower_late(primitive)
+            primitive.def_impl(partial(xla.apply_primitive, primitive))
+            mlir.register_lowering(primitive, lower)
+        batching.fancy_primitive_batchers[self.call] = self._batch_call
+        batching.fancy_primitive_batchers[self.linear] = self._batch_linear
+        ad.primitive_jvps[self.call] = self._differentiate_call
+        ad.primitive_jvps[self.linear] = _differentiate_linear
+        ad.primitive_transposes[self.linear] = _transpose_linear
+
+    def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
+        """Puts the call into whatever trace is current."""
+        return self._bind(call, (), match_varying(arrays))
+
+    def _bind(self, call: BoundCall, levels: Levels, arrays: Sequence[Any]) -> list[Any]:
+        """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can look inside."""
+        return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
+
+    def _batch_call(
+        self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+    ) -> Any:
+        if all(dim is None for dim in dims):
+            outputs = self.call.bind(*args, call=call, levels=levels, jaxpr=jaxpr)
+            return outputs, [None] * len(outputs)
+        level = Level.of(axis, tuple(dim is not None for dim in dims))
+        moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
+        outputs = self._bind(call, (*levels, level), moved)
+        return outputs, [0] * len(outputs)
+
+    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear) -> Any:
+        if all(dim is None for dim in dims):
+            outputs = self.linear.bind(*args, linear=linear)
+            return outputs, [None] * len(outputs)
+        batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
+        outputs = self.linear.bind(*batched, linear=linear.batched(axis))
+        return outputs, [0] * len(outputs)
+
+    def _differentiate_call(
+        self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+    ) -> Any:
+        outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        zeros = [ad.Zero(aval) for aval in avals]
+        if call.record.derivative.constant is not None:
+            return outputs, zeros
+        if call.record.is_transparent and call.record.jvp is None:
+            whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, derivable=True)
+            return outputs, _derive_tangents(whole, primals, tangents, avals)
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        linear, residuals = make_linear(call, levels, wanted, inputs=primals, outputs=outputs)
+        given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
+        results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
+        return outputs, _spread(results, zeros, linear)
+
+    def push(
+        self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The tangents of the outputs of a call that has run: zeros, or None where there can be none.
+
+        Args:
+            call: the op.
+            arrays: of the call.
+            outputs: what it gave.
+            tangents: one for each array, or None for a constant.
+        """
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        if call.record.is_transparent and call.record.jvp is None:
+            zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
+            full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
+            found = _derive_tangents(call.trace((), arrays, derivable=True), arrays, full, avals)
+        else:
+            wanted = tuple(tangent is not None for tangent in tangents)
+            linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
+            operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
+            bind = run_linear if call.record.takes_tensors else self.linear.bind  # eager rules are not traced
+            results = bind(*operands, linear=linear)
+            found = _spread(results, [None] * len(avals), linear)
+        return tuple(
+            None if one is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
+            for aval, one in zip(avals, found, strict=True)
+        )
+
+
+def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
+    """Puts the tangents of the differentiable outputs at their places among all."""
+    rest = iter(results)
+    return [
+        next(rest) if differentiable else zero
+        for zero, differentiable in zip(zeros, linear.differentiable, strict=True)
+    ]
+
+
+def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
+    """JAX's own derivative of the kernel, for ops that ask for it."""
+    _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
+    return [
+        ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
+        for aval, result in zip(avals, results, strict=True)
+    ]
+
+
+def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+    """``jax.jvp`` by what has a tangent; nothing is computed for the rest."""
+    moves = [not isinstance(tangent, ad.Zero) for tangent in tangents]
+
+    def varied(*values: Any) -> Any:
+        rest = iter(values)
+        return function(*(next(rest) if move else fixed for move, fixed in zip(moves, primals, strict=True)))
+
+    at = tuple(primal for primal, move in zip(primals, moves, strict=True) if move)
+    given = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
+    return jax.jvp(varied, at, given)
+
+
+def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
+    """What the primitive *op* computes."""
+    return jaxpr_as_fun(jaxpr)(*arrays)
+
+
+_lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
+
+
+def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
+    """Lowers the kernel, where there is one for each of the platforms that are lowered for."""
+    require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
+    found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
+    if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
+        return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
+    if found is None:
+        return _lower_kernel(ctx, *args, jaxpr=jaxpr)
+    return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
+
+
+def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
+    """The avals and effects of the primitive *op*: those of its traced kernel."""
+    return list(jaxpr.out_avals), jaxpr.effects
+
+
+def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
+    """What the primitive *op.lin* computes: output tangents from residuals and input tangents."""
+    residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
+    zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
+    return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
+
+
+_lower_linear = mlir.lower_fun(run_linear, multiple_results=True)
+
+
+def _make_zero(aval: Any) -> Any:
+    """A zero with the sharding and the varying axes of an aval."""
+    return ad.instantiate_zeros(ad.Zero(aval))
+
+
+def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
+    """The avals of output tangents: those of the outputs, with their sharding."""
+    return list(linear.avals)
+
+
+def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any:
+    """Differentiates the implementation of *op.lin*: every higher order is JAX's own."""
+    return _push_forward(partial(run_linear, linear=linear), primals, tangents)
+
+
+def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
+    """The backward formula, for the tangents that are being transposed."""
+    count = linear.residual_count
+    if linear.plan is None:
+        return [None] * count + _transpose_rule(cotangents, args, linear=linear)
+    given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
+    present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
+    grads = linear.pull(args[:count], present, given)
+    return [None] * count + [
+        grad if ad.is_undefined_primal(tangent) else None
+        for grad, tangent in zip(grads, args[count:], strict=True)
+    ]
+
+
+def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
+    """Transposes the jvp rule by JAX, where the op has no backward formula."""
+    count = linear.residual_count
+    places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
+    zeros = [_make_zero(args[count + place].aval) for place in places]
+
+    def apply(*varied: Any) -> tuple[Any, ...]:
+        tangents = list(args[count:])
+        for place, value in zip(places, varied, strict=True):
+            tangents[place] = value
+        return tuple(run_linear(*args[:count], *tangents, linear=linear))
+
+    given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
+    found = dict(zip(places, jax.vjp(apply, *zeros)[1](given), strict=True))
+    return [found.get(place) for place in range(len(args) - count)]

@@ -1,0 +1,194 @@
+"""One op with its static arguments fixed, with everything compiled for it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_function import ArrayFunction, DerivedPlan, Mask, Plan
+from oplib.config import config
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Structure
+from oplib.library.objects.overload import OpOverload
+
+from .bound_call import BoundCall
+from .plain_function import make_plain_function
+from .primitive import Carrier
+
+Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
+CAPACITY = 256
+_uses = itertools.count()
+
+
+class Specialization:
+    """The cached jits of an overload for one layout: jax.jit keeps one executable per signature in each.
+
+    Attributes:
+        overload: the op.
+        layout: static arguments and places of the arrays.
+        call: the same as a parameter for the carrier.
+        run: ``(*arrays) -> (structure, outputs)``.
+        run_one: the same for an op with one result, which it returns bare.
+        run_donating: the same as ``run``, taking over the buffers of donated arguments.
+        recorders: by the pattern of needed gradients ``(*arrays) -> (plan, *outputs, *extras)``.
+        function: the op as a pure array function, for what JAX differentiates.
+        pushers: by the pattern of inputs with a tangent, see :meth:`pusher`.
+        last_use: a number that grows with every look-up, for the cache.
+    """
+
+    __slots__ = (
+        "_plain",
+        "call",
+        "function",
+        "last_use",
+        "layout",
+        "overload",
+        "pushers",
+        "recorders",
+        "run",
+        "run_donating",
+        "run_one",
+    )
+
+    def __init__(
+        self, overload: OpOverload, layout: Layout, carrier: Carrier, donated: Sequence[int]
+    ) -> None:
+        self.overload = overload
+        self.layout = layout
+        self.call = call = BoundCall(overload, layout)
+        self.last_use = 0
+        self.recorders = _Recorders(self._make_recorder)
+        self._plain: ArrayFunction | None = None
+        self.pushers: dict[Mask, ArrayFunction] = {}
+
+        def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+            return call.structure(arrays), tuple(carrier.bind(call, arrays))
+
+        def run_one(*arrays: Any) -> Any:
+            return carrier.bind(call, arrays)[0]
+
+        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
+        self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
+        self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
+        self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
+
+    def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
+        derived = self._is_derived()
+
+        def record(*arrays: Any) -> Recorded:
+            structure = self.call.structure(arrays)
+            if not derived:
+                return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
+            recorded = self.function.recorder(wanted)(*arrays)
+            recorded[0].structure = structure
+            recorded[0].names = self._find_names(recorded[0])
+            return recorded
+
+        return jax.jit(record, inline=True)
+
+    def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:
+        """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.
+
+        Args:
+            given: for each array, whether it has a tangent.
+            carrier: of the op.
+        """
+        found = self.pushers.get(given)
+        if found is None:
+            call, record = self.call, self.overload.record
+            count, given_count = len(given), sum(given)
+
+            def push(*values: Any) -> tuple[Any, ...]:
+                arrays, last = values[:count], len(values) - given_count
+                if self._is_derived() and (record.is_plain or not config.compile_kernels):
+                    return self._find_plain().jvp(given)(*arrays, *values[last:])
+                own = iter(values[last:])
+                pairs = zip(given, arrays, strict=True)
+                tangents = [next(own).astype(array.dtype) if has else None for has, array in pairs]
+                return carrier.push(call, arrays, values[count:last], tangents)
+
+            compiled = not (record.takes_tensors or record.is_plain)
+            found = self.pushers[given] = ArrayFunction(push, record.name, compiled=compiled)
+        return found
+
+    def _is_derived(self) -> bool:
+        """Whether JAX differentiates the call: the kernel itself, or the op by its jvp rule."""
+        record = self.overload.record
+        return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
+
+    def _find_plain(self) -> ArrayFunction:
+        if self._plain is None:
+            self._plain = make_plain_function(self.overload, self.layout)
+        return self._plain
+
+    def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
+        """Plans the backward of a kernel that has run; gives what a recorder gives."""
+        extras: Sequence[Any] = ()
+        if self._is_derived():
+            plan: Plan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
+            plan.structure = structure
+        else:
+            plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
+        plan.names = self._find_names(plan)
+        return plan, *outputs, *extras
+
+    def _find_names(self, plan: Plan) -> tuple[str, ...]:
+        """Under which names a node shows what it has saved of inputs and outputs."""
+        inputs = map(self.layout.find_argument, range(plan.input_count))
+        return (*inputs, *name_results(len(plan.outputs)))
+
+
+class _Recorders(dict[Mask, Callable[..., Recorded]]):
+    """Recorders by the pattern of needed gradients; one that is not there is made."""
+
+    def __init__(self, make: Callable[[Mask], Callable[..., Recorded]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, wanted: Mask) -> Callable[..., Recorded]:
+        return self.setdefault(wanted, self._make(wanted))
+
+
+def name_results(count: int) -> tuple[str, ...]:
+    """Names the results of an op as torch does: ``result``, or ``result0``, ``result1`` and so on."""
+    return ("result",) if count == 1 else tuple(f"result{place}" for place in range(count))
+
+
+class SpecializationCache:
+    """The specializations of one record by key, bounded: the least recently used one goes first.
+
+    Reading takes no lock. An OrderedDict would keep the order by itself, but comparing two keys runs Python
+    code, during which another thread may change it.
+    """
+
+    __slots__ = ("_by_key", "_writing")
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, Specialization] = {}
+        self._writing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, key: Hashable) -> Specialization | None:
+        """Returns the specialization of a key and counts the use."""
+        found = self._by_key.get(key)
+        if found is not None:
+            found.last_use = next(_uses)
+        return found
+
+    def put(self, key: Hashable, specialization: Specialization) -> Specialization:
+        """Enters a specialization unless another thread has just done so; returns the one that is there.
+
+        The least recently used one beyond the capacity is dropped.
+        """
+        with self._writing:
+            specialization.last_use = next(_uses)
+            held = self._by_key.setdefault(key, specialization)
+            if len(self._by_key) > CAPACITY:
+                del self._by_key[min(self._by_key, key=lambda each: self._by_key[each].last_use)]
+        return held

@@ -1,0 +1,117 @@
+"""A registered batching rule, as what runs at the innermost level of vmap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.errors import DimensionError, ResultError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.recording import unbox
+from oplib.library.arguments.results import check_results, leave_out_returned_arguments
+from oplib.library.arguments.structure import Results, make_structure
+from oplib.library.axes.levels import Level
+from oplib.library.kernels.array_kernel import split_written
+from oplib.library.kernels.tracing import running
+from oplib.library.records.record import Record
+from oplib.tensor import box
+
+
+@dataclass(frozen=True, slots=True)
+class VmapInfo:
+    """What a batching rule is told.
+
+    Attributes:
+        batch_size: length of the mapped axis.
+        randomness: ``"error"``, ``"same"`` or ``"different"``: how random ops are to behave.
+    """
+
+    batch_size: int
+    randomness: str = "error"
+
+
+def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence[Any]) -> Results:
+    """Runs ``rule(info, in_dims, *args)`` and brings every result's batch axis to the front.
+
+    Raises:
+        ResultError: it gives no pair, or places of the axis that do not fit the results.
+        DimensionError: a place that a result does not have.
+    """
+    assert record.vmap is not None
+    boxed = record.takes_tensors
+    given = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
+    dims = layout.rebuild_tangents(level.axes)
+    args, kwargs = layout.split(given)
+    with running(record.name, "vmap rule", eager=boxed):
+        answer = record.vmap(VmapInfo(level.size, level.randomness), layout.split(dims)[0], *args, **kwargs)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise ResultError(
+            f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got "
+            f"{type(answer).__name__}. Return the batched output and the place of its batch axis."
+        )
+    values, out_dims = _complete(record, layout, answer, list(zip(given, dims, strict=True)))
+    fronted = [_front(record, value, dim, level.size) for value, dim in zip(values, out_dims, strict=True)]
+    return make_structure(fronted, len(layout.written_places), lambda value: isinstance(value, jax.Array))
+
+
+def _complete(
+    record: Record, layout: Layout, answer: tuple[Any, Any], given: list[tuple[Any, Any]]
+) -> tuple[list[Any], list[Any]]:
+    """One value and one place per written argument and result: eager rules wrote the arguments themselves."""
+    output, out_dims = answer
+    places = layout.written_places
+    if places and not record.takes_tensors:
+        values = split_written(record, layout, places, output)
+        return values, _spread_dims(record, out_dims, values)
+    values = check_results(layout.schema)(output)
+    spread = _spread_dims(record, out_dims, values)
+    written = [given[place] for place in places]
+    rest = leave_out_returned_arguments(layout.schema, list(zip(values, spread, strict=True)))
+    pairs = [*written, *rest]
+    return [value for value, _ in pairs], [dim for _, dim in pairs]
+
+
+def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any]:
+    """One entry per result: an int or None for all of them, or the same structure as the results."""
+    if out_dims is None or isinstance(out_dims, int):
+        return [out_dims] * len(values)
+    given = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
+    if len(given) != len(values) or not all(map(_fits, given, values)):
+        raise ResultError(
+            f"{record.name}: the vmap staticmethod returned incompatible out_dims. Got {out_dims!r} for "
+            f"{describe(tuple(values))}. Return one int for all outputs, or the structure of the outputs "
+            "with an int or None for each."
+        )
+    return list(given)
+
+
+def _fits(dim: Any, value: Any) -> bool:
+    if isinstance(dim, list) and isinstance(value, list):
+        return len(dim) == len(value) and all(map(_fits, dim, value))
+    return dim is None or isinstance(dim, int)
+
+
+def _front(record: Record, value: Any, dim: Any, size: int) -> Any:
+    if isinstance(value, list):
+        dims = dim if isinstance(dim, list) else [dim] * len(value)
+        return [_front(record, member, place, size) for member, place in zip(value, dims, strict=True)]
+    array = unbox(value)
+    if not isinstance(array, jax.Array):
+        return array
+    if dim is None:
+        return jnp.broadcast_to(array[None], (size, *array.shape))
+    if not -array.ndim <= dim < array.ndim:
+        raise DimensionError(
+            f"{record.name}: the vmap rule gave a place of the batch axis that is out of range. Got {dim} "
+            f"for {describe(array)}. Return a place from {-array.ndim} to {array.ndim - 1}."
+        )
+    if array.shape[dim] != size:
+        raise ResultError(
+            f"{record.name}: the vmap rule gave a result of another batch size. Got {describe(array)} with "
+            f"the batch at {dim}, and the batch has {size}. Return one example for each of them."
+        )
+    return jnp.moveaxis(array, dim, 0)

@@ -1,0 +1,1 @@
+"""What was said about an op's derivatives, as pure functions of arrays."""

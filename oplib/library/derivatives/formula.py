@@ -1,0 +1,157 @@
+"""A registered backward formula as a pure function of residuals and cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, spread_gradients
+from oplib.autograd.array_types import sum_gradient
+from oplib.errors import MissingRuleError
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Structure
+from oplib.library.infer_schema import infer_kind
+from oplib.library.kernels.host_call import make_host_call
+from oplib.library.kernels.tracing import is_traced, running
+from oplib.library.objects.overload import OpOverload
+from oplib.library.records.record import Function
+from oplib.tensor import box
+
+from .formula_context import Notes
+from .gradients import GradientTargets
+
+
+class FormulaPlan(Plan):
+    """The plan of a registered op with a formula of its own, which is looked up when the backward runs.
+
+    Attributes:
+        overload: the op.
+        layout: of the call.
+        inputs: shape and dtype of each input.
+        notes: what the setup recorded.
+    """
+
+    __slots__ = ("_backwards", "_types", "inputs", "layout", "notes", "overload")
+
+    notes: Notes
+
+    def __init__(
+        self,
+        overload: OpOverload,
+        layout: Layout,
+        structure: Structure,
+        *,
+        wanted: Mask,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+    ) -> None:
+        self.overload = overload
+        self.layout = layout
+        self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
+        self._types = tuple(map(jax.typeof, inputs))
+        self._backwards: dict[Mask, tuple[int, ArrayFunction]] = {}
+        super().__init__(wanted, outputs, ())
+        self.structure: Structure = structure
+
+    def keep(self, notes: Notes, sources: Sequence[int]) -> None:
+        """Takes what the setup recorded, and where each saved array comes from."""
+        self.notes = notes
+        self.set_sources(sources)
+        self.differentiable = tuple(
+            has and not marked
+            for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
+        )
+
+    @property
+    def op_name(self) -> str:  # noqa: D102  described in Plan
+        return self.overload.name()
+
+    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
+        record = self.overload.record
+        held = self._backwards.get(given)
+        if held is not None and held[0] == record.version:
+            return held[1]
+        if infer_kind(self._find_rule()) == "host":
+            shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
+            on_host = make_host_call(self._bind_formula(given, np), shapes, op=record.name)
+            made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
+        else:
+            formula = spread_gradients(self._summed(self._bind_formula(given, jnp)), self.wanted)
+            made = ArrayFunction(formula, record.name, compiled=not record.is_plain, is_formula=True)
+        self._backwards[given] = record.version, made
+        return made
+
+    def _summed(self, formula: Function) -> Function:
+        """Sums the gradients of inputs that are replicated in ``shard_map``."""
+        types = tuple(kind for kind, want in zip(self._types, self.wanted, strict=True) if want)
+
+        def summed(*arrays: Any) -> tuple[Any, ...]:
+            pairs = zip(formula(*arrays), types, strict=True)
+            return tuple(None if grad is None else sum_gradient(grad, kind) for grad, kind in pairs)
+
+        return summed
+
+    def _find_rule(self) -> Function:
+        rule = self.overload.record.derivative.backward
+        if rule is None:
+            raise missing_formula(self.overload)
+        return rule
+
+    def _bind_formula(self, given: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
+        """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
+
+        It looks the rule up when it is traced, as a call does its kernel: JAX's tables keep plans alive.
+        """
+        op, boxed = self.overload.name(), self.overload.record.takes_tensors and xp is jnp
+        targets = GradientTargets(op, self.layout, self.inputs, self.wanted, xp)
+        wrap: Callable[[Any], Any] = box if boxed else lambda value: value
+        count = len(self.sources)
+
+        def formula(*arrays: Any) -> tuple[Any, ...]:
+            ctx = self.notes.restore(op, map(wrap, arrays[:count]))
+            cotangents = self._complete(iter(arrays[count:]), given, xp)
+            grads = self.structure.rebuild_grads(
+                [None if grad is None else wrap(grad) for grad in cotangents]
+            )
+            with running(op, "backward formula", eager=boxed or not is_traced(arrays)):
+                result = self._find_rule()(ctx, *grads)
+            return targets.take(result)
+
+        return formula
+
+    def _complete(self, cotangents: Iterator[Any], given: Mask, xp: Any) -> list[Any]:
+        """One cotangent per flat output: zeros, or None as the setup chose, where none is given."""
+
+        def make_missing(shape: Any) -> Any:
+            is_zero = self.notes.materialize and has_gradient(shape.dtype)
+            return xp.zeros(shape.shape, shape.dtype) if is_zero else None
+
+        pairs = zip(given, self.outputs, strict=True)
+        return [next(cotangents) if has else make_missing(shape) for has, shape in pairs]
+
+
+jax.tree_util.register_pytree_node(FormulaPlan, lambda plan: ((), plan), lambda plan, _: plan)
+
+
+def missing_formula(overload: OpOverload) -> MissingRuleError:
+    """The error for a backward through an op that has none."""
+    record = overload.record
+    reason = record.derivative.missing
+    if reason is not None:
+        return MissingRuleError(
+            f"{record.name}: the derivative is missing, because {reason}. A gradient through it was asked "
+            "for. Detach its inputs, or register one with register_autograd."
+        )
+    derive = (
+        ', or register_autograd("derive") for JAX\'s own derivative of the kernel'
+        if record.kind != "host"
+        else ""
+    )
+    return MissingRuleError(
+        f"{record.name}: Trying to backward through {record.name} but no autograd formula was registered. "
+        f"Its kernel is opaque to autograd. Use register_autograd to add one{derive}."
+    )

@@ -1,0 +1,121 @@
+"""What a backward formula returned, checked against the schema and made to fit the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_function import Mask
+from oplib.autograd.conformity import is_expandable, sum_to
+from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.arguments.recording import unbox
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientTargets:
+    """The inputs of one call, as far as their gradients must fit them.
+
+    Attributes:
+        op: the op's name, for errors.
+        layout: how the inputs stand among the arguments.
+        inputs: shape and dtype of each input.
+        wanted: for each input, whether its gradient is needed.
+        xp: ``jax.numpy``, or ``numpy`` for a formula on the host, since a callback may not use JAX.
+    """
+
+    op: str
+    layout: Layout
+    inputs: tuple[jax.ShapeDtypeStruct, ...]
+    wanted: Mask
+    xp: Any = jnp
+
+    def take(self, result: Any) -> tuple[Any, ...]:
+        """Picks the wanted gradients out of what a formula returned.
+
+        Raises:
+            AutogradError: wrong count, structure or shape, or a complex gradient of something real.
+            GradientTypeError: something that is no gradient.
+        """
+        values = list(result) if isinstance(result, tuple) else [result]
+        self._check_count(values)
+        flat: list[Any] = []
+        for place, entry in enumerate(self.layout.entries):
+            value = values[place] if place < len(values) else None
+            if isinstance(entry, tuple):
+                flat.extend(self._take_list(value, entry, self.layout.schema.arguments[place].name))
+            elif entry is Slot.array:
+                flat.append(value)
+            else:
+                if value is not None:
+                    self._refuse_value(value, place)
+                flat.extend([None] * count_arrays(entry))
+        return tuple(
+            self._fit(value, shape, place)
+            for place, (value, shape, want) in enumerate(zip(flat, self.inputs, self.wanted, strict=True))
+            if want
+        )
+
+    def _check_count(self, values: list[Any]) -> None:
+        arguments = self.layout.schema.arguments
+        last = max((place for place, argument in enumerate(arguments) if argument.has_tensor), default=-1)
+        extra = values[len(arguments) :]
+        has_lists = any(
+            argument.is_tensor_list for argument in arguments
+        )  # there structure counts, not values
+        if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
+            raise AutogradError(
+                f"{self.op}: the formula returned an incorrect number of gradients. Expected "
+                f"{self.layout.schema.num_positional}, got {len(values)}. Return one per argument of "
+                f"{self.layout.schema}, None where there is none."
+            )
+
+    def _refuse_value(self, value: Any, place: int) -> None:
+        raise AutogradError(
+            f"{self.op}: the formula returned a gradient different than None at position {place} for "
+            f"argument '{self.layout.schema.arguments[place].name}', which is not a tensor. Got "
+            f"{describe(value)}. Return None there."
+        )
+
+    def _take_list(self, value: Any, entry: tuple[bool, ...], name: str) -> list[Any]:
+        """The gradients of a list of tensors: a list of the same length."""
+        if value is None and not entry:
+            return []
+        if not isinstance(value, list) or len(value) != len(entry):
+            raise AutogradError(
+                f"{self.op}: the gradients must have the same structure as the inputs. Argument '{name}' is "
+                f"a list of {len(entry)}, its gradient is {describe(value)}. Return a list of {len(entry)}, "
+                "None for members without a gradient."
+            )
+        return [member for member, present in zip(value, entry, strict=True) if present]
+
+    def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
+        """Makes a gradient fit its input: broadcast axes summed, dtype converted."""
+        if value is None:
+            return None
+        array = unbox(value)
+        if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
+            raise GradientTypeError(
+                f"{self.op}: the formula returned no tensor at position {place}: expected Variable or None "
+                f"(a tensor or None). Got {type(value).__name__}. Return an array of the input's shape, or "
+                "None."
+            )
+        grad = self.xp.asarray(array)
+        if not is_expandable(shape.shape, grad.shape):
+            raise self._invalid(grad, shape, place, "The shapes do not broadcast")
+        if self.xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
+            raise self._invalid(grad, shape, place, "Casting would lose the imaginary part")
+        if grad.shape != shape.shape:
+            grad = sum_to(grad, shape.shape, self.xp)
+        return grad if grad.dtype == shape.dtype else grad.astype(shape.dtype)
+
+    def _invalid(self, grad: Any, shape: Any, place: int, reason: str) -> AutogradError:
+        return AutogradError(
+            f"{self.op}: the formula returned an invalid gradient at index {place}: got {describe(grad)}, "
+            f"but expected shape compatible with {describe(shape)}. {reason}. Return a gradient of the "
+            "input's shape and kind, or of a shape it broadcasts to."
+        )

@@ -1,0 +1,131 @@
+"""What an op keeps for its backward: the traced ``setup_context`` and the plan it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from oplib.autograd.array_function import ArrayFunction, Mask, make_gather
+from oplib.autograd.liveness import find_live_inputs
+from oplib.config import config
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Structure
+from oplib.library.kernels.tracing import is_traced, running, trace_to_jaxpr
+from oplib.library.objects.overload import OpOverload
+from oplib.tensor import box
+
+from .formula import FormulaPlan
+from .formula_context import Notes, SetupContext, read_context
+
+Setup = Callable[[Sequence[Any]], tuple[list[Any], Notes]]
+
+
+def plan_formula(
+    overload: OpOverload,
+    layout: Layout,
+    structure: Structure,
+    *,
+    wanted: Mask,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+) -> tuple[FormulaPlan, list[Any]]:
+    """Runs ``setup_context`` for one signature.
+
+    The setup is traced as a jaxpr of its own, with inputs and outputs as separate variables: a saved value
+    that is one of these variables is a saved input or output, whatever the kernel does; any other is an
+    intermediate and becomes an extra output.
+
+    Args:
+        overload: the op.
+        layout: of the call.
+        structure: of its results.
+        wanted: for each input array, whether its gradient is needed.
+        inputs: the flat input arrays or tracers.
+        outputs: the flat output arrays or tracers.
+
+    Returns:
+        The plan, and the values of the intermediates.
+    """
+    plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=inputs, outputs=outputs)
+    run = _bind_setup(plan)
+    values = [*inputs, *outputs]
+    if not config.compile_kernels or overload.record.is_plain:
+        return plan, _keep_by_identity(plan, run, values)
+    noted: list[Notes] = []
+
+    def traced_setup(*values: Any) -> list[Any]:
+        arrays, notes = run(values)
+        noted.append(notes)
+        return arrays
+
+    closed = trace_to_jaxpr(jax.jit(traced_setup), values, op=overload.name(), part="setup_context")
+    return plan, _keep_by_variable(plan, noted[0], closed, values)
+
+
+def _bind_setup(plan: FormulaPlan) -> Setup:
+    """The user's setup as a function of the flat inputs and outputs."""
+    record = plan.overload.record
+    setup = record.derivative.setup_context
+    boxed = record.takes_tensors
+
+    def run(values: Sequence[Any]) -> tuple[list[Any], Notes]:
+        ctx = SetupContext(tuple(plan.layout.spread_flags(plan.wanted)))
+        flat = [box(value) for value in values] if boxed else values
+        if setup is not None:
+            inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))
+            extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
+            output = plan.structure.arrange_returns(flat[plan.input_count :])
+            with running(record.name, "setup_context", eager=boxed or not is_traced(values)):
+                setup(ctx=ctx, inputs=inputs, output=output, **extra)
+        return read_context(ctx, values[plan.input_count :])
+
+    return run
+
+
+def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[Any]:
+    """Finds saved inputs and outputs by object identity, where nothing is traced."""
+    arrays, notes = run(values)
+    extras: list[Any] = []
+    sources: list[int] = []
+    for array in arrays:
+        place = next((place for place, value in enumerate(values) if value is array), None)
+        sources.append(len(values) + len(extras) if place is None else place)
+        if place is None:
+            extras.append(array)
+    plan.keep(notes, sources)
+    return extras
+
+
+def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list[Any]) -> list[Any]:
+    """Finds saved inputs and outputs among the variables of the setup's jaxpr; computes the rest."""
+    places = {var: place for place, var in enumerate(closed.jaxpr.invars)}
+    found = [None if hasattr(var, "val") else places.get(var) for var in closed.jaxpr.outvars]
+    extra_outputs = [position for position, place in enumerate(found) if place is None]
+    number = iter(range(len(values), len(values) + len(extra_outputs)))
+    plan.keep(notes, [next(number) if place is None else place for place in found])
+    if not extra_outputs:
+        return []
+    live = find_live_inputs(closed.jaxpr)
+    plan.extra_reads = tuple(place for place, reads in enumerate(live) if reads)
+    plan.gather_reads = make_gather(plan.extra_reads)
+    plan.extras = ArrayFunction(_bind_extras(plan, closed, extra_outputs), plan.overload.record.name)
+    return list(plan.extras.function(*(values[place] for place in plan.extra_reads)))
+
+
+def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
+    """Returns the intermediates as a function of the inputs and outputs that they read."""
+    run = jaxpr_as_fun(closed)
+    shapes = [*plan.inputs, *(shape for shape in plan.outputs if shape is not None)]
+
+    def compute_extras(*read: Any) -> tuple[Any, ...]:
+        full: list[Any] = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
+        for place, value in zip(plan.extra_reads, read, strict=True):
+            full[place] = value
+        outputs = run(*full)
+        return tuple(outputs[position] for position in extra_outputs)
+
+    return compute_extras

@@ -1,0 +1,117 @@
+"""Array kernels: JAX functions of arrays, traced once per signature, or run as plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ResultError, describe
+from oplib.library.arguments.layout import Entry, Layout, Slot
+from oplib.library.arguments.results import (
+    check_results,
+    leave_out_returned_arguments,
+    put_back_returned_arguments,
+)
+from oplib.library.arguments.structure import Results, make_structure, pack
+from oplib.library.records.record import Function, Record
+from oplib.tensor import Tensor
+
+from .tracing import running
+
+
+def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs an array kernel under a trace, where it may not read values."""
+    args, kwargs = layout.split(layout.rebuild(arrays))
+    with running(record.name, "kernel", eager=False, layout=layout):
+        return _take_apart(record, layout, kernel(*args, **kwargs))
+
+
+def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs an array kernel as plain Python, where it may read values."""
+    args, kwargs = layout.split(layout.rebuild([jnp.asarray(value) for value in arrays]))
+    with running(record.name, "kernel", eager=True):
+        return _take_apart(record, layout, kernel(*args, **kwargs))
+
+
+def make_strong(value: Any) -> Any:
+    """Strips weak typing, which would leak a Python number's promotion out of the op."""
+    return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
+
+
+def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
+    """Splits what a kernel returned: new values of written arguments first, then the declared returns."""
+    places = layout.written_places
+    values = split_written(record, layout, places, result) if places else check_results(layout.schema)(result)
+    return make_structure([_to_arrays(value) for value in values], len(places), _is_array)
+
+
+def split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
+    """Checks new values of written arguments, which come first, and results; one entry for each.
+
+    Raises:
+        ResultError: another number of them, or one that does not fit what is declared.
+    """
+    # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
+    slots = len(places) + layout.schema.returned_arguments.count(None)
+    given = (result,) if slots == 1 else result
+    if not isinstance(given, (tuple, list)) or len(given) != slots:
+        raise ResultError(
+            f"{record.name}: the kernel returned {describe(result)}. A kernel on arrays returns the new "
+            f"value of each written argument, then its declared results: {slots} in all. Return a tuple of "
+            f"{slots}."
+        )
+    written = [
+        _check_written(record, layout, place, value) for place, value in zip(places, given, strict=False)
+    ]
+    new = dict(zip(places, written, strict=True))
+    full = put_back_returned_arguments(layout.schema, given[len(places) :], new)
+    checked = check_results(layout.schema)(pack(full))
+    return [*written, *leave_out_returned_arguments(layout.schema, checked)]
+
+
+def _check_written(record: Record, layout: Layout, place: int, value: Any) -> Any:
+    """Checks the new value of one argument: an array for an array, a list for a list, None for None."""
+    entry = layout.entries[place]
+    if isinstance(entry, tuple) and isinstance(value, (tuple, list)):
+        fits = [_fits(present, member) for present, member in zip(entry, value, strict=False)]
+        if len(value) == len(entry) and all(fits):
+            return list(value)
+    elif _fits_entry(entry, value):
+        return value
+    due = (
+        f"a list of {len(entry)}"
+        if isinstance(entry, tuple)
+        else "an array"
+        if entry is Slot.array
+        else "None"
+    )
+    raise ResultError(
+        f"{record.name}: the kernel's new value of argument '{layout.schema.arguments[place].name}' does not "
+        f"fit. Got {describe(value)}, expected {due}. Return for each written argument what was passed: an "
+        "array, a list of as many, or None."
+    )
+
+
+def _fits_entry(entry: Entry, value: Any) -> bool:
+    return not isinstance(entry, tuple) and _fits(entry is Slot.array, value)
+
+
+def _fits(present: bool, value: Any) -> bool:
+    return isinstance(value, (jax.Array, Tensor, np.ndarray, np.generic)) if present else value is None
+
+
+def _to_arrays(value: Any) -> Any:
+    """Turns numpy arrays and Tensors among the results into arrays; the rest is left as it is."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_arrays(member) for member in value)
+    if isinstance(value, Tensor):
+        return value.array
+    return jnp.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, jax.Array)

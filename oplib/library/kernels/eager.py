@@ -1,0 +1,123 @@
+"""Running eager kernels on Tensors: plain Python, on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from oplib.errors import ResultError, describe
+from oplib.library.arguments.keys import to_generator, to_key
+from oplib.library.arguments.layout import copy_lists
+from oplib.library.arguments.recording import box_results
+from oplib.library.arguments.results import take_returned_arguments
+from oplib.library.arguments.structure import pack
+from oplib.library.records.record import Record, Tag
+from oplib.library.schema import split_values
+from oplib.tensor import Generator, Tensor
+
+from .kernel_choice import choose_kernel, find_device
+from .tensor_kernel import (
+    call_tensor_kernel,
+    check_tensor_results,
+    find_tensors,
+    find_written,
+    note_versions,
+    refuse_undeclared_writes,
+)
+from .tracing import grad_off, is_traced
+
+
+def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
+    """Runs the kernel with grad mode off, around the very Tensors of the caller, and checks what it did."""
+    inputs = find_tensors(values)
+    kernel = _choose(record, values, inputs)
+    if record.is_custom and record.schema.is_mutable:
+        for tensor in find_written(record, values):
+            tensor._storage.version += 1
+    versions = note_versions(inputs)
+    args, kwargs = _split(record, values)
+    with grad_off():
+        result = call_tensor_kernel(record, kernel, args, kwargs)
+    refuse_undeclared_writes(record, values, versions)
+    return _finish(record, check_tensor_results(record, result), values)
+
+
+def is_carried(record: Record, values: Sequence[Any]) -> bool:
+    """Whether a call goes by the op's primitive, where a transformation of JAX finds its rules."""
+    if record.kind != "tensor" or record.schema.is_mutable:
+        return False
+    has_rules = record.vmap is not None or record.jvp is not None or record.derivative.backward is not None
+    return has_rules and is_traced([tensor._storage.array for tensor in find_tensors(values)])
+
+
+def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
+    """Runs the kernel through the op's function of arrays."""
+    args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
+    with grad_off():
+        return _box_arrays(functional(*args, **kwargs))
+
+
+def _box_arrays(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_box_arrays, value))
+    return box_results([value])[0] if isinstance(value, jax.Array) else value
+
+
+def run_composite(record: Record, values: Sequence[Any]) -> Any:
+    """Runs a composite kernel in the caller's grad mode: autograd sees the ops it is made of."""
+    args, kwargs = _split(record, values)
+    kernel = _choose(record, values, find_tensors(values))
+    return pack(check_tensor_results(record, kernel(*args, **kwargs)))
+
+
+def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> Any:
+    if record.sole_kernel is not None:
+        return record.sole_kernel
+    return choose_kernel(record, [tensor._storage.array for tensor in inputs], find_device(record, values))
+
+
+def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return split_values(record.schema, list(map(_copy, values)))
+
+
+def _copy(value: Any) -> Any:
+    """What a kernel may change is its own: a rule gets the Generator as it was before the kernel drew."""
+    return to_generator(to_key(value)) if isinstance(value, Generator) else copy_lists(value)
+
+
+def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
+    """Refuses results that share storage with an input or each other, and cuts what history they carry.
+
+    Two kinds of results may: written arguments, which an op of ``custom_op`` returns only under a tag, and
+    what the schema marks as a view.
+    """
+    schema = record.schema
+    if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:
+        places: Sequence[int | None] = (None,) * len(results)
+    else:
+        places = schema.returned_arguments
+        take_returned_arguments(record.name, schema, results, values)
+    triples = zip(results, places, schema.returns, strict=True)
+    _refuse_aliases(
+        record, [one for one, place, declared in triples if place is None and not declared.is_view], values
+    )
+    return pack([_cut(one) if place is None else one for one, place in zip(results, places, strict=True)])
+
+
+def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
+    seen = {id(tensor._storage) for tensor in find_tensors(values)}
+    for tensor in find_tensors(results):
+        if id(tensor._storage) in seen:
+            raise ResultError(
+                f"{record.name}: a result may not alias an input or another result. "
+                f"{describe(tensor._storage.array)} shares its storage. Return a copy: tensor.clone()."
+            )
+        seen.add(id(tensor._storage))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cut(member) for member in value]
+    return value.detach() if isinstance(value, Tensor) and value._requires_grad else value

@@ -1,0 +1,82 @@
+"""Fake kernels: the shapes of results without the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_function import shape_of
+from oplib.errors import ResultError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.recording import unbox
+from oplib.library.arguments.results import check_results, leave_out_returned_arguments
+from oplib.library.arguments.structure import Structure, make_structure
+from oplib.library.records.record import Record
+from oplib.tensor import box
+
+from .tracing import running
+
+
+def run_fake_kernel(
+    record: Record, layout: Layout, arrays: Sequence[Any]
+) -> tuple[Structure, tuple[Any, ...]]:
+    """Runs the shape rule under an abstract trace: written arguments keep their shapes."""
+    returned: Sequence[Any] = ()
+    if record.fake is not None:
+        boxed = record.kind == "tensor"
+        args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
+        with running(record.name, "fake kernel", eager=boxed):
+            returned = check_results(layout.schema)(record.fake(*args, **kwargs))
+            returned = leave_out_returned_arguments(layout.schema, returned)
+    values = layout.rebuild(arrays)
+    places = layout.written_places
+    results = [*(values[place] for place in places), *map(_materialize, returned)]
+    structure, flat = make_structure(results, len(places), lambda value: isinstance(value, jax.Array))
+    return structure, tuple(flat)
+
+
+def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Sequence[Any]) -> None:
+    """Raises where a kernel gave other shapes or dtypes than the fake kernel says.
+
+    Args:
+        record: of the op.
+        layout: of the call.
+        arrays: of the call.
+        results: the flat arrays that the kernel gave.
+
+    Raises:
+        ResultError: it did.
+    """
+    try:
+        shapes = jax.eval_shape(
+            lambda *values: run_fake_kernel(record, layout, values)[1], *map(shape_of, map(_to_array, arrays))
+        )
+    except ResultError:
+        raise
+    except Exception:  # noqa: BLE001  a call that needs no fake kernel is not stopped by one that raises
+        return
+    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
+    if got != due:
+        raise ResultError(
+            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
+            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
+            "see register_fake."
+        )
+
+
+def _to_array(value: Any) -> Any:
+    """A number or numpy array as what the kernel got for it."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
+
+
+def _materialize(value: Any) -> Any:
+    """Turns what a fake kernel may return (shapes, numpy arrays, Tensors) into abstract arrays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_materialize(member) for member in value)
+    if isinstance(value, (jax.ShapeDtypeStruct, np.ndarray, np.generic)):
+        return jnp.zeros(value.shape, value.dtype)
+    return unbox(value)

@@ -1,0 +1,123 @@
+"""Host kernels: plain Python on numpy arrays, at once or as a callback of compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.errors import DtypeError, MissingRuleError, ResultError, describe
+from oplib.library.arguments.keys import to_key_data
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.results import check_results, take_returned_arguments
+from oplib.library.arguments.structure import Results, make_structure
+from oplib.library.records.record import Function, Record
+from oplib.tensor.ingestion import to_array
+
+from .fake_kernel import run_fake_kernel
+from .host_mark import call_host
+from .tracing import running
+
+
+def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs a host kernel on concrete arrays, with no callback in between; results are copied in."""
+    structure, flat = _run(record, kernel, layout, arrays)
+    return structure, [_copy_in(record, np.asarray(value)) for value in flat]
+
+
+def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Makes a host kernel part of a trace as a callback, with the shapes of its fake kernel.
+
+    Raises:
+        MissingRuleError: it has none.
+    """
+    keeps_shapes = None not in layout.schema.returned_arguments  # it only returns what it writes
+    if record.fake is None and not keeps_shapes:
+        raise MissingRuleError(
+            f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
+            "must know the shapes of the results before the kernel runs. Register one with "
+            f"{record.name}.register_fake."
+        )
+    structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
+
+    return structure, call_host(
+        bind_host_kernel(record, kernel, layout, shapes),
+        shapes,
+        list(map(to_key_data, arrays)),
+        op=record.name,
+    )
+
+
+def bind_host_kernel(
+    record: Record, kernel: Function, layout: Layout, shapes: Sequence[Any]
+) -> Callable[..., list[np.ndarray]]:
+    """Makes a host kernel a function of flat numpy arrays, whose results have these shapes.
+
+    The function raises ResultError where the kernel gives others.
+    """
+
+    def call(*values: Any) -> list[np.ndarray]:
+        _, flat = _run(record, kernel, layout, values)
+        results = [np.asarray(value) for value in flat]
+        fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
+        _compare_with_fake(record, [*fitting, *results[len(fitting) :]], shapes)
+        return fitting
+
+    return call
+
+
+def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
+    """Integers, which numpy makes of 64 bits, in the dtype of the fake kernel, if their values fit."""
+    if value.dtype == shape.dtype or value.dtype.kind not in "iu" or shape.dtype.kind not in "iu":
+        return value
+    narrow = value.astype(shape.dtype)
+    return narrow if np.array_equal(narrow, value) else value
+
+
+def _compare_with_fake(record: Record, results: Sequence[np.ndarray], shapes: Sequence[Any]) -> None:
+    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
+    if got != due:
+        raise ResultError(
+            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
+            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
+            "see register_fake."
+        )
+
+
+def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs it on numpy arrays: read-only ones, and for written arguments copies that it may write into."""
+    values = layout.rebuild([_view(value) for value in arrays])
+    places = layout.written_places
+    for place in places:
+        values[place] = _copy_out(values[place])
+    args, kwargs = layout.split(values)
+    with running(record.name, "kernel", eager=True):
+        returned = check_results(layout.schema)(kernel(*args, **kwargs))
+    rest = take_returned_arguments(record.name, layout.schema, returned, values)
+    results = [*(values[place] for place in places), *rest]
+    return make_structure(results, len(places), lambda value: isinstance(value, (np.ndarray, np.generic)))
+
+
+def _view(value: Any) -> np.ndarray:
+    view = np.asarray(to_key_data(value)).view()
+    view.flags.writeable = False
+    return view
+
+
+def _copy_out(value: Any) -> Any:
+    if isinstance(value, list):
+        return [None if member is None else np.array(member) for member in value]
+    return None if value is None else np.array(value)
+
+
+def _copy_in(record: Record, value: np.ndarray) -> Any:
+    """Copies a result, whose memory the kernel may use again, into an array."""
+    try:
+        return to_array(value, None, None)
+    except DtypeError as error:
+        raise ResultError(
+            f"{record.name}: the host kernel returned {describe(value)}, which no array here can hold. "
+            f"{error} Or return another dtype, such as value.astype(numpy.float32)."
+        ) from error

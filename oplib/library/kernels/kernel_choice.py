@@ -1,0 +1,156 @@
+"""Which kernel of an op runs: by the platform of its arrays, or of its ``device`` argument.
+
+The kernel for one platform (``cuda``) goes before that for its family (``gpu``), and this before the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.errors import MissingRuleError
+from oplib.library.records.platforms import find_device_place, list_platforms, list_slots, name_platform
+from oplib.library.records.record import Function, Record
+from oplib.tensor import Device
+from oplib.tensor.device import find_default_device
+
+
+def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> Function:
+    """Returns the kernel for concrete arrays: that of their platform before the default one.
+
+    Args:
+        record: of the op.
+        arrays: of the call; the first concrete one tells the platform, unless the kernel runs on the host.
+        device: the call's ``device`` argument, which tells it for a factory.
+
+    Raises:
+        MissingRuleError: there is none for this platform, or nothing tells the platform.
+    """
+    if record.sole_kernel is not None:
+        return record.sole_kernel
+    if needs_default(record, arrays):
+        default = record.kernels.get("default")
+        if default is None:
+            raise _missing_tensors(record)
+        return default
+    platform = "cpu" if record.kind == "host" and device is None else _find_platform(arrays, device)
+    kernel = find_kernel(record, platform)
+    if kernel is None:
+        raise missing_kernel(record, platform)
+    return kernel
+
+
+def require_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> None:
+    """Raises where a call has no kernel; under a trace only lowering knows the platform, and asks then.
+
+    Raises:
+        MissingRuleError: there is no kernel.
+    """
+    if record.sole_kernel is not None:
+        return
+    if record.kernels and record.kind != "host" and _is_abstract(arrays):
+        return
+    choose_kernel(record, arrays, device)
+
+
+def require_kernels(record: Record, platforms: Iterable[str], *, traced: Sequence[str]) -> None:
+    """Raises where a call is lowered for a platform without a kernel.
+
+    Args:
+        record: of the op.
+        platforms: that are lowered for; several in an export.
+        traced: the slots that had a kernel when the call was traced.
+
+    Raises:
+        MissingRuleError: there is none; the platforms that have one are named.
+    """
+    if "default" in traced or record.kind == "host":
+        return
+    for platform in platforms:
+        if find_kernel(record, platform) is None:
+            raise missing_kernel(record, platform)
+        if not set(list_slots(platform)) & set(traced):
+            raise MissingRuleError(
+                f"{record.name}: Could not run: the kernel for platform '{platform}' was registered after "
+                f"the function that calls the op was traced. Then it had kernels for: {', '.join(traced)}. "
+                "Call oplib.library.refresh(), which makes JAX trace anew."
+            )
+
+
+def find_kernel(record: Record, platform: str) -> Function | None:
+    """Returns the kernel for a platform, the most specific one there is."""
+    return next((record.kernels[slot] for slot in list_slots(platform) if slot in record.kernels), None)
+
+
+def group_platforms(platforms: Iterable[str], slots: Sequence[str]) -> list[tuple[str, ...]]:
+    """Puts platforms together that run the same kernel, where there are kernels for these slots."""
+    groups: dict[str | None, list[str]] = {}
+    for platform in platforms:
+        serving = next((slot for slot in list_slots(platform) if slot in slots), None)
+        groups.setdefault(serving, []).append(platform)
+    return list(map(tuple, groups.values()))
+
+
+def find_platform_kernels(record: Record) -> dict[str, Function]:
+    """Returns the kernels that are for certain platforms, by platform."""
+    named = [platform for slot in record.kernels if slot != "default" for platform in list_platforms(slot)]
+    found = {platform: find_kernel(record, platform) for platform in named}
+    return {platform: kernel for platform, kernel in found.items() if kernel is not None}
+
+
+def needs_default(record: Record, arrays: Sequence[Any]) -> bool:
+    """Tells whether nothing in a call says on which device it runs."""
+    return not arrays and find_device_place(record.schema) is None
+
+
+def find_device(record: Record, values: Sequence[Any]) -> Device | None:
+    """Returns the device that a call of a factory names; None where its tensors tell the device."""
+    place = find_device_place(record.schema)
+    return None if place is None else values[place]
+
+
+def _find_platform(arrays: Sequence[Any], device: Device | None) -> str:
+    if device is not None:
+        return _name_type(device)
+    for array in arrays:
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+            return name_platform(next(iter(array.devices())))
+    return name_platform(find_default_device())
+
+
+def _name_type(device: Device) -> str:
+    """A ``Device`` says ``cuda`` of every GPU; which it is, the machine tells."""
+    if device.type != "cuda":
+        return device.type
+    try:
+        return name_platform(jax.local_devices(backend="gpu")[0])
+    except RuntimeError:  # there is none here
+        return device.type
+
+
+def _is_abstract(arrays: Sequence[Any]) -> bool:
+    """Whether there are tracers, and no concrete array beside them that tells the platform."""
+    is_tracer = [isinstance(array, Tracer) for array in arrays if isinstance(array, jax.Array)]
+    return bool(is_tracer) and all(is_tracer)
+
+
+def _missing_tensors(record: Record) -> MissingRuleError:
+    have = ", ".join(record.kernels) or "none"
+    return MissingRuleError(
+        f"{record.name}: Could not run: there were no tensor arguments in the call that tell its device. "
+        f"Kernels are registered for: {have}. Pass a tensor, or register a kernel for all devices "
+        "(device_types=None)."
+    )
+
+
+def missing_kernel(record: Record, platform: str | None) -> MissingRuleError:
+    """The error for a platform without a kernel, or for an op without any."""
+    where = "any platform" if platform is None else f"platform '{platform}'"
+    have = ", ".join(record.kernels) or "none"
+    return MissingRuleError(
+        f"{record.name}: Could not run: the op does not have a kernel registered for {where}. Registered: "
+        f"{have}. Register one with oplib.library.register_kernel or oplib.library.impl."
+    )

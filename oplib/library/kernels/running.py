@@ -1,0 +1,91 @@
+"""Running the kernel of an op, whatever kind it is of: now, or under a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from oplib.errors import ResultError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Results, Structure
+from oplib.library.axes.varying import match_varying
+from oplib.library.records.record import Function, Record
+
+from .array_kernel import make_strong, run_array_kernel, trace_array_kernel
+from .host_kernel import call_back_host_kernel, run_host_kernel
+from .kernel_choice import choose_kernel, find_platform_kernels, missing_kernel, needs_default
+from .tensor_kernel import run_tensor_kernel
+
+Run = Callable[[Record, Function, Layout, Sequence[Any]], Results]
+
+_NOW: dict[str, Run] = {"array": run_array_kernel, "host": run_host_kernel}
+_TRACED: dict[str, Run] = {"array": trace_array_kernel, "host": call_back_host_kernel}
+
+
+def run_kernel(record: Record, layout: Layout, arrays: Sequence[Any], device: Any = None) -> Results:
+    """Runs the kernel of a record now, as plain Python on concrete arrays, and takes its results apart."""
+    kernel = choose_kernel(record, arrays, device)
+    return _NOW.get(record.kind, run_tensor_kernel)(record, kernel, layout, arrays)
+
+
+def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs the kernel of a record under a trace; which one, lowering decides where the platform matters."""
+    run = _TRACED.get(record.kind, run_tensor_kernel)
+    if record.sole_kernel is not None:
+        return run(record, record.sole_kernel, layout, arrays)
+    if record.kind == "host" or needs_default(record, arrays):
+        return run(record, choose_kernel(record, arrays), layout, arrays)
+    return _trace_for_platforms(record, run, layout, arrays)
+
+
+def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Traces every kernel; of these, lowering keeps the ones for the platforms that it lowers for."""
+    if not record.kernels:
+        raise missing_kernel(record, None)
+    traced: dict[str, Results] = {}
+
+    def branch(slot: str, kernel: Function) -> Callable[..., tuple[Any, ...]]:
+        def call(*values: Any) -> tuple[Any, ...]:
+            try:
+                structure, flat = run(record, kernel, layout, values)
+            except Exception as error:
+                error.add_note(f"It is the one for '{slot}'; kernels are traced whatever the platform is.")
+                raise
+            # What one kernel returns as a constant, another computes: both vary as the arguments do.
+            results = match_varying([make_strong(value) for value in flat], like=values)
+            traced[slot] = structure, results
+            _compare(record, traced, slot)
+            return tuple(results)
+
+        return call
+
+    branches = {
+        platform: branch(platform, kernel) for platform, kernel in find_platform_kernels(record).items()
+    }
+    default = record.kernels.get("default")
+    flat = jax.lax.platform_dependent(
+        *arrays, default=None if default is None else branch("default", default), **branches
+    )
+    return next(iter(traced.values()))[0], list(flat)
+
+
+def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:
+    """Raises where the kernel of a platform gives other shapes than the first one does.
+
+    Raises:
+        ResultError: it does; both are named.
+    """
+    first = next(iter(traced))
+    if _describe_results(traced[first]) != _describe_results(traced[slot]):
+        raise ResultError(
+            f"{record.name}: the kernels for '{first}' and '{slot}' give different results. The first gave "
+            f"{describe(traced[first][1])}, the second {describe(traced[slot][1])}. Whatever the platform, "
+            "an op has the same shapes, dtypes and numbers: mend one of them."
+        )
+
+
+def _describe_results(results: Results) -> tuple[Structure, list[Any]]:
+    structure, flat = results
+    return structure, [(value.shape, value.dtype) for value in flat]

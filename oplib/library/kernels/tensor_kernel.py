@@ -1,0 +1,125 @@
+"""Eager kernels: plain Python on Tensors. What they return, and how they run in the array world."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.concreteness import VALUE_ERRORS
+from oplib.errors import AutogradError, ResultError, TracingError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.plain_conversions import is_array
+from oplib.library.arguments.results import check_results, take_returned_arguments
+from oplib.library.arguments.structure import Results, make_structure
+from oplib.library.records.record import Function, Record
+from oplib.library.records.sites import find_line
+from oplib.tensor import Tensor, box
+
+from .tracing import is_traced, running
+
+_OTHERS_ERROR = re.compile(r"\w+::")  # said already, of an op that the kernel calls
+
+
+def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs an eager kernel on boxes around arrays or tracers; what it wrote into them comes first."""
+    values = layout.rebuild([box(jnp.asarray(value)) for value in arrays])
+    args, kwargs = layout.split(values)
+    versions = note_versions(find_tensors(values))
+    with running(record.name, "kernel", eager=True):
+        returned = check_tensor_results(record, call_tensor_kernel(record, kernel, args, kwargs))
+    refuse_undeclared_writes(record, values, versions)
+    rest = take_returned_arguments(record.name, layout.schema, returned, values)
+    written = [values[place] for place in layout.written_places]
+    structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
+    return structure, [tensor._storage.array for tensor in flat]
+
+
+def call_tensor_kernel(
+    record: Record, kernel: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Calls an eager kernel.
+
+    Raises:
+        TracingError: it read the values of a Tensor that is being traced; its line is named.
+    """
+    try:
+        return kernel(*args, **kwargs)
+    except VALUE_ERRORS as error:
+        tensors = find_tensors([*args, *kwargs.values()])
+        if not is_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
+            raise
+        raise TracingError(
+            f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
+            f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
+            "runs on the host, where values are."
+        ) from error
+
+
+def find_tensors(values: Iterable[Any]) -> list[Tensor]:
+    """Returns the Tensors among values, and in lists and tuples among them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(find_tensors(value))
+    return found
+
+
+def find_written(record: Record, values: Sequence[Any]) -> list[Tensor]:
+    """Returns the Tensors that the schema declares to be written."""
+    pairs = zip(record.schema.arguments, values, strict=True)
+    return find_tensors([value for argument, value in pairs if argument.is_written])
+
+
+def note_versions(tensors: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
+    """Returns Tensors with their versions as they are now."""
+    return [(tensor, tensor._storage.version) for tensor in tensors]
+
+
+def refuse_undeclared_writes(
+    record: Record, values: Sequence[Any], before: Sequence[tuple[Tensor, int]]
+) -> None:
+    """Raises where a kernel has written more than its schema declares.
+
+    Raises:
+        AutogradError: it has; the argument is named.
+    """
+    changed = [tensor for tensor, version in before if tensor._storage.version != version]
+    if not changed:
+        return
+    declared = {id(tensor._storage) for tensor in find_written(record, values)}
+    for tensor in changed:
+        if id(tensor._storage) not in declared:
+            pairs = zip(record.schema.arguments, values, strict=True)
+            name = next(
+                argument.name
+                for argument, value in pairs
+                if any(found is tensor for found in find_tensors([value]))
+            )
+            raise AutogradError(
+                f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "
+                f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
+                f"Declare it: mutates_args=('{name}',), or write into a clone."
+            )
+
+
+def check_tensor_results(record: Record, result: Any) -> list[Any]:
+    """Checks what an eager kernel returned; it gets Tensors, and so it gives Tensors.
+
+    Raises:
+        ResultError: it does not fit the schema, or has a bare array where a Tensor is due.
+    """
+    results = check_results(record.schema)(result)
+    for value in results:
+        for member in value if isinstance(value, (list, tuple)) else (value,):
+            if is_array(member) and not isinstance(member, Tensor):
+                raise ResultError(
+                    f"{record.name}: the kernel works on Tensors and returned an array. Got "
+                    f"{describe(member)}, of type {type(member).__name__}. Return "
+                    "oplib.Tensor.from_array(value), or annotate the kernel jax.Array."
+                )
+    return results

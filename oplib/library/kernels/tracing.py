@@ -1,0 +1,108 @@
+"""Around every kernel and rule: recording is off, and a value frozen into compiled code is an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jax.core import Tracer
+
+from oplib.autograd.concreteness import CONCRETIZATION_ERRORS
+from oplib.errors import TracingError, describe
+from oplib.library.arguments.layout import Layout
+from oplib.modes import modes
+
+_scopes = iter(range(1, 1 << 62))
+
+
+@contextmanager
+def grad_off() -> Generator[None]:
+    """Switches recording off for kernels and rules, and the carrying of tangents with it."""
+    state = modes.state
+    before = state.grad_enabled, state.forward_enabled
+    state.grad_enabled = state.forward_enabled = False
+    try:
+        yield
+    finally:
+        state.grad_enabled, state.forward_enabled = before
+
+
+@contextmanager
+def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
+    """Around a kernel or a rule: recording is off, and one that is compiled may not read values.
+
+    An error that passes keeps its type and text, and gets a note that says whose kernel or rule it was.
+
+    Args:
+        op: the op's name.
+        part: what runs, for errors: ``kernel``, ``backward formula``.
+        eager: it is plain Python on Tensors, and not traced by oplib.
+        layout: of the call whose arrays are the arguments of the trace, so that an error can name one.
+
+    Raises:
+        TracingError: compiled code asked for a concrete value.
+    """
+    with grad_off():
+        try:
+            if eager:
+                yield
+                return
+            try:
+                with _tracing(op):
+                    yield
+            except CONCRETIZATION_ERRORS as error:
+                raise _explain_value(op, part, layout, error) from error
+        except Exception as error:
+            if not str(error).startswith(f"{op}:"):
+                error.add_note(f"Raised in the {part} of {op}.")
+            raise
+
+
+def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:
+    """Returns the closed jaxpr of a jitted kernel or rule of flat arrays.
+
+    Raises:
+        TracingError: it closes over a value that is being traced. JAX makes that a further argument.
+    """
+    closed = jitted.trace(*arrays).jaxpr
+    if len(closed.in_avals) > len(arrays):
+        raise TracingError(
+            f"{op}: the {part} closes over a traced value. Got {describe(closed.in_avals[0])}, which exists "
+            "only while a JAX transformation traces, and the compiled code outlives it. Make it an argument "
+            "of the op."
+        )
+    return closed
+
+
+def is_traced(arrays: Iterable[Any]) -> bool:
+    """Whether a rule that gets these arrays is being traced, and not run as plain Python."""
+    return any(isinstance(array, Tracer) for array in arrays)
+
+
+@contextmanager
+def _tracing(op: str) -> Generator[None]:
+    """Marks the running thread as tracing a kernel or rule of ``op``; nests."""
+    state = modes.state
+    before = state.tracing, state.tracing_scope
+    state.tracing, state.tracing_scope = op, next(_scopes)
+    try:
+        with state.watching():
+            yield
+    finally:
+        state.tracing, state.tracing_scope = before
+
+
+def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
+    """The error for compiled code that reads a value, with the cures."""
+    found = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
+    subject = "a value that it computes or is given"
+    if layout is not None and found is not None:
+        subject = f"argument '{layout.find_argument(int(found[1]))}'"
+    return TracingError(
+        f"{op}: the {part} needs the concrete value of {subject} while it is compiled. "
+        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or "
+        f"write the {part} with jax.lax control flow, or define the op with compile=False to run it as plain "
+        "Python."
+    )

@@ -1,0 +1,1 @@
+"""The op objects that users hold, and how they are found by name."""

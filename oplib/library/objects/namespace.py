@@ -1,0 +1,201 @@
+"""Finding ops by attribute: ``ops.namespace.name.overload``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
+from oplib.library.arguments.binding import Binder
+from oplib.library.records.nearest import name_nearest
+from oplib.library.records.qualname import Qualname
+
+from .deferral import settle, settle_all
+from .overload import OpOverload, Redirecting, explain_unknown
+
+
+class OpOverloadPacket(Redirecting):
+    """All overloads of one op; calling it calls the first overload that the arguments fit.
+
+    Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name
+    in a process; it is pickled and copied by name.
+    """
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self._qualified_op_name = f"{namespace}::{name}"
+        self._overloads: tuple[OpOverload, ...] = ()
+        self.__call__ = _FirstThatFits(self)
+        self.__name__ = name
+
+    def overloads(self) -> list[str]:
+        """Returns the names of the overloads, the unnamed one as ``default``."""
+        return [overload._overloadname for overload in self._overloads]
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("__"):  # Python asks for these; they are no overloads
+            raise AttributeError(name)
+        raise UnknownOperatorError(
+            f"{self}: it has no overload name {name!r}. Its overloads are "
+            f"{', '.join(self.overloads()) or 'none'}. {name_nearest(name, self.overloads())}"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return (overload._overloadname for overload in self._overloads)
+
+    def __str__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __copy__(self) -> OpOverloadPacket:
+        return self
+
+    def __deepcopy__(self, memo: object) -> OpOverloadPacket:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find_packet, (self._qualified_op_name,)
+
+
+class _FirstThatFits:
+    """What a packet with several overloads calls."""
+
+    def __init__(self, packet: OpOverloadPacket) -> None:
+        self._packet = packet
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the first overload whose schema the arguments can be bound to."""
+        reasons: list[str] = []
+        for overload in self._packet._overloads:
+            record = overload.record
+            try:
+                Binder(record.schema, operand=record.operand).bind(args, kwargs)
+            except (ArgumentError, DtypeError, DeviceError) as error:
+                reasons.append(f"{record.schema}: {error}")
+            else:
+                return overload(*args, **kwargs)
+        told = "\n".join(reasons)
+        raise ArgumentError(
+            f"{self._packet}: the arguments failed to match any schema of its overloads. Tried in "
+            f"order:\n{told}\nChange the arguments, or call one overload by its name."
+        )
+
+
+class OpNamespace:
+    """The ops of one namespace, as attributes. It always exists, if empty."""
+
+    # The registry enters packets into the instance's dictionary, so that finding one costs nothing. For the
+    # same reason nothing else is kept there under a name that an op could have.
+    def __init__(self, namespace: str) -> None:
+        self.__namespace = namespace
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        qualname = f"{self.__namespace}::{name}"
+        if settle(qualname) and name in vars(self):
+            return vars(self)[name]
+        raise UnknownOperatorError(explain_unknown(qualname, subject=f"ops.{self.__namespace}"))
+
+    def __dir__(self) -> list[str]:
+        return sorted(self)
+
+    def __iter__(self) -> Iterator[str]:
+        settle_all(self.__namespace)
+        return (name for name, value in list(vars(self).items()) if isinstance(value, OpOverloadPacket))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (ops, self.__namespace)
+
+    def __repr__(self) -> str:
+        return f"<ops.{self.__namespace}: {len(list(self))} ops>"
+
+
+class OpsNamespaces:
+    """All namespaces, as attributes: ``ops.demo.softclip(x)``.
+
+    Example:
+        >>> from oplib.library import custom_op
+        >>> import jax
+        >>> @custom_op("docs::twice")
+        ... def twice(x: jax.Array) -> jax.Array:
+        ...     return 2 * x
+        >>> ops.docs.twice
+        <OpOverloadPacket(op='docs.twice')>
+        >>> ops.docs.twice.default.name()
+        'docs::twice'
+    """
+
+    def __getattr__(self, name: str) -> OpNamespace:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        # Two threads may get here at once; both must get the same one.
+        return vars(self).setdefault(name, OpNamespace(name))
+
+    def __iter__(self) -> Iterator[str]:
+        settle_all()
+        return (name for name, namespace in list(vars(self).items()) if any(True for _ in namespace))
+
+    def __dir__(self) -> list[str]:
+        return sorted(self)
+
+    def __repr__(self) -> str:
+        return f"<ops: {', '.join(sorted(self)) or 'none'}>"
+
+    def __reduce__(self) -> str:
+        return "ops"
+
+
+ops = OpsNamespaces()
+
+_packets: dict[str, OpOverloadPacket] = {}
+_interning = threading.Lock()
+
+
+def intern_packet(qualname: Qualname) -> OpOverloadPacket:
+    """Returns the one packet of a name, made when it is first asked for."""
+    with _interning:
+        packet = _packets.get(qualname.packet)
+        if packet is None:
+            packet = _packets[qualname.packet] = OpOverloadPacket(qualname.namespace, qualname.name)
+        return packet
+
+
+def show(overload: OpOverload) -> None:
+    """Makes an overload one of those found under its op's name, as the last of them."""
+    qualname = overload._qualname
+    packet = intern_packet(qualname)
+    others = [other for other in packet._overloads if other.alive and other is not overload]
+    _replace_overloads(packet, [*others, overload])
+    vars(getattr(ops, qualname.namespace))[qualname.name] = packet
+
+
+def hide(overload: OpOverload) -> None:
+    """Takes an overload away from its op's name, and the op from its namespace with the last one."""
+    qualname = overload._qualname
+    packet = intern_packet(qualname)
+    others = [other for other in packet._overloads if other is not overload]
+    if others:
+        _replace_overloads(packet, others)
+    else:  # it keeps the last one, which raises if called
+        vars(getattr(ops, qualname.namespace)).pop(qualname.name, None)
+
+
+def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]) -> None:
+    for name in packet:
+        vars(packet).pop(name, None)
+    packet._overloads = tuple(overloads)
+    packet.__call__ = overloads[0] if len(overloads) == 1 else _FirstThatFits(packet)
+    vars(packet).update({overload._overloadname: overload for overload in overloads})
+
+
+def find_packet(name: str) -> OpOverloadPacket:
+    """Returns the packet under a qualified name; this is how packets are unpickled.
+
+    Raises:
+        UnknownOperatorError: nothing is registered under it.
+    """
+    namespace, _, op = name.partition("::")
+    return getattr(getattr(ops, namespace), op)

@@ -1,0 +1,58 @@
+"""Where in the user's code something was registered."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import NamedTuple
+
+_PACKAGE, _ROOT = __name__.split(".")[:2]
+_FLOOR = f"{_PACKAGE}.{_ROOT}"
+
+
+class Site(NamedTuple):
+    """A line of code; printed as ``file:line``.
+
+    Attributes:
+        file: path of the file.
+        line: number of the line.
+        is_inside: the line belongs to this package.
+        stacklevel: how many frames above the function that called :func:`find_site` it stands, as
+            ``warnings.warn`` counts them.
+    """
+
+    file: str
+    line: int
+    is_inside: bool
+    stacklevel: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def find_site() -> Site:
+    """Returns the innermost line outside the library floor: the one that registers."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame.f_back is not None and _is_floor(frame):
+        frame = frame.f_back
+        level += 1
+    module = str(frame.f_globals.get("__name__", ""))
+    return Site(frame.f_code.co_filename, frame.f_lineno, module.partition(".")[0] == _PACKAGE, level)
+
+
+def find_line(error: BaseException) -> str:
+    """Returns the last line outside this package and JAX on the way to an error, as ``file:line``."""
+    found = "?"
+    step = error.__traceback__
+    while step is not None:
+        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in {_PACKAGE, "jax", "jaxlib", "contextlib"}:
+            found = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}"
+        step = step.tb_next
+    return found
+
+
+def _is_floor(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module == "contextlib"

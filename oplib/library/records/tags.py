@@ -1,0 +1,111 @@
+"""Tags: how they are given, and what a schema must look like to carry one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oplib.errors import ExclusiveTagsError, RegistrationTypeError, RegistrationValueError
+from oplib.library.schema import Argument, FunctionSchema
+
+from .record import Tag
+
+Tags = Tag | Iterable[Tag] | None
+
+
+def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
+    """Returns tags as a tuple, each once.
+
+    Raises:
+        RegistrationTypeError: something else than a Tag.
+    """
+    given: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
+    for tag in given:
+        if not isinstance(tag, Tag):
+            raise RegistrationTypeError(
+                f"{subject}: 'tags' is one oplib.Tag or several. Got {tag!r}. Write Tag.inplace or the like."
+            )
+    return tuple(dict.fromkeys(given))
+
+
+def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
+    """Raises where a schema does not keep what a tag promises.
+
+    Raises:
+        ExclusiveTagsError: the tags exclude each other.
+        RegistrationValueError: a rule of ``Tag.inplace`` or ``Tag.out`` is broken; the text names it.
+    """
+    if Tag.inplace in tags and Tag.out in tags:
+        raise ExclusiveTagsError(
+            f"{schema.qualified_name}: Tag.inplace and Tag.out are mutually exclusive. Got both. Keep one of "
+            "them."
+        )
+    broken = None
+    if Tag.inplace in tags:
+        broken = find_broken_inplace_rule(schema)
+    if Tag.out in tags:
+        broken = find_broken_out_rule(schema)
+    if broken is not None:
+        rule, cure = broken
+        tag = "inplace" if Tag.inplace in tags else "out"
+        raise RegistrationValueError(
+            f"{schema.qualified_name}: a schema tagged with Tag.{tag} {rule}. Got: {schema}. {cure}"
+        )
+
+
+def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
+    """Returns the rule of ``Tag.inplace`` that a schema breaks, with the cure; None if it keeps them all."""
+    if not schema.num_positional:
+        return "must have at least one positional argument", "Let it take the tensor that it writes."
+    first, *others = schema.arguments
+    if not first.is_written:
+        return (
+            "requires the first positional argument to be mutable (e.g., Tensor(a!))",
+            "Add it to mutates_args, or mark it in the schema.",
+        )
+    if not first.is_tensor:
+        return "requires the first positional argument to be a Tensor", "Let it take one Tensor there."
+    if len(schema.returns) != 1 or not _aliases(schema, first, 0):
+        return (
+            "must return the first mutable argument, and nothing else",
+            "Return one Tensor(a!), that very object.",
+        )
+    if any(argument.is_written for argument in others):
+        return (
+            "must only mutate the first positional argument",
+            "Leave the tag out, or the other written arguments.",
+        )
+    return None
+
+
+def find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
+    """Returns the rule of ``Tag.out`` that a schema breaks, with the cure; None if it keeps them all."""
+    written = [argument for argument in schema.arguments if argument.is_written]
+    if not written:
+        return "must have at least one mutable argument", "Add the out tensors to mutates_args."
+    if not all(argument.kwarg_only for argument in written):
+        return "requires all mutable arguments to be keyword-only", "Move them behind the *."
+    if not all(argument.is_tensor for argument in written):
+        return "only supports Tensor mutable arguments", "Write single Tensors only."
+    returned = all(_aliases(schema, argument, place) for place, argument in enumerate(written))
+    if len(schema.returns) != len(written) or not returned:
+        return (
+            "must return all mutable arguments in their order (its return annotation says something else)",
+            "Return them as Tensor, or as a tuple of Tensors.",
+        )
+    return None
+
+
+def _aliases(schema: FunctionSchema, argument: Argument, place: int) -> bool:
+    """Tells whether a return is declared to be a written argument."""
+    if place >= len(schema.returns):
+        return False
+    returned = schema.returns[place]
+    mark, own = returned.alias_info, argument.alias_info
+    return (
+        returned.is_tensor
+        and mark is not None
+        and own is not None
+        and mark.is_write
+        and mark.before_set == own.before_set
+    )

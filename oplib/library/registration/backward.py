@@ -1,0 +1,63 @@
+"""What can be said about an op's backward derivative, put into a record."""
+
+from __future__ import annotations
+
+from oplib.errors import RegistrationValueError
+from oplib.library.records.record import Derivative, Function
+
+from .rules import require_callable
+
+
+def make_derivative(
+    name: str,
+    backward: object,
+    setup_context: Function | None = None,
+    *,
+    nonlinear: bool = False,
+    constant: str | None = None,
+    missing: str | None = None,
+) -> Derivative:
+    """Returns the derivative that ``register_autograd`` was told of.
+
+    Args:
+        name: of the op, for errors.
+        backward: a formula, ``"derive"``, or None.
+        setup_context: keeps what the formula needs.
+        nonlinear: the formula is not linear in its gradients.
+        constant: why the gradient is zero everywhere.
+        missing: why there is no derivative.
+
+    Raises:
+        RegistrationTypeError: the formula or ``setup_context`` cannot be called.
+        RegistrationValueError: more than one of formula, constant and missing; options that belong to a
+            formula without one; no reason given.
+    """
+    said = {"a formula": backward, "constant": constant, "missing": missing}
+    given = [what for what, value in said.items() if value is not None]
+    if len(given) != 1:
+        raise RegistrationValueError(
+            f"register_autograd({name}): expected one of a formula, constant= and missing=. "
+            f"Got {' and '.join(given) or 'none'}. Say one of them."
+        )
+    is_formula = backward is not None and backward != "derive"
+    if not is_formula and (setup_context is not None or nonlinear):
+        raise RegistrationValueError(
+            f"register_autograd({name}): setup_context and nonlinear belong to a formula. Got them with "
+            f"{given[0] if backward is None else repr(backward)}. Pass the formula too, or leave them out."
+        )
+    for option, reason in (("constant", constant), ("missing", missing)):
+        if reason is not None and not _is_reason(reason):
+            raise RegistrationValueError(
+                f"register_autograd({name}): '{option}' is the reason, in words. Got {reason!r}. "
+                f'Write {option}="because ...".'
+            )
+    if not is_formula:
+        return Derivative(derive=backward == "derive", constant=constant, missing=missing)
+    require_callable(backward, f"register_autograd({name}): the formula")
+    if setup_context is not None:
+        require_callable(setup_context, f"register_autograd({name}): setup_context")
+    return Derivative(backward=backward, setup_context=setup_context, nonlinear=nonlinear)  # pyright: ignore[reportArgumentType]  known to be callable
+
+
+def _is_reason(reason: object) -> bool:
+    return isinstance(reason, str) and bool(reason.strip())

@@ -1,0 +1,184 @@
+"""``custom_op``: an op from one function, with its schema, kernel and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
+from oplib.library.infer_schema import infer_function_schema, infer_kind
+from oplib.library.records.contribution import FOREVER, Contribution, Definition, Kernel
+from oplib.library.records.platforms import DeviceTypes, find_slots
+from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname
+from oplib.library.records.record import Derivative, Function, KernelKind, Tag
+from oplib.library.records.sites import find_site
+from oplib.library.records.tags import Tags, to_tags
+from oplib.library.schema import FunctionSchema, parse_schema
+
+from .backward import make_derivative
+from .custom_op_def import CustomOpDef, remember_custom_op
+from .registry import registry
+from .rules import (
+    check_definition,
+    refuse_keyword_only_tensors,
+    refuse_mutation,
+    require_callable,
+    require_device_argument,
+)
+
+MutatesArgs = str | Iterable[str]
+
+
+def custom_op(
+    name: str,
+    fn: Any = None,
+    /,
+    *,
+    mutates_args: MutatesArgs = (),
+    device_types: DeviceTypes = None,
+    schema: str | None = None,
+    tags: Tags = None,
+    compile: bool | None = None,  # noqa: A002  says best what it switches
+    operand: Iterable[str] = (),
+    donates: Iterable[str] = (),
+    autograd: Literal["derive"] | None = None,
+) -> Any:
+    """Makes an op of a function; the same name again replaces op and rules.
+
+    How the function runs is told by the annotations of its tensors. ``jax.Array``: it gets arrays, is traced
+    once per signature and runs compiled. ``numpy.ndarray``: it gets numpy arrays and runs as Python on the
+    host. ``oplib.Tensor``, or a schema and no annotations: it gets Tensors and runs as Python on every call.
+
+    Args:
+        name: ``namespace::name`` or ``namespace::name.overload``.
+        fn: the function; None to use the call as a decorator.
+        mutates_args: names of the arguments that it writes, or ``"unknown"`` for all tensors.
+        device_types: the devices it runs on (``cpu``, ``gpu``, ``tpu``); None for all, empty for none yet.
+        schema: instead of annotations, ``(Tensor x, float limit=1.) -> Tensor``, without the name.
+        tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``.
+        compile: False runs a function on arrays as plain Python on every call; True makes a function without
+            annotations one on arrays.
+        operand: names of number arguments that change at every call, and so are operands and not static.
+        donates: names of written arguments whose buffer the op may take over. Nobody else may hold it.
+        autograd: ``"derive"`` for JAX's own derivative of the function.
+
+    Returns:
+        The op, a :class:`CustomOpDef`, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``fn`` cannot be called, or ``tags`` holds something else than tags.
+        RegistrationValueError: a name that is not qualified, a reserved namespace, a schema that does not fit
+            ``mutates_args``, the tags or options.
+        UnknownOperatorError: ``schema`` begins with a name.
+        SchemaInferenceError: the annotations give no schema.
+        SchemaError: the schema does not parse.
+        RegistrationError: ``define`` has defined the op already; an unknown device type.
+        UnsupportedRegistrationError: a tensor that can only be given by keyword, without ``Tag.out``.
+
+    Gradient:
+        None until :meth:`CustomOpDef.register_autograd` is told of it; then by its formula.
+
+    Source:
+        ``torch.library.custom_op``; ``compile``, ``operand``, ``donates`` and ``autograd`` are oplib's.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::softclip")
+        ... def softclip(x: jax.Array, limit: float = 1.0) -> jax.Array:
+        ...     return limit * jnp.tanh(x / limit)
+        >>> print(softclip._schema)
+        docs::softclip(Tensor x, float limit=1.) -> Tensor
+    """
+
+    def make(fn: Function) -> CustomOpDef:
+        require_callable(fn, f"custom_op({name}): the function")
+        qualname = parse_qualname(name, subject="custom_op")
+        check_namespace(qualname.namespace, find_site())
+        given = to_tags(tags, subject=f"custom_op({name})")
+        kind = _choose_kind(fn, compile)
+        definition = Definition(
+            schema=_make_schema(name, fn, mutates_args, schema, tags=given),
+            kind=kind,
+            compiled=compile,
+            operand=frozenset(operand),
+            donates=frozenset(donates),
+            tags=tuple(dict.fromkeys((Tag.pt2_compliant_tag, *given))),
+            function=fn,
+        )
+        _check(definition, device_types)
+        derivative = None if autograd is None else _make_derivative(definition.schema, autograd)
+        slots = find_slots(device_types, subject=f"custom_op({name})")
+        return _enter(qualname, definition, slots, derivative)
+
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
+        raise RegistrationTypeError(
+            f"custom_op: the name comes first. Got {type(name).__name__}. "
+            f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
+        )
+    return make if fn is None else make(fn)
+
+
+def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
+    """Returns how the function runs; one without annotations is eager code, unless it is to be compiled."""
+    return infer_kind(fn) or ("array" if compiled else "tensor")
+
+
+def _make_schema(
+    name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, *, tags: tuple[Tag, ...]
+) -> FunctionSchema:
+    if schema is None:
+        named = parse_schema(f"{name}() -> ()")  # the parser knows which names are good
+        return infer_function_schema(
+            fn, mutates_args=mutates_args, name=named.name, overload_name=named.overload_name, tags=tags
+        )
+    if not schema.lstrip().startswith("("):
+        raise UnknownOperatorError(
+            f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the "
+            "parenthesis."
+        )
+    parsed = parse_schema(f"{name}{schema}")
+    written = {argument.name for argument in parsed.arguments if argument.is_written}
+    said = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
+    if written != said:
+        raise RegistrationValueError(
+            f"custom_op({name}): 'schema' and 'mutates_args' disagree. The schema suggests that the op "
+            f"mutates {sorted(written) or 'nothing'}, mutates_args says {sorted(said) or 'nothing'}. Got "
+            f"{schema!r}. Make them consistent."
+        )
+    return parsed
+
+
+def _check(definition: Definition, device_types: DeviceTypes) -> None:
+    check_definition(definition)
+    if Tag.out not in definition.tags:
+        refuse_keyword_only_tensors(definition.schema, subject="custom_op")
+    if device_types is not None:
+        require_device_argument(definition.schema)
+
+
+def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
+    if autograd != "derive":
+        raise RegistrationValueError(
+            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or left out. Got {autograd!r}. "
+            f"Register a formula by register_autograd."
+        )
+    refuse_mutation(schema)
+    return make_derivative(schema.qualified_name, autograd)
+
+
+def _enter(
+    qualname: Qualname, definition: Definition, slots: Iterable[Any], derivative: Derivative | None
+) -> CustomOpDef:
+    """Registers everything in one step, so that nobody sees half of it, and a failure leaves nothing."""
+    site = find_site()
+    fn = definition.function
+    assert fn is not None
+    kernel = Kernel(fn, definition.kind)
+    pieces = [Contribution("definition", definition, FOREVER, site)]
+    pieces += [Contribution(slot, kernel, FOREVER, site) for slot in slots]
+    if derivative is not None:
+        pieces.append(Contribution("derivative", derivative, FOREVER, site))
+    made = CustomOpDef(registry.redefine(qualname, pieces), fn)
+    remember_custom_op(made)
+    return made

@@ -1,0 +1,172 @@
+"""What ``custom_op`` gives: the op, in place of the function it decorates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from oplib.errors import RegistrationError
+from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
+from oplib.library.records.contribution import find_newest
+from oplib.library.records.platforms import DeviceTypes, find_slot
+from oplib.library.records.record import Function, Tag
+from oplib.library.schema import FunctionSchema
+
+from .kernel_registration import register_fake, register_kernel
+from .registry import registry
+from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
+
+log = logging.getLogger(__name__)
+
+
+class CustomOpDef(Redirecting):
+    """An op made by ``custom_op``; call it like the function it was made from.
+
+    It is pickled and copied by its name. When ``custom_op`` defines the name anew, this calls the new op.
+
+    Attributes:
+        __name__: of the decorated function, as are the docstring, the module and ``__wrapped__``.
+    """
+
+    def __init__(self, overload: OpOverload, fn: Function) -> None:
+        self._opoverload = overload
+        self.__call__ = overload
+        self._init_fn = fn
+        self.__name__ = getattr(fn, "__name__", overload.name())
+        self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
+        self.__module__ = getattr(fn, "__module__", __name__)
+        self.__doc__ = getattr(fn, "__doc__", None)
+        self.__wrapped__ = fn
+
+    @property
+    def _qualname(self) -> str:
+        return self._opoverload.name()
+
+    @property
+    def _schema(self) -> FunctionSchema:
+        return self._opoverload.record.schema
+
+    @property
+    def tags(self) -> list[Tag]:
+        """What the op promises beyond its schema."""
+        return self._opoverload.tags
+
+    def arrays(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the op and gives arrays, also where it has no argument that would tell the world."""
+        return self._opoverload.arrays(*args, **kwargs)
+
+    def functional(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a mutable op on arrays and gives the new values of written arguments, then its results."""
+        return self._opoverload.functional(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __copy__(self) -> CustomOpDef:
+        return self
+
+    def __deepcopy__(self, memo: object) -> CustomOpDef:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find_custom_op, (self._qualname,)
+
+    # Attaching rules --------------------------------------------------------------------------------------
+
+    def register_kernel(self, device_types: DeviceTypes, fn: Any = None, /) -> Any:
+        """Registers a kernel for device types; see :func:`oplib.library.register_kernel`."""
+        return register_kernel(self, device_types, fn)
+
+    def register_fake(self, fn: Any = None, /) -> Any:
+        """Registers the fake kernel; see :func:`oplib.library.register_fake`."""
+        return register_fake(self, fn)
+
+    def register_autograd(
+        self,
+        backward: Any = None,
+        /,
+        *,
+        setup_context: Function | None = None,
+        nonlinear: bool = False,
+        constant: str | None = None,
+        missing: str | None = None,
+    ) -> Any:
+        """Registers the backward derivative; see :func:`oplib.library.register_autograd`."""
+        return register_autograd(
+            self,
+            backward,
+            setup_context=setup_context,
+            nonlinear=nonlinear,
+            constant=constant,
+            missing=missing,
+        )
+
+    def register_jvp(self, fn: Any = None, /) -> Any:
+        """Registers the forward derivative; see :func:`oplib.library.register_jvp`."""
+        return register_jvp(self, fn)
+
+    def register_vmap(self, func: Any = None, /) -> Any:
+        """Registers the batching rule; see :func:`oplib.library.register_vmap`."""
+        return register_vmap(self, func)
+
+    def register_sharding(self, rule: Any = None, /) -> Any:
+        """Registers the sharding rule; see :func:`oplib.library.register_sharding`."""
+        return register_sharding(self, rule)
+
+    @contextmanager
+    def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:
+        """Switches a kernel off or on within a block, in the whole process.
+
+        While it is off, the decorated function runs instead. A kernel that is registered meanwhile stays off.
+        Where there is nothing to switch, this is told to the log.
+
+        Args:
+            device_type: as it was registered for; None for the kernel for all devices.
+            enabled: whether to switch it on.
+        """
+        qualname = self._opoverload._qualname
+        slot = (
+            "default"
+            if device_type is None
+            else find_slot(device_type, subject=f"set_kernel_enabled({qualname})")
+        )
+        if slot not in self._opoverload.record.kernels:
+            log.warning(
+                "%s: no kernel was registered for device type %s, which is switched.", qualname, device_type
+            )
+        was_off = registry.set_disabled(qualname, slot, disabled=not enabled)
+        if was_off == (not enabled):
+            state = "enabled" if enabled else "disabled"
+            log.warning("%s: the kernel for device type %s was already %s.", qualname, device_type, state)
+        try:
+            yield
+        finally:
+            registry.set_disabled(qualname, slot, disabled=was_off)
+
+
+_defined: dict[str, CustomOpDef] = {}
+
+
+def remember_custom_op(custom_op: CustomOpDef) -> None:
+    """Keeps the newest object of a name, which is what unpickling gives."""
+    _defined[custom_op._qualname] = custom_op
+
+
+def find_custom_op(name: str) -> CustomOpDef:
+    """Returns what ``custom_op`` last gave under a qualified name; this is how it is unpickled.
+
+    Raises:
+        UnknownOperatorError: nothing is registered under it.
+        RegistrationError: an op is, but not by ``custom_op``.
+    """
+    overload = find_overload(name, subject="find_custom_op")
+    found = _defined.get(overload.name())
+    definition = find_newest(registry.read(overload._qualname), "definition")
+    if found is None or definition is None or definition.value.function is None:
+        raise RegistrationError(
+            f"find_custom_op: {name} was not made by custom_op. It was registered at "
+            f"{overload.record.where}. Use ops.{overload}."
+        )
+    return found

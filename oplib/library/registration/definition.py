@@ -1,0 +1,155 @@
+"""``define`` and ``impl``: an op in two steps, with or without a library of one's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oplib.errors import RegistrationTypeError, RegistrationValueError
+from oplib.library.records.contribution import FOREVER, Definition, Owner
+from oplib.library.records.platforms import find_slots
+from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
+from oplib.library.records.record import Function
+from oplib.library.records.sites import find_site
+from oplib.library.records.tags import Tags, to_tags
+
+from .enrolment import enter_kernel, enter_op
+from .library import Library, parse_in_namespace
+
+_NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*", re.DOTALL)
+
+
+def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owner:
+    """Returns whose a registration is: the library's, or nobody's and so for ever.
+
+    Raises:
+        LibraryDestroyedError: the library has been destroyed.
+        RegistrationError: it is a library of another namespace.
+    """
+    if lib is None:
+        return FOREVER
+    lib._require_alive(subject)
+    require_same_namespace(qualname.namespace, lib.ns, subject=f"{subject}({qualname})")
+    return lib._owner
+
+
+def define(
+    qualname: str | Library,
+    schema: str,
+    alias_analysis: str = "",
+    *,
+    lib: Library | None = None,
+    tags: Tags = (),
+    operand: Iterable[str] = (),
+    donates: Iterable[str] = (),
+) -> Any:
+    """Defines an op, whose kernels and rules come after.
+
+    Args:
+        qualname: ``namespace::name`` or ``namespace::name.overload``.
+        schema: without the name, ``(Tensor x) -> Tensor``.
+        alias_analysis: accepted for parity; a schema always says what is aliased.
+        lib: of the same namespace, with which the op ends; it never ends without.
+        tags: promises beyond the schema.
+        operand: names of number arguments that are operands of compiled kernels instead of static.
+        donates: names of written arguments whose buffer the op may take over.
+
+    Returns:
+        None. In the old form ``define(library, "name(Tensor x) -> Tensor")`` a decorator that registers a
+        composite kernel.
+
+    Raises:
+        RegistrationValueError: the name is not qualified, or the schema is not of this form.
+        RegistrationError: the op is defined already.
+        SchemaError: the schema does not parse.
+
+    Source:
+        ``torch.library.define``.
+
+    Example:
+        >>> lib = Library("docs", "FRAGMENT")
+        >>> define("docs::third", "(Tensor x) -> Tensor", lib=lib)
+        >>> impl("docs::third", "default", lambda x: x / 3, lib=lib)
+        >>> lib._destroy()
+    """
+    if isinstance(qualname, Library):
+        return _define_old_style(qualname, schema, alias_analysis)
+    parsed = parse_qualname(qualname, subject="define")
+    owner = find_owner(parsed, lib, subject="define")
+    if not _NAMELESS_SCHEMA.fullmatch(schema):
+        raise RegistrationValueError(
+            f'define({qualname}): expected schema to look like e.g. "(Tensor x) -> Tensor". Got {schema!r}. '
+            "Leave the name out, and write blanks around the arrow."
+        )
+    check_namespace(parsed.namespace, find_site())
+    local = qualname.partition("::")[
+        2
+    ]  # not the parsed one, in which `default` is gone and cannot be refused
+    definition = Definition(
+        schema=parse_in_namespace(f"{local}{schema}", parsed.namespace, subject="define"),
+        tags=to_tags(tags, subject="define"),
+        operand=frozenset(operand),
+        donates=frozenset(donates),
+    )
+    enter_op(definition, owner)
+    return None
+
+
+def _define_old_style(lib: Library, schema: str, alias_analysis: str) -> Callable[[Function], Function]:
+    def define_and_impl(fn: Function) -> Function:
+        lib.define(schema, alias_analysis)
+        lib.impl(schema.partition("(")[0].strip(), fn)
+        return fn
+
+    return define_and_impl
+
+
+def impl(
+    qualname: str | Library, types: str | Iterable[str], func: Any = None, *, lib: Library | None = None
+) -> Any:
+    """Registers a kernel, for an op that is defined or for one that will be.
+
+    Args:
+        qualname: the op's qualified name.
+        types: a device type or several: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default`` for all.
+        func: the kernel; None to use the call as a decorator.
+        lib: with which the registration ends; it never ends without.
+
+    Returns:
+        None, or a decorator which gives None. In the old form ``impl(library, name, device="")`` a decorator
+        that gives the function.
+
+    Raises:
+        RegistrationValueError: the name is not qualified.
+        RegistrationTypeError: ``func`` cannot be called.
+        RegistrationError: an unknown device type, or a kernel of another kind than the op's.
+
+    Source:
+        ``torch.library.impl``.
+    """
+    if isinstance(qualname, Library):
+        return _impl_old_style(qualname, types, "" if func is None else func)
+    slots = find_slots(types, subject=f"impl({qualname})")
+
+    def register(fn: object) -> None:
+        parsed = parse_qualname(qualname, subject="impl")
+        owner = find_owner(parsed, lib, subject="impl")
+        for slot in slots:
+            enter_kernel(parsed, slot, fn, owner)
+
+    return register if func is None else register(func)
+
+
+def _impl_old_style(lib: Library, name: object, dispatch_key: object) -> Callable[[Function], Function]:
+    if not isinstance(name, str) or not isinstance(dispatch_key, str):
+        raise RegistrationTypeError(
+            f"impl(library, name, device): both are str. Got {name!r} and {dispatch_key!r}. Decorate the "
+            "kernel with it."
+        )
+
+    def register(fn: Function) -> Function:
+        lib.impl(name, fn, dispatch_key)
+        return fn
+
+    return register

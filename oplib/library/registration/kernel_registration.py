@@ -1,0 +1,149 @@
+"""Attaching kernels and fake kernels to an op that is defined."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from oplib.errors import RegistrationError
+from oplib.library.objects.overload import OpOverload
+from oplib.library.objects.resolution import Op, resolve_existing_op, resolve_op
+from oplib.library.records.contribution import Contribution, Contributions, find_newest
+from oplib.library.records.platforms import DeviceTypes, find_slots
+from oplib.library.records.record import Function, Tag
+from oplib.library.records.sites import find_site
+
+from .definition import find_owner
+from .enrolment import enter_kernel
+from .library import Library
+from .registry import registry
+from .rules import check_fake, require_callable, require_device_argument
+
+
+def register_kernel(
+    op: Op, device_types: DeviceTypes, func: Any = None, /, *, lib: Library | None = None
+) -> Any:
+    """Registers a kernel for one or more device types.
+
+    Which kernel runs is decided when a call is lowered, so that a program exported for several platforms
+    holds the kernel of each. Every kernel is traced on every machine, and all give the same shapes. Calls and
+    traces that come later see a kernel at once; for what a user has compiled before see :func:`refresh`.
+
+    Args:
+        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        device_types: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu``, or several; None for all
+            devices. A kernel for ``cuda`` goes before one for ``gpu``, and this before one for all.
+        func: the kernel; None to use the call as a decorator.
+        lib: with which the registration ends; it never ends without.
+
+    Returns:
+        The kernel, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``func`` cannot be called.
+        RegistrationValueError: ``op`` is something else; or it takes no tensor, and no ``Device device``
+            that could tell the device.
+        UnknownOperatorError: nothing is registered under this name.
+        RegistrationError: an unknown device type; a kernel of another kind than the op's; a library of
+            another namespace.
+
+    Example:
+        >>> import jax
+        >>> from oplib.library import custom_op, register_kernel
+        >>> @custom_op("docs::quarter")
+        ... def quarter(x: jax.Array) -> jax.Array:
+        ...     return x / 4
+        >>> @register_kernel("docs::quarter", "cuda")
+        ... def quarter_on_gpu(x):
+        ...     return x * 0.25
+    """
+    overload = resolve_op(op, subject="register_kernel")
+    slots = find_slots(device_types, subject=f"register_kernel({overload.name()})")
+    owner = find_owner(overload._qualname, lib, subject="register_kernel")
+    if device_types is not None:
+        require_device_argument(overload._schema)
+
+    def register(fn: Function) -> Function:
+        require_callable(fn, f"register_kernel({overload.name()}): the kernel")
+        for slot in slots:
+            enter_kernel(overload._qualname, slot, fn, owner, warn=False)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def register_fake(
+    op: Op,
+    func: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = True,
+) -> Any:
+    """Registers the fake kernel: the shapes and dtypes of the results, from those of the arguments.
+
+    It is needed for host kernels, and where a kernel cannot be traced; otherwise tracing it tells them.
+
+    Args:
+        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        func: takes the arguments of the op, with a ``jax.ShapeDtypeStruct`` for each tensor, and returns one
+            for each result; None to use the call as a decorator.
+        lib: with which the registration ends; it never ends without.
+        allow_override: with False, a fake kernel that is there already is an error.
+
+    Returns:
+        The function, or a decorator that gives it.
+
+    Raises:
+        RegistrationTypeError: ``func`` cannot be called.
+        RegistrationValueError: ``op`` is something else.
+        RegistrationError: nothing is registered under this name; the op is composite; one is there and may
+            not be overridden; the function takes other arguments or gives another number of results.
+
+    Warns:
+        UserWarning: the op's tag gives it a fake kernel already.
+    """
+    overload = resolve_existing_op(op, subject="register_fake")
+    owner = find_owner(overload._qualname, lib, subject="register_fake")
+
+    def refuse_override(pieces: Contributions) -> None:
+        first = find_newest(pieces, "fake")
+        if first is not None and not allow_override:
+            raise RegistrationError(
+                f"register_fake: the operator {overload.name()} already has a fake impl registered at "
+                f"{first.site}. Leave allow_override out to replace it."
+            )
+
+    def register(fn: Function) -> Function:
+        require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
+        check_fake(overload.record, fn)
+        _warn_of_needless_fake(overload)
+        registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()), refuse_override)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def _warn_of_needless_fake(overload: OpOverload) -> None:
+    for tag in (Tag.inplace, Tag.out):
+        if tag in overload.record.tags:
+            warnings.warn(
+                f"{overload.name()}: The fake registration is unnecessary. An op tagged with Tag.{tag.name} "
+                "already gets a generated fake kernel. The registered one is used instead.",
+                stacklevel=find_site().stacklevel,
+            )
+
+
+def impl_abstract(op: Op, func: Any = None, *, lib: Library | None = None) -> Any:
+    """The old name of :func:`register_fake`.
+
+    Warns:
+        FutureWarning: always.
+    """
+    warnings.warn(
+        "impl_abstract was renamed to register_fake. Use that instead.",
+        category=FutureWarning,
+        stacklevel=find_site().stacklevel,
+    )
+    return register_fake(op, func, lib=lib)

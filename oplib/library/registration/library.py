@@ -1,0 +1,231 @@
+"""Library: a set of registrations that live and die together."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from oplib.errors import (
+    LibraryDestroyedError,
+    RegistrationError,
+    RegistrationValueError,
+    UnsupportedRegistrationError,
+)
+from oplib.library.objects.overload import OpOverload
+from oplib.library.records.contribution import Definition, Owner
+from oplib.library.records.platforms import find_slot
+from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
+from oplib.library.records.record import Function
+from oplib.library.records.sites import find_site
+from oplib.library.records.tags import Tags, to_tags
+from oplib.library.schema import FunctionSchema, parse_schema
+
+from .absent import fallthrough_kernel
+from .enrolment import enter_kernel, enter_op
+from .registry import registry
+from .rules import require_callable
+
+KINDS = ("DEF", "FRAGMENT", "IMPL")
+ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+
+
+class Library:
+    """Defines ops in a namespace, and kernels and rules for ops; all of it ends with the library.
+
+    It ends when the last reference to it goes, or by ``_destroy()``. What it had put above registrations of
+    other libraries uncovers these again.
+
+    Args:
+        ns: the namespace.
+        kind: ``DEF`` (one per namespace) or ``FRAGMENT`` (many) to define ops; ``IMPL`` for the rest only.
+        dispatch_key: the device for which :meth:`impl` registers if it is told none.
+
+    Raises:
+        RegistrationValueError: another kind, or a reserved namespace.
+        RegistrationError: a second ``DEF`` of a namespace.
+
+    Source:
+        ``torch.library.Library``.
+
+    Example:
+        >>> lib = Library("docs", "FRAGMENT")
+        >>> lib.define("halve(Tensor x) -> Tensor")
+        'halve'
+        >>> lib.impl("halve", lambda x: x / 2, "default")
+        >>> lib._destroy()
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in KINDS:
+            raise RegistrationValueError(
+                f"Library: Unsupported kind: {kind!r}. Expected one of {', '.join(KINDS)}."
+            )
+        site = find_site()
+        if kind != "IMPL":
+            check_namespace(ns, site)
+        self.ns = ns
+        self.kind = kind
+        self.dispatch_key = dispatch_key
+        self._owner = Owner(ns, site)
+        if kind == "DEF":
+            registry.claim_namespace(self._owner)
+        self._finalizer = weakref.finalize(self, registry.drop, self._owner)
+        self._finalizer.atexit = False  # a process that ends needs no tidy registry
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(
+        self,
+        schema: str,
+        alias_analysis: str = "",
+        *,
+        tags: Tags = (),
+        operand: Iterable[str] = (),
+        donates: Iterable[str] = (),
+    ) -> str:
+        """Defines an op. How its kernels run is decided by the annotations of the first one.
+
+        Args:
+            schema: with the op's name, ``name(Tensor x) -> Tensor``.
+            alias_analysis: accepted for parity; a schema always says what is aliased.
+            tags: promises beyond the schema.
+            operand: names of number arguments that are operands of compiled kernels instead of static.
+            donates: names of written arguments whose buffer the op may take over.
+
+        Returns:
+            The op's name without namespace and overload.
+
+        Raises:
+            LibraryDestroyedError: the library has been destroyed.
+            SchemaError: the schema does not parse.
+            RegistrationError: the library is of kind IMPL, the schema names another namespace, or the op is
+                defined already.
+            RegistrationValueError: the schema does not keep what a tag or option promises.
+        """
+        subject = f"Library({self.ns}).define"
+        self._require_alive(subject)
+        if alias_analysis not in ALIAS_ANALYSES:
+            raise RegistrationError(
+                f"{subject}: Invalid alias_analysis type {alias_analysis!r}. Leave it out."
+            )
+        if self.kind == "IMPL":
+            raise RegistrationError(
+                f"{subject}: Cannot define an operator inside of a library of kind IMPL. Got {schema!r}. "
+                f"Use a library of kind DEF or FRAGMENT."
+            )
+        definition = Definition(
+            schema=parse_in_namespace(schema, self.ns, subject=subject),
+            tags=to_tags(tags, subject=subject),
+            operand=frozenset(operand),
+            donates=frozenset(donates),
+        )
+        return enter_op(definition, self._owner).name
+
+    def impl(
+        self,
+        op_name: str | OpOverload,
+        fn: Function,
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = True,
+    ) -> None:
+        """Registers a kernel, for an op that is defined or for one that will be.
+
+        Args:
+            op_name: the name, with its overload and with or without the namespace, or the overload.
+            fn: the kernel.
+            dispatch_key: a device type (``cpu``, ``gpu``, ``tpu``, ``default``) or torch's name for it;
+                empty for that of the library. If that is empty too, the kernel is composite: it is made of
+                differentiable ops, and autograd looks into it.
+            with_keyset: not supported, there are no dispatch keys.
+            allow_override: with False, a kernel that is there already for this device is an error.
+
+        Raises:
+            LibraryDestroyedError: the library has been destroyed.
+            RegistrationTypeError: ``fn`` cannot be called.
+            RegistrationError: an unknown device; another namespace; a kernel is there and may not be
+                overridden; a kernel of another kind than the op's.
+
+        Warns:
+            UserWarning: once per process, when a kernel takes the place of another.
+        """
+        subject = f"Library({self.ns}).impl"
+        self._require_alive(subject)
+        require_callable(fn, f"{subject}: the input function")
+        _refuse_keys(fn, with_keyset=with_keyset, subject=subject)
+        qualname = self._resolve(op_name, subject)
+        slot = find_slot(dispatch_key or self.dispatch_key, subject=f"{subject}({qualname})")
+        enter_kernel(qualname, slot, fn, self._owner, allow_override=allow_override)
+
+    def fallback(self, fn: Function, *_args: Any, **_kwargs: Any) -> None:
+        """Raises: there is no dispatcher with keys for which it could stand.
+
+        Args:
+            fn: whatever it was to be.
+
+        Raises:
+            UnsupportedRegistrationError: always.
+        """
+        raise UnsupportedRegistrationError(
+            f"Library({self.ns}).fallback: a fallback for a dispatch key has no meaning here. Got {fn!r}. "
+            f'Register a kernel for the op with device type "default".'
+        )
+
+    def _resolve(self, op_name: object, subject: str) -> Qualname:
+        if isinstance(op_name, OpOverload):
+            op_name = op_name.name()
+        if not isinstance(op_name, str):
+            raise RegistrationError(
+                f"{subject}: it should be passed either a name or an OpOverload object as the first "
+                f"argument. Got {type(op_name).__name__}."
+            )
+        qualname = parse_qualname(op_name if "::" in op_name else f"{self.ns}::{op_name}", subject=subject)
+        require_same_namespace(qualname.namespace, self.ns, subject=f"{subject}({op_name!r})")
+        return qualname
+
+    def _require_alive(self, subject: str) -> None:
+        if not self._finalizer.alive:
+            raise LibraryDestroyedError(
+                f"{subject}: the Library object has been destroyed. It was made at {self._owner.site}. Make "
+                "a new one."
+            )
+
+    def _destroy(self) -> None:
+        """Takes away everything it registered; doing so twice is harmless."""
+        self._finalizer()
+
+
+def parse_in_namespace(schema: str, namespace: str, *, subject: str) -> FunctionSchema:
+    """Reads a schema with the op's name in it, with or without the namespace.
+
+    Raises:
+        SchemaError: it does not parse.
+        RegistrationError: it names another namespace.
+    """
+    given, separator, _ = schema.partition("(")[0].rpartition("::")
+    if separator:
+        require_same_namespace(given.strip(), namespace, subject=subject)
+    return parse_schema(schema if separator else f"{namespace}::{schema.lstrip()}")
+
+
+def _refuse_keys(fn: Function, *, with_keyset: bool, subject: str) -> None:
+    if with_keyset or fn is fallthrough_kernel:
+        asked = "with_keyset" if with_keyset else "fallthrough_kernel"
+        raise UnsupportedRegistrationError(
+            f"{subject}: {asked} needs dispatch keys, and there are none. Got {fn!r}. "
+            f"Register a kernel that takes the arguments of the op, and call another one by get_kernel."
+        )
+
+
+@contextmanager
+def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Generator[Library]:
+    """A library that is destroyed on leaving, also by an exception."""
+    library = Library(ns, kind, dispatch_key)
+    try:
+        yield library
+    finally:
+        library._destroy()

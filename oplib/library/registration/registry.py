@@ -1,0 +1,241 @@
+"""The registry: which library said what about which op. One for the whole process.
+
+What is in force is read from an overload's record, without a lock; the registry only changes records. Its
+tuples of contributions are replaced and never changed, and one lock orders the writers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import jax
+
+from oplib.errors import RegistrationError
+from oplib.library.calls.assembly import build_call
+from oplib.library.objects.deferral import settle, settle_all
+from oplib.library.objects.namespace import hide, show
+from oplib.library.objects.overload import OpOverload, intern_overload
+from oplib.library.records.contribution import (
+    FOREVER,
+    Contribution,
+    Contributions,
+    Definition,
+    Owner,
+    compose_record,
+    find_newest,
+)
+from oplib.library.records.qualname import Qualname
+
+
+class Snapshot(NamedTuple):
+    """All that is registered at one time."""
+
+    contributions: dict[Qualname, Contributions]
+    disabled: dict[Qualname, frozenset[str]]
+    sole_owners: dict[str, Owner]
+
+
+class Registry:
+    """Contributions by the name of their op, and everything that follows from a change of them."""
+
+    def __init__(self) -> None:
+        self._contributions: dict[Qualname, Contributions] = {}
+        self._disabled: dict[Qualname, frozenset[str]] = {}
+        self._sole_owners: dict[str, Owner] = {}
+        self._lock = threading.RLock()
+        self._is_writing = False
+        self._dropped: deque[Owner] = deque()
+
+    # Reading ----------------------------------------------------------------------------------------------
+
+    def read(self, qualname: Qualname) -> Contributions:
+        """Returns what has been said about an op, oldest first."""
+        settle(qualname.packet)
+        return self._contributions.get(qualname, ())
+
+    # Writing ----------------------------------------------------------------------------------------------
+
+    def claim_namespace(self, owner: Owner) -> None:
+        """Makes a library the only one of kind ``DEF`` in its namespace.
+
+        Raises:
+            RegistrationError: there is one already.
+        """
+        with self._writing():
+            first = self._sole_owners.setdefault(owner.namespace, owner)
+            if first is not owner:
+                raise RegistrationError(
+                    f"Library: Only a single DEF library can be used for the namespace {owner.namespace}. "
+                    f"The first was made at {first.site}, another at {owner.site}. "
+                    f"Make this one a FRAGMENT, of which there may be many."
+                )
+
+    def define(self, qualname: Qualname, piece: Contribution) -> OpOverload:
+        """Defines an op that is not defined.
+
+        Raises:
+            RegistrationError: it is; both places are named.
+        """
+        settle(qualname.packet)
+        with self._writing():
+            pieces = self.read(qualname)
+            first = find_newest(pieces, "definition")
+            if first is not None:
+                raise RegistrationError(_explain_duplicate(qualname, first, piece))
+            return self._publish(qualname, (*pieces, piece))
+
+    def redefine(self, qualname: Qualname, pieces: Iterable[Contribution]) -> OpOverload:
+        """Defines an op of ``custom_op``, in place of one that ``custom_op`` made before.
+
+        Everything that was registered for the old one without naming a library goes with it.
+
+        Raises:
+            RegistrationError: the op is defined, but by ``define``.
+        """
+        new = tuple(pieces)
+        settle(qualname.packet)
+        with self._writing():
+            kept = self.read(qualname)
+            first = find_newest(kept, "definition")
+            if first is not None:
+                if first.value.function is None:
+                    raise RegistrationError(_explain_duplicate(qualname, first, new[0]))
+                kept = tuple(piece for piece in kept if piece.owner is not FOREVER)
+                self._disabled.pop(qualname, None)
+            return self._publish(qualname, (*kept, *new))
+
+    def add(
+        self, qualname: Qualname, piece: Contribution, check: Callable[[Contributions], None] | None = None
+    ) -> None:
+        """Adds one piece, on top of what its slot holds; ``check`` may refuse by what was said before."""
+        settle(qualname.packet)
+        with self._writing():
+            pieces = self.read(qualname)
+            if check is not None:
+                check(pieces)
+            self._publish(qualname, (*pieces, piece))
+
+    def drop(self, owner: Owner) -> None:
+        """Takes everything away that a library said. Runs in finalizers too, so at any moment."""
+        self._dropped.append(owner)
+        with self._writing():
+            pass  # whoever writes last takes it away
+
+    def set_disabled(self, qualname: Qualname, slot: str, *, disabled: bool) -> bool:
+        """Switches the kernel of a slot off or on; returns whether it was off."""
+        settle(qualname.packet)
+        with self._writing():
+            before = self._disabled.get(qualname, frozenset())
+            self._disabled[qualname] = before | {slot} if disabled else before - {slot}
+            self._publish(qualname, self.read(qualname))
+            return slot in before
+
+    def refresh(self) -> None:
+        """Gives every op a record of a new version, so that nothing compiled before is used again."""
+        with self._writing():
+            for qualname, pieces in list(self._contributions.items()):
+                self._publish(qualname, pieces)
+
+    # For tests --------------------------------------------------------------------------------------------
+
+    def save(self) -> Snapshot:
+        """Returns all that is registered now, for :meth:`restore`."""
+        settle_all()
+        with self._writing():
+            return Snapshot(dict(self._contributions), dict(self._disabled), dict(self._sole_owners))
+
+    def restore(self, saved: Snapshot) -> None:
+        """Takes away everything registered since, and brings back what has gone since."""
+        with self._writing():
+            self._sole_owners = dict(saved.sole_owners)
+            for qualname in [*saved.contributions, *self._contributions]:
+                pieces, disabled = (
+                    saved.contributions.get(qualname, ()),
+                    saved.disabled.get(qualname, frozenset()),
+                )
+                if pieces != self.read(qualname) or disabled != self._disabled.get(qualname, frozenset()):
+                    self._disabled[qualname] = disabled
+                    self._publish(qualname, pieces)
+
+    # How it is done ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """Orders writers. A finalizer that interrupts one in its own thread leaves its work to it."""
+        with self._lock:
+            if self._is_writing:
+                yield
+                return
+            self._is_writing = True
+            try:
+                yield
+            finally:
+                try:
+                    while self._dropped:
+                        self._forget(self._dropped.popleft())
+                finally:
+                    self._is_writing = False
+
+    def _forget(self, owner: Owner) -> None:
+        if self._sole_owners.get(owner.namespace) is owner:
+            del self._sole_owners[owner.namespace]
+        for qualname, pieces in list(self._contributions.items()):
+            rest = tuple(piece for piece in pieces if piece.owner is not owner)
+            if len(rest) < len(pieces):
+                self._publish(qualname, rest)
+
+    def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
+        """Stores the pieces of an op and brings its overload, packet and namespace in line with them."""
+        overload = intern_overload(qualname)
+        version = overload.record.version + 1 if hasattr(overload, "record") else 0
+        record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
+        self._contributions[qualname] = pieces
+        was_alive = overload.alive
+        if record is not None:
+            overload.replace(record, self._build)
+        elif was_alive:
+            overload.retire()
+            self._disabled.pop(qualname, None)
+        if overload.alive != was_alive:
+            (show if overload.alive else hide)(overload)
+        if not pieces:
+            del self._contributions[qualname]
+        return overload
+
+    def _build(self, overload: OpOverload) -> None:
+        """Builds what a call of the overload runs, for its current record."""
+        with self._writing():
+            if not overload._is_built and overload.alive:
+                overload.call = build_call(overload)
+
+
+def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribution) -> str:
+    definition: Definition = second.value
+    return (
+        f"{qualname}: an operator with the same name and overload name is registered multiple times. First "
+        f"registered at {first.site} as {first.value.schema}, again at {second.site} as {definition.schema}. "
+        "Destroy the first library, or choose another name."
+    )
+
+
+registry = Registry()
+
+
+def refresh() -> None:
+    """Makes everything that was compiled and traced start anew at its next call: ops, and all of JAX.
+
+    A kernel or rule that is registered later is seen at once by eager calls and by new traces. A function
+    that JAX has traced before keeps what it was traced with, and so does a second ``jax.jit`` of the same
+    function. This is for them, and for a kernel that reads something that has changed. It costs that
+    everything is compiled once more.
+
+    Example:
+        >>> from oplib.library import refresh
+        >>> refresh()
+    """
+    registry.refresh()
+    jax.clear_caches()

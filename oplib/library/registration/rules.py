@@ -1,0 +1,266 @@
+"""What an op's schema allows: its options, its kernels, its fake kernel, its derivatives."""
+
+from __future__ import annotations
+
+import inspect
+
+from oplib.errors import (
+    RegistrationError,
+    RegistrationTypeError,
+    RegistrationValueError,
+    UnsupportedRegistrationError,
+)
+from oplib.library.infer_schema import infer_kind
+from oplib.library.records.contribution import (
+    KERNEL_SLOTS,
+    Contributions,
+    Definition,
+    Kernel,
+    find_kind,
+    find_newest,
+)
+from oplib.library.records.platforms import find_device_place
+from oplib.library.records.qualname import Qualname
+from oplib.library.records.record import Derivative, Function, Record, Tag
+from oplib.library.records.tags import check_tags
+from oplib.library.schema import BaseType, FunctionSchema, has_kwarg_only_tensors
+
+_NUMBERS = ("float", "int", "Scalar")
+_KIND_ANNOTATIONS = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor, or nothing"}
+
+
+def check_definition(definition: Definition) -> None:
+    """Raises where tags or options do not fit the schema.
+
+    Raises:
+        ExclusiveTagsError: tags that exclude each other.
+        RegistrationValueError: a broken rule of a tag; an operand that is no number argument; a donated
+            argument that is not written, or of kernels that are not compiled; a kind that cannot be compiled.
+    """
+    schema = definition.schema
+    check_tags(schema, definition.tags)
+    types = {argument.name: argument.type for argument in schema.arguments}
+    for name in sorted(definition.operand):
+        type_ = types.get(name)
+        if not isinstance(type_, BaseType) or type_.name not in _NUMBERS:
+            _refuse_option(schema, "operand", name, "a float, int or Scalar argument", got=type_)
+    written = {argument.name for argument in schema.arguments if argument.is_written}
+    for name in sorted(definition.donates - written):
+        _refuse_option(schema, "donates", name, "a written argument", got=types.get(name))
+    if definition.donates and definition.kind not in ("array", None):
+        raise RegistrationValueError(
+            f"{schema.qualified_name}: 'donates' is for kernels annotated jax.Array. Got a {definition.kind} "
+            "kernel, which writes in place by itself. Leave donates out."
+        )
+    if definition.compiled and definition.kind != "array":
+        raise RegistrationValueError(
+            f"{schema.qualified_name}: compile=True is for kernels annotated jax.Array. Got a "
+            f"{definition.kind} kernel, which is plain Python. Annotate its tensors jax.Array, or leave "
+            "compile out."
+        )
+
+
+def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, got: object) -> None:
+    told = f"there it is {got}" if got is not None else "the schema has no such argument"
+    raise RegistrationValueError(
+        f"{schema.qualified_name}: '{option}' names {name!r}, which must be {due}. Got {schema}; {told}. "
+        f"Correct the name, or leave it out."
+    )
+
+
+def make_kernel(fn: object, qualname: Qualname) -> Kernel:
+    """Returns a kernel with the kind that its annotations tell.
+
+    Raises:
+        RegistrationTypeError: it cannot be called.
+    """
+    require_callable(fn, f"{qualname}: the kernel")
+    return Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
+
+
+def require_callable(fn: object, subject: str) -> None:
+    """Raises where something that is to run cannot be called.
+
+    Raises:
+        RegistrationTypeError: it is not callable.
+    """
+    if not callable(fn):
+        raise RegistrationTypeError(
+            f"{subject} is required to be a callable. Got {type(fn).__name__}. Pass a function."
+        )
+
+
+def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> None:
+    """Raises where a kernel does not run in the way in which the op's other kernels do.
+
+    Raises:
+        RegistrationError: it is of another kind.
+    """
+    kind = find_kind(pieces)
+    if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
+        return
+    raise RegistrationError(
+        f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels are "
+        f"annotated {_KIND_ANNOTATIONS[str(kind)]}, this one {_KIND_ANNOTATIONS[kernel.kind]}. "
+        "Annotate it like the others, or not at all."
+    )
+
+
+def _is_said(pieces: Contributions) -> bool:
+    """Tells whether the kind is fixed, and not just what un-annotated kernels fall back on."""
+    definition = find_newest(pieces, "definition")
+    kernels = [piece.value.kind for piece in pieces if piece.slot in KERNEL_SLOTS]
+    return (definition is not None and definition.value.kind is not None) or any(kernels)
+
+
+def require_device_argument(schema: FunctionSchema) -> None:
+    """Raises where an op has kernels for certain devices and nothing that tells the device of a call.
+
+    Raises:
+        RegistrationValueError: no tensor argument, and no ``Device device``.
+    """
+    if any(argument.has_tensor for argument in schema.arguments) or find_device_place(schema) is not None:
+        return
+    raise RegistrationValueError(
+        f"{schema.qualified_name}: functions without tensor inputs are required to have a `device: Device` "
+        f"argument if their kernels are for certain devices. Got {schema}. Add the argument, or leave "
+        "device_types out."
+    )
+
+
+def refuse_keyword_only_tensors(schema: FunctionSchema, *, subject: str) -> None:
+    """Raises where a tensor can only be given by keyword.
+
+    Raises:
+        UnsupportedRegistrationError: it can.
+    """
+    if has_kwarg_only_tensors(schema):
+        raise UnsupportedRegistrationError(
+            f"{schema.qualified_name}: {subject} with kwarg-only Tensor args is not supported. Got {schema}. "
+            f"Make your tensors not kwarg-only."
+        )
+
+
+def check_derivative(record: Record, derivative: Derivative, *, subject: str) -> None:
+    """Raises where an op cannot have the derivative that is registered for it.
+
+    Raises:
+        RegistrationError: the op writes an argument, or JAX is to derive what runs on the host.
+        UnsupportedRegistrationError: a tensor can only be given by keyword.
+        RegistrationTypeError: the formula does not take what it will be given. What a setup does not take, it
+            tells at the call, as in torch.
+    """
+    if derivative.backward is None and not derivative.derive:
+        return
+    if derivative.derive and record.kind == "host":
+        raise RegistrationError(
+            f"{record.name}: JAX cannot derive the derivative of a host kernel. It is annotated "
+            "numpy.ndarray, and nothing of it is seen by a trace. Register a formula, or annotate the kernel "
+            "jax.Array."
+        )
+    if Tag.out in record.tags:
+        raise RegistrationError(
+            f"{record.name}: Cannot register autograd formula for an operator tagged with Tag.out. "
+            f"Out variants do not support autograd. Register it for the op without out."
+        )
+    refuse_mutation(record.schema)
+    refuse_keyword_only_tensors(record.schema, subject=subject)
+    if derivative.backward is not None:
+        grads = [None] * len(record.schema.returns)
+        due = f"(ctx, {', '.join(['grad'] * len(grads))})" if grads else "(ctx)"
+        require_signature(derivative.backward, f"{record.name}: the backward formula", due, None, *grads)
+
+
+def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:
+    """Raises where a rule cannot be called as it will be; one whose signature is not known is taken on trust.
+
+    Args:
+        fn: the rule.
+        subject: what it is, for the error.
+        due: the arguments that it will be given, in words.
+        *args: as many as it will be given by position.
+        **kwargs: those that it will be given by name.
+
+    Raises:
+        RegistrationTypeError: it does not take them.
+    """
+    signature = _read_signature(fn)
+    if signature is None:
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise RegistrationTypeError(
+            f"{subject} does not take what it will be given. Got {signature}, due are {due}: {error}. "
+            "Give it these parameters."
+        ) from error
+
+
+def refuse_mutation(schema: FunctionSchema) -> None:
+    """Raises where an op writes an argument, and so has no derivative as a function of its inputs.
+
+    Raises:
+        RegistrationError: it does.
+    """
+    if schema.is_mutable:
+        raise RegistrationError(
+            f"{schema.qualified_name}: Cannot register autograd formula for non-functional operator. Got "
+            f"{schema}, which writes an argument. Create a functional operator, and register a formula for "
+            "that."
+        )
+
+
+def check_fake(record: Record, fake: Function) -> None:
+    """Raises where a fake kernel cannot stand for the op's kernels.
+
+    Raises:
+        RegistrationError: the op is composite; the fake kernel takes other arguments than the op, or is
+            annotated to return another number of results.
+    """
+    schema = record.schema
+    if record.kind == "composite":
+        raise RegistrationError(
+            f"{record.name}: a fake kernel would never run, because the op is composite: its kernel is made "
+            'of other ops, which have theirs. Register the kernel for "default" to make the op opaque.'
+        )
+    keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
+    signature = _read_signature(fake)
+    if signature is None:
+        return
+    try:
+        signature.bind(*[None] * schema.num_positional, **keywords)
+    except TypeError as error:
+        raise RegistrationError(
+            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, due by "
+            f"the schema {schema}: {error}. Give it the parameters of the kernel."
+        ) from error
+    count = _count_returns(signature.return_annotation)
+    if count is not None and count != len(schema.returns):
+        raise RegistrationError(
+            f"{record.name}: the fake kernel does not return what the op returns. Got {count} by its "
+            f"annotation, due are {len(schema.returns)} by the schema {schema}. Return one shape for each "
+            "result."
+        )
+
+
+def _read_signature(fn: Function) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fn, eval_str=True)
+    except Exception:  # noqa: BLE001  a name in an annotation may stand for anything
+        pass
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+
+
+def _count_returns(annotation: object) -> int | None:
+    """Returns how many results a return annotation speaks of, None if it cannot be told."""
+    if annotation is inspect.Signature.empty or isinstance(annotation, str):
+        return None
+    if annotation is None:
+        return 0
+    arguments = getattr(annotation, "__args__", ())
+    if getattr(annotation, "__origin__", None) is tuple:
+        return None if Ellipsis in arguments else len(arguments)
+    return None if annotation is tuple else 1
