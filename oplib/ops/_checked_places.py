@@ -15,6 +15,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
 from ._checked_matrices import CHECKED_RESULTS
+from ._checked_shares import check_shares
 
 Function = Callable[..., Any]
 
@@ -133,5 +134,6 @@ CHECKED: dict[str, Callable[[Function, str], Function]] = {
     "take_along_dim": _along_dim,
     **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
     **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), _of_labels),
+    "binary_cross_entropy": check_shares,
     **CHECKED_RESULTS,
 }

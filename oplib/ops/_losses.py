@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -133,16 +134,30 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
     arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
-        low = strong(-100, x)  # a logarithm of 0 counts as -100, so that one item does not spoil the mean
-        one = strong(1, x)
-        losses = -(y * _clip_log(x, low) + (one - y) * _clip_log(one - x, low))
+        losses = _lack_of_belief(x, y)
         return _reduce("binary_cross_entropy", losses if w is None else losses * w, reduction)
 
     return in_single(compute)(*arrays)
 
 
-def _clip_log(x: Any, low: Any) -> Any:
-    is_none = x <= strong(0, x)
+@jax.custom_jvp
+def _lack_of_belief(x: Any, y: Any) -> Any:
+    """``-y log(x) - (1 - y) log(1 - x)``, with the gradients of torch where logarithms are cut."""
+    return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log(strong(1, x) - x))
+
+
+@_lack_of_belief.defjvp
+def _push_lack_of_belief(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    x, y = primals
+    rest = strong(1, x) - x
+    by_x = (x - y) / lax.max(rest * x, strong(1e-12, x))
+    by_y = _clip_log(rest) - _clip_log(x)
+    return _lack_of_belief(x, y), by_x * tangents[0] + by_y * tangents[1]
+
+
+def _clip_log(x: Any) -> Any:
+    """A logarithm of 0 counts as -100, so that one item does not spoil the mean."""
+    low, is_none = strong(-100, x), x <= strong(0, x)
     log = lax.log(jnp.where(is_none, strong(1, x), x))
     return jnp.where(is_none | (log < low), low, log)
 

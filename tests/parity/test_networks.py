@@ -59,6 +59,10 @@ PROGRAMS: dict[str, tuple[Program, tuple[Any, ...]]] = {
         lambda lib, f, x: f.embedding(lib.tensor([[0, 3], [1, 0]]), x, padding_idx=0),
         (MATRIX,),
     ),
+    "binary_cross_entropy at the ends": (
+        lambda lib, F, x: F.binary_cross_entropy(x, lib.tensor([0.0, 1.0, 0.3]), reduction="none"),
+        ([0.0, 1.0, 0.6],),
+    ),
     "quantile, by its part": (lambda lib, F, x, q: lib.quantile(x, q), (MATRIX, 0.3)),
     "quantiles along a dim, by their parts": (
         lambda lib, F, x, q: lib.quantile(x, q, 1),
@@ -147,6 +151,13 @@ BAD: dict[str, Program] = {
     "k out of range": lambda lib: lib.topk(lib.ones(2), 3),
     "a reduction that is none": lambda lib: lib.nn.functional.mse_loss(
         lib.ones(2), lib.ones(2), reduction="x"
+    ),
+    "a probability of 2": lambda lib: lib.nn.functional.binary_cross_entropy(
+        lib.full((2,), 2.0), lib.ones(2)
+    ),
+    "a target of -1": lambda lib: lib.nn.functional.binary_cross_entropy(lib.ones(2), -lib.ones(2)),
+    "a probability that is nan": lambda lib: lib.nn.functional.binary_cross_entropy(
+        lib.full((2,), float("nan")), lib.ones(2)
     ),
     "the bits of a float": lambda lib: ~lib.ones(1),
     "the bits of a float, by the function": lambda lib: lib.bitwise_not(lib.ones(1)),
