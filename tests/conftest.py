@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before JAX is imported. Eight devices in one process cost a call nothing that can be measured.
@@ -32,6 +33,15 @@ def leave_nothing_behind() -> Iterator[None]:
     if changes := before.find_changes(World()):
         before.restore()
         pytest.fail("the test left state behind:\n  " + "\n  ".join(changes), pytrace=False)
+
+
+@pytest.fixture
+def collector_off() -> Iterator[None]:
+    """Without the collector, what dies in a test does so by reference count alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

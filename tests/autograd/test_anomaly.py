@@ -1,6 +1,5 @@
 """The forward call behind an error of a backward pass, and NaNs."""
 
-import threading
 import warnings
 
 import jax
@@ -12,6 +11,7 @@ from oplib.autograd import Function, detect_anomaly, set_detect_anomaly
 from oplib.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from oplib.errors import AutogradError
 from oplib.modes import modes
+from tests.threads import run_in_thread
 
 
 class Fail(Function):
@@ -154,9 +154,5 @@ def test_detecting_in_a_block_warns_that_it_is_slow(zero):
 
 
 def test_the_mode_is_the_threads_own():
-    found = []
     with set_detect_anomaly(True):
-        thread = threading.Thread(target=lambda: found.append(is_anomaly_enabled()))
-        thread.start()
-        thread.join()
-    assert found == [False]
+        assert not run_in_thread(is_anomaly_enabled)

@@ -1,6 +1,5 @@
 """Functions and their tensors die by reference count alone, and what was saved goes when it should."""
 
-import gc
 import weakref
 
 import pytest
@@ -9,13 +8,7 @@ import oplib
 from oplib.autograd import Function, NestedIOFunction
 from oplib.autograd.forward_ad import dual_level, make_dual
 
-
-@pytest.fixture(autouse=True)
-def collector_off():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("collector_off")
 
 
 @pytest.fixture

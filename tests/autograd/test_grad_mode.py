@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import threading
 
 import pytest
 
@@ -17,6 +16,7 @@ from oplib.autograd.grad_mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from tests.threads import run_in_thread
 
 
 def test_no_grad_and_enable_grad_nest():
@@ -322,15 +322,10 @@ def test_nothing_is_recorded_under_no_grad():
 
 
 def test_a_new_thread_starts_with_grad_mode_on():
-    seen = []
     with no_grad(), set_multithreading_enabled(False):
-        thread = threading.Thread(
-            target=lambda: seen.append((is_grad_enabled(), is_multithreading_enabled()))
-        )
-        thread.start()
-        thread.join()
+        seen = run_in_thread(lambda: (is_grad_enabled(), is_multithreading_enabled()))
         assert not is_multithreading_enabled()
-    assert seen == [(True, True)]
+    assert seen == (True, True)
     assert is_multithreading_enabled()
 
 

@@ -17,13 +17,7 @@ from oplib.autograd.graph import (
     saved_tensors_hooks,
 )
 
-
-@pytest.fixture(autouse=True)
-def collector_off():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("collector_off")
 
 
 class Save(Function):

@@ -1,9 +1,7 @@
 """One hook for several tensors."""
 
 import copy
-import gc
 import pickle
-import threading
 import weakref
 from collections import OrderedDict
 
@@ -13,6 +11,7 @@ import oplib
 from oplib.autograd.graph import _MultiHandle, register_multi_grad_hook
 from oplib.errors import AutogradError, GradientValueError, MisplacedCallError
 from oplib.hooks import RemovableHandle
+from tests.threads import run_in_threads
 
 from .functions import Split
 
@@ -184,28 +183,21 @@ def test_threads_lose_no_call(mode):
     seen = []
     register_multi_grad_hook(leaves, seen.append, mode=mode)
     roots = [(leaves[0] * leaves[1] * leaves[2]).sin() for _ in range(8)]
-    threads = [threading.Thread(target=root.backward) for root in roots]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(lambda number: roots[number].backward(), len(roots))
     assert len(seen) == 8
 
 
 @pytest.mark.spec("000.19", "000.20", "E.9")
+@pytest.mark.usefixtures("collector_off")
 def test_nothing_is_left_of_a_run():
     x = oplib.tensor(2.0, requires_grad=True)
     other = oplib.tensor(2.0, requires_grad=True)
     kept = []
     register_multi_grad_hook([x, other], lambda grads: None)
     register_multi_grad_hook([x], lambda grad: kept.append(weakref.ref(grad)), mode="any")
-    gc.disable()
-    try:
-        (x * 3).backward(inputs=[x])
-        x.grad = None
-        assert kept[0]() is None
-    finally:
-        gc.enable()
+    (x * 3).backward(inputs=[x])
+    x.grad = None
+    assert kept[0]() is None
 
 
 # Handles

@@ -3,7 +3,6 @@
 import importlib
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -11,6 +10,7 @@ import oplib
 from oplib import autograd
 from oplib.autograd import parity
 from oplib.errors import AutogradError, RegistrationError
+from tests.threads import run_in_thread
 
 
 @pytest.mark.spec("001.2", "D.22")
@@ -137,10 +137,7 @@ def test_what_is_not_taken_over_is_not_there():
 
 @pytest.mark.spec("001.15")
 def test_multithreading_is_a_flag_of_the_thread():
-    seen = []
     with autograd.set_multithreading_enabled(False):
-        thread = threading.Thread(target=lambda: seen.append(autograd.is_multithreading_enabled()))
-        thread.start()
-        thread.join()
-        seen.append(autograd.is_multithreading_enabled())
-    assert [*seen, autograd.is_multithreading_enabled()] == [True, False, True]
+        assert run_in_thread(autograd.is_multithreading_enabled)
+        assert not autograd.is_multithreading_enabled()
+    assert autograd.is_multithreading_enabled()

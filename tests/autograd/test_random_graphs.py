@@ -5,7 +5,6 @@ always the same.
 """
 
 import os
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ import oplib
 from oplib.autograd.graph import allow_mutation_on_saved_tensors
 from oplib.errors import SavedTensorError
 from tests.autograd.machines import BINARY, IN_PLACE, SHAPE, UNARY, VIEWS, Functions, Instruction, Tape
+from tests.threads import run_in_threads
 
 EXAMPLES = int(os.environ.get("RANDOM_GRAPHS", "0"))
 thorough = settings(max_examples=EXAMPLES or 8, derandomize=not EXAMPLES, deadline=None)
@@ -85,7 +85,7 @@ def expected_gradients(program, numbers):
     return jax.grad(lambda arrays: loss(program, numbers, arrays))([jnp.asarray(array) for array in LEAVES])
 
 
-def compare(ours, theirs, factor=1.0):
+def assert_gradients(ours, theirs, factor=1.0):
     """Compares gradients; one that is not there counts as zeros."""
     for mine, right in zip(ours, theirs, strict=True):
         array = jnp.zeros(right.shape) if mine is None else mine.array
@@ -122,7 +122,7 @@ def test_gradients_are_those_of_jax(program, numbers, way):
                 oplib.autograd.backward(outputs, starts, retain_graph=True)
             oplib.autograd.backward(outputs, starts)
         found = [leaf.grad for leaf in tape.leaves]
-    compare(found, expected_gradients(program, numbers), factor)
+    assert_gradients(found, expected_gradients(program, numbers), factor)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_restricted_pass_gives_the_same_to_the_inputs_and_nothing_to_others(pr
     outputs = tape.roots(numbers)
     oplib.autograd.backward(outputs, seeds(outputs), inputs=[tape.leaves[place] for place in sorted(chosen)])
     expected = expected_gradients(program, numbers)
-    compare([tape.leaves[place].grad for place in chosen], [expected[place] for place in chosen])
+    assert_gradients([tape.leaves[place].grad for place in chosen], [expected[place] for place in chosen])
     assert all(tape.leaves[place].grad is None for place in {0, 1, 2} - chosen)
 
 
@@ -156,7 +156,7 @@ def test_second_derivatives_are_those_of_jax(program, numbers):
 
     expected = jax.grad(square)([jnp.asarray(array) for array in LEAVES])
     assume(all(np.abs(grad).max() < LARGE for grad in expected))
-    compare(found, expected)
+    assert_gradients(found, expected)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_retained_gradient_is_the_derivative_by_the_value(program, numbers, wh
     (expected,) = jax.grad(lambda probe: loss(program, numbers, arrays, {place: probe[0]}))(
         [jnp.zeros(value.shape)]
     )
-    compare([value.grad], [expected])
+    assert_gradients([value.grad], [expected])
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_writes_are_differentiated_as_functions_are(program, numbers):
         tape = run_tape(program)
         outputs = tape.roots(numbers)
         oplib.autograd.backward(outputs, seeds(outputs))
-    compare([leaf.grad for leaf in tape.leaves], expected_gradients(program, numbers))
+    assert_gradients([leaf.grad for leaf in tape.leaves], expected_gradients(program, numbers))
 
 
 @pytest.mark.slow
@@ -197,30 +197,22 @@ def test_a_write_is_noticed_or_harmless(program, numbers):
         found = oplib.autograd.grad(outputs, tape.leaves, seeds(outputs), allow_unused=True)
     except SavedTensorError:
         return
-    compare(found, expected_gradients(program, numbers))
+    assert_gradients(found, expected_gradients(program, numbers))
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=EXAMPLES or 3)
 @given(programs(cut), roots)
 def test_threads_that_share_leaves_add_up(program, numbers):
-    leaves, failed = make_leaves(), []
+    leaves = make_leaves()
     run_tape(program)
 
-    def work():
-        try:
-            with jax.enable_x64(True):
-                tape = Tape(leaves)
-                tape.run(program)
-                outputs = tape.roots(numbers)
-                oplib.autograd.backward(outputs, seeds(outputs))
-        except BaseException as error:  # noqa: BLE001  to be seen by the test, whatever it is
-            failed.append(error)
+    def work(_):
+        with jax.enable_x64(True):
+            tape = Tape(leaves)
+            tape.run(program)
+            outputs = tape.roots(numbers)
+            oplib.autograd.backward(outputs, seeds(outputs))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    compare([leaf.grad for leaf in leaves], expected_gradients(program, numbers), factor=3.0)
+    run_in_threads(work, 3)
+    assert_gradients([leaf.grad for leaf in leaves], expected_gradients(program, numbers), factor=3.0)

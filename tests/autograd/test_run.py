@@ -1,7 +1,6 @@
 """The engine's contract, E.1 to E.9."""
 
 import gc
-import threading
 import time
 import weakref
 
@@ -12,6 +11,7 @@ from oplib.autograd import Variable
 from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.engine import current_autograd_node, current_graph_task_id, will_engine_execute_node
 from oplib.errors import AutogradError, SavedTensorError
+from tests.threads import run_in_threads
 
 from .functions import Probe
 
@@ -237,21 +237,15 @@ def test_checkpointing_is_valid_only_under_a_plain_backward():
 @pytest.mark.spec("004.8")
 def test_threads_that_share_leaves_lose_no_gradient():
     x = oplib.tensor(0.0, requires_grad=True)
-    start = threading.Barrier(4)
     ids = []
 
-    def work():
-        start.wait()
+    def work(_):
         for _ in range(50):
             y = x + x
             y.register_hook(lambda _: ids.append(current_graph_task_id()))
             y.backward()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work)
     assert x.grad.item() == 400.0
     assert len(set(ids)) == 200
 

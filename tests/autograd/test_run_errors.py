@@ -1,7 +1,5 @@
 """What is left of a run of the engine that fails."""
 
-import threading
-
 import pytest
 
 import oplib
@@ -9,6 +7,7 @@ from oplib.autograd import Variable
 from oplib.autograd.engine import current_graph_task_id
 from oplib.errors import SavedTensorError
 from oplib.modes import modes
+from tests.threads import run_in_threads
 
 from .functions import Probe
 
@@ -75,20 +74,12 @@ def test_an_error_of_an_inner_run_can_be_caught_outside_it():
 
 @pytest.mark.spec("004.5", "004.8")
 def test_each_thread_gets_the_error_of_its_own_run():
-    errors = {}
-
-    def work(name):
+    def work(number):
         def fail():
-            raise ValueError(name)
+            raise ValueError(number)
 
-        try:
+        with pytest.raises(ValueError) as caught:
             Probe.apply(oplib.tensor(1.0, requires_grad=True), fail).backward()
-        except ValueError as error:
-            errors[name] = str(error)
+        return caught.value.args
 
-    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == {str(number): str(number) for number in range(4)}
+    assert run_in_threads(work) == [(0,), (1,), (2,), (3,)]

@@ -1,7 +1,5 @@
 """Hooks through which saved tensors go."""
 
-import threading
-
 import pytest
 
 import oplib
@@ -9,6 +7,7 @@ from oplib.autograd import _pop_saved_tensors_default_hooks, _push_saved_tensors
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.errors import AutogradError, GradientTypeError, SavedTensorError
 from oplib.modes import modes
+from tests.threads import run_in_thread
 
 from .counting_hooks import CountingHooks
 
@@ -175,13 +174,9 @@ def test_a_composed_pair_packs_through_those_around_it(a):
 
 @pytest.mark.spec("000.14")
 def test_the_stack_is_the_threads_own(a, hooks):
-    def run():
-        a * a
-
     with hooks():
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
+        product = run_in_thread(lambda: a * a)
+    assert product.requires_grad
     assert not hooks.packed
 
 

@@ -1,12 +1,11 @@
 """Where hooks for saved tensors are disabled."""
 
-import threading
-
 import pytest
 
 import oplib
 from oplib.autograd.graph import disable_saved_tensors_hooks
 from oplib.errors import AutogradError
+from tests.threads import run_in_thread
 
 
 @pytest.fixture
@@ -55,14 +54,9 @@ def test_it_decorates_functions_and_takes_a_string(hooks):
 
 @pytest.mark.spec("000.16")
 def test_the_message_is_the_threads_own(hooks):
-    entered = []
-
-    def run():
+    def enter():
         with hooks():
-            entered.append(True)
+            return "entered"
 
     with disable_saved_tensors_hooks("here"):
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    assert entered
+        assert run_in_thread(enter) == "entered"

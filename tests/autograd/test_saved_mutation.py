@@ -1,14 +1,12 @@
 """Writing into what was saved."""
 
-import gc
-import threading
-
 import pytest
 
 import oplib
 from oplib.autograd import graph
 from oplib.autograd.graph import _get_sid, _get_tid, allow_mutation_on_saved_tensors, saved_tensors_hooks
 from oplib.errors import AutogradError, MisplacedCallError, SavedTensorError
+from tests.threads import run_in_thread
 
 
 def sizes(ctx):
@@ -88,17 +86,14 @@ def test_one_value_has_one_handle_however_often_it_is_saved():
 
 
 @pytest.mark.spec("000.26")
+@pytest.mark.usefixtures("collector_off")
 def test_what_is_saved_goes_with_its_graph():
-    gc.disable()
-    try:
-        a = oplib.tensor(2.0, requires_grad=True)
-        with allow_mutation_on_saved_tensors() as ctx:
-            y = a.exp()
-            assert sizes(ctx)[0] == 1
-            del y
-            assert sizes(ctx)[0] == 0
-    finally:
-        gc.enable()
+    a = oplib.tensor(2.0, requires_grad=True)
+    with allow_mutation_on_saved_tensors() as ctx:
+        y = a.exp()
+        assert sizes(ctx)[0] == 1
+        del y
+        assert sizes(ctx)[0] == 0
 
 
 @pytest.mark.spec("000.24", "000.27")
@@ -127,20 +122,12 @@ def test_it_cannot_be_nested_and_the_outer_one_goes_on():
 
 @pytest.mark.spec("000.21")
 def test_the_flag_is_the_processes():
-    errors = []
-
     def enter():
-        try:
-            with allow_mutation_on_saved_tensors():
-                pass
-        except AutogradError as error:
-            errors.append(str(error))
+        with allow_mutation_on_saved_tensors():
+            pass
 
-    with allow_mutation_on_saved_tensors():
-        thread = threading.Thread(target=enter)
-        thread.start()
-        thread.join()
-    assert "cannot be nested" in errors[0]
+    with allow_mutation_on_saved_tensors(), pytest.raises(AutogradError, match="cannot be nested"):
+        run_in_thread(enter)
 
 
 @pytest.mark.spec("000.27")

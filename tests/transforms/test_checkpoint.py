@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import weakref
 
@@ -26,16 +25,12 @@ def test_gradients_are_those_of_the_function(x, w, reentrant):
 
 
 @BOTH
+@pytest.mark.usefixtures("collector_off")
 def test_what_the_function_computes_dies_with_the_forward(x, w, reentrant):
-    gc.collect()
-    gc.disable()
-    try:
-        region = Region()
-        result = checkpoint(region, x, w, use_reentrant=reentrant)
-        assert region.alive() == [False, False]
-        assert result.requires_grad
-    finally:
-        gc.enable()
+    region = Region()
+    result = checkpoint(region, x, w, use_reentrant=reentrant)
+    assert region.alive() == [False, False]
+    assert result.requires_grad
 
 
 def test_without_a_checkpoint_it_stays(x, w):
@@ -46,19 +41,15 @@ def test_without_a_checkpoint_it_stays(x, w):
 
 
 @BOTH
+@pytest.mark.usefixtures("collector_off")
 def test_nothing_is_left_of_a_region_after_the_backward(x, w, reentrant):
-    gc.collect()
-    gc.disable()
-    try:
-        region = Region()
-        watched = weakref.ref(region)
-        result = checkpoint(region, x, w, use_reentrant=reentrant).sum()
-        result.backward()
-        assert region.alive() == [False] * 4
-        del region, result
-        assert watched() is None
-    finally:
-        gc.enable()
+    region = Region()
+    watched = weakref.ref(region)
+    result = checkpoint(region, x, w, use_reentrant=reentrant).sum()
+    result.backward()
+    assert region.alive() == [False] * 4
+    del region, result
+    assert watched() is None
 
 
 def test_what_is_computed_again_dies_with_its_pass_even_if_the_graph_stays(x, w):

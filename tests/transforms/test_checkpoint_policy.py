@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 
 import jax
@@ -19,6 +18,7 @@ from oplib.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
 )
+from tests.threads import run_in_threads
 
 SIN, EXP = oplib.ops.oplib.sin.default, oplib.ops.oplib.exp.default
 
@@ -167,17 +167,11 @@ def test_a_region_may_be_run_backwards_again(x):
 def test_threads_may_run_one_region_backwards_at_a_time(x):
     result = run(lambda x: x.sin().exp().sin().exp(), x, [SIN]).sum()
     (expected,) = oplib.autograd.grad(result, x, retain_graph=True)
-    found = []
 
-    def work():
-        found.extend(oplib.autograd.grad(result, x, retain_graph=True)[0].tolist() for _ in range(5))
+    def differentiate(_):
+        return [oplib.autograd.grad(result, x, retain_graph=True)[0].tolist() for _ in range(5)]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected.tolist()] * 20
+    assert run_in_threads(differentiate) == [[expected.tolist()] * 5] * 4
 
 
 def test_selective_checkpoints_nest(x):

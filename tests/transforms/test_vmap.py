@@ -3,8 +3,6 @@
 What it shares with torch is compared with it in ``tests/parity/test_vmap_of_tensors.py``.
 """
 
-import gc
-import threading
 import weakref
 
 import jax
@@ -16,6 +14,7 @@ import oplib
 from oplib.autograd import forward_ad, grad, graph
 from oplib.errors import ArgumentValueError, AutogradError, DimensionError, SavedTensorError, TracingError
 from oplib.tensor.map_level import map_levels
+from tests.threads import run_in_threads
 
 ROWS = np.arange(6.0, dtype=np.float32).reshape(2, 3) * 0.5
 WEIGHTS = np.array([1.0, 2.0, 3.0], dtype=np.float32)
@@ -443,6 +442,7 @@ def test_a_checkpoint_inside_computes_again_for_all_examples(x, w):
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("collector_off")
 def test_nothing_of_a_map_waits_for_the_collector(x, w):
     held = []
 
@@ -452,26 +452,15 @@ def test_nothing_of_a_map_waits_for_the_collector(x, w):
         return Square.apply(b)[1:].sum()
 
     oplib.vmap(function)(x)
-    gc.collect()
-    gc.disable()
-    try:
-        held.clear()
-        y = oplib.vmap(function)(x)
-        assert [one() for one in held] == [None, None]
-        held[:] = [weakref.ref(y), weakref.ref(y.grad_fn)]
-        del y
-        assert [one() for one in held] == [None, None]
-    finally:
-        gc.enable()
+    held.clear()
+    y = oplib.vmap(function)(x)
+    assert [one() for one in held] == [None, None]
+    held[:] = [weakref.ref(y), weakref.ref(y.grad_fn)]
+    del y
+    assert [one() for one in held] == [None, None]
 
 
 def test_threads_map_side_by_side(x, w):
     function = oplib.vmap(lambda a: grad(cube(a, w), a)[0])
     due = function(x).tolist()
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(function(x).tolist())) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert found == [due] * 4
+    assert run_in_threads(lambda _: function(x).tolist()) == [due] * 4
