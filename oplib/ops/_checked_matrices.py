@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.errors import LinAlgError, describe
-from oplib.tensor import Tensor
+
+from ._values import find_array
 
 Function = Callable[..., Any]
 
@@ -24,7 +25,7 @@ def _are_finite(array: Any) -> Any:
 
 def _is_broken(value: Any) -> bool:
     """Whether something is known to hold what is no finite number."""
-    array = value._storage.array if isinstance(value, Tensor) else value
+    array = find_array(value)
     if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
         return False
     return not _are_finite(array)

@@ -10,12 +10,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
 
 from ._composed_shapes import make_adjoint
+from ._values import find_array, is_traced
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -140,7 +140,7 @@ def _count_rank(values: Any, tolerance: float) -> Any:
 
 def _is_full(rank: Any, columns: int) -> bool:
     """Whether all matrices have full rank; under a trace that is not known, and taken to be so."""
-    return _is_traced(rank) or bool(np.all(np.asarray(_array(rank)) == columns))
+    return is_traced(rank) or bool(np.all(np.asarray(find_array(rank)) == columns))
 
 
 # Norms, ranks and products ----------------------------------------------------------------------------------
@@ -277,14 +277,6 @@ def _multiply(matmul: Function, factors: Sequence[Any], cuts: Any, start: int, e
     cut = cuts[start, end]
     first, second = (_multiply(matmul, factors, cuts, *run) for run in ((start, cut), (cut + 1, end)))
     return matmul(first, second)
-
-
-def _array(value: Any) -> Any:
-    return value.array if isinstance(value, Tensor) else value
-
-
-def _is_traced(value: Any) -> bool:
-    return isinstance(_array(value), Tracer)
 
 
 def _zeros(like: Any, shape: tuple[int, ...]) -> Any:

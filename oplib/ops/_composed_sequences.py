@@ -11,7 +11,7 @@ import numpy as np
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
 
-from ._data_dependent import read_values
+from ._values import read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]

@@ -11,38 +11,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, TracingError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
 from oplib.tensor import Tensor, default_int_dtype
 
 from ._dims import find_dim
 from ._promotion import find_shape
+from ._values import is_traced, read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
-
-
-def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
-    """Returns the values of a tensor or array.
-
-    Args:
-        op: the op's name, for errors.
-        value: of any shape and dtype.
-
-    Raises:
-        ArgumentTypeError: it is neither.
-        TracingError: they are not known yet.
-    """
-    array = value._storage.array if isinstance(value, Tensor) else value
-    if not hasattr(array, "dtype"):
-        raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
-    if isinstance(array, Tracer):
-        raise TracingError(
-            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
-            "outside of jit, or use where and a mask of fixed size."
-        )
-    return np.asarray(array)
 
 
 def _like(value: Any, found: Any, dtype: Any = None) -> Any:
@@ -168,7 +146,7 @@ def _make_one_hot(functions: Functions) -> Function:
 
     def one_hot(input: Any, num_classes: int = -1) -> Any:
         """Puts 1 at the place that each item tells; without ``num_classes``, as many as there must be."""
-        if num_classes >= 0 and _is_traced(input):
+        if num_classes >= 0 and is_traced(input):
             return by_count(input, num_classes)
         values = read_values("one_hot", input)
         if values.size and values.min() < 0:
@@ -193,16 +171,12 @@ def _make_one_hot(functions: Functions) -> Function:
     return one_hot
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value._storage.array if isinstance(value, Tensor) else value, Tracer)
-
-
 def _make_embedding(functions: Functions) -> Function:
     op = functions["embedding"]
 
     def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
         """Takes rows of ``weight`` by their places; the row of padding, which there is, has no gradient."""
-        if not _is_traced(input):
+        if not is_traced(input):
             values = read_values("embedding", input)
             if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
                 raise DimensionError(

@@ -14,8 +14,10 @@ from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library import OpOverload
-from oplib.tensor import Generator, Tensor, randn
+from oplib.tensor import Generator, randn
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
+
+from ._values import find_array
 
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
@@ -47,7 +49,7 @@ def check_probability(op: str, p: Any) -> None:
 
 def _read(tensor: Any) -> Any:
     """The items of a floating tensor; None where they are traced, or of another dtype."""
-    array = tensor._storage.array if isinstance(tensor, Tensor) else tensor
+    array = find_array(tensor)
     if isinstance(array, Tracer) or getattr(array, "dtype", None) not in FLOATING:
         return None
     return np.asarray(array)

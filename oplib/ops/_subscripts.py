@@ -14,6 +14,8 @@ from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, 
 from oplib.tensor import Tensor
 from oplib.tensor.symbolic import is_symbolic
 
+from ._values import find_array, is_traced
+
 
 class Choice(NamedTuple):
     """A bool as a subscript: it puts in a dim of length 1, and takes all of it or nothing.
@@ -32,7 +34,7 @@ def is_array(value: object) -> bool:
 
 def is_static(whole: Any) -> bool:
     """Whether places are to be static: in a trace they better are, and over several devices they must."""
-    array = whole._storage.array if isinstance(whole, Tensor) else whole
+    array = find_array(whole)
     return isinstance(array, Tracer) or array.sharding.num_devices > 1
 
 
@@ -77,7 +79,7 @@ def _read_one(item: Any) -> Any:
     if isinstance(item, bool):
         return Choice(np.zeros(int(item), np.int32))
     if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
-        if item.ndim or _is_traced(item):
+        if item.ndim or is_traced(item):
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
     if not hasattr(item, "__index__") or is_array(item):
@@ -86,10 +88,6 @@ def _read_one(item: Any) -> Any:
             f"valid indices. Got {describe(item)}. Convert it."
         )
     return operator.index(item)
-
-
-def _is_traced(item: Any) -> bool:
-    return isinstance(item._storage.owner.array if isinstance(item, Tensor) else item, Tracer)
 
 
 def _count_dims(item: Any) -> int:
@@ -104,7 +102,7 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
     if not is_array(item) or item.dtype != np.bool_:
         return (item,)
     check_mask(item, shape, dim)
-    array = item._storage.array if isinstance(item, Tensor) else item
+    array = find_array(item)
     if isinstance(array, Tracer):
         raise TracingError(
             f"index: a traced mask does not tell how many items the result has. Got {describe(array)}. "
@@ -178,7 +176,7 @@ def check_places(index: Any, length: int, dim: int) -> None:
     Raises:
         DimensionError: there is such a place.
     """
-    array = index._storage.array if isinstance(index, Tensor) else index
+    array = find_array(index)
     if isinstance(array, Tracer) or not array.size:
         return
     values = np.asarray(array)

@@ -1,0 +1,43 @@
+"""What stands behind a Tensor or an array: its array, and its values where they are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentTypeError, TracingError, describe
+from oplib.tensor import Tensor
+
+
+def find_array(value: Any) -> Any:
+    """Returns the array of a Tensor, and anything else as it is."""
+    return value._storage.array if isinstance(value, Tensor) else value
+
+
+def is_traced(value: Any) -> bool:
+    """Whether the values of a Tensor or array are not known yet."""
+    return isinstance(find_array(value), Tracer)
+
+
+def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
+    """Returns the values of a tensor or array.
+
+    Args:
+        op: the op's name, for errors.
+        value: of any shape and dtype.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+        TracingError: they are not known yet.
+    """
+    array = find_array(value)
+    if not hasattr(array, "dtype"):
+        raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
+    if isinstance(array, Tracer):
+        raise TracingError(
+            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
+            "outside of jit, or use where and a mask of fixed size."
+        )
+    return np.asarray(array)
