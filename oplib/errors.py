@@ -18,6 +18,7 @@ Each class also derives from the builtin that users of the field expect in that 
     │   ├── LinAlgError                       a matrix that has not what was asked for, such as an inverse
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
     │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
+    │   ├── ArgumentOverflowError (OverflowError) an integer that no dtype holds
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
     │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
@@ -110,6 +111,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 class ArgumentValueError(ArgumentError, ValueError):
     """An argument of the right type, with a value that it cannot have."""
+
+
+class ArgumentOverflowError(ArgumentError, OverflowError):
+    """An integer that no dtype holds, or none while JAX's 64 bits are off."""
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):

@@ -16,6 +16,7 @@ from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
 from oplib.tensor.ingestion import to_array
 
 from ._data_dependent import find_places
+from ._wide_integers import compare_with_wide, is_wide, to_quotient_operand
 
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
@@ -36,6 +37,21 @@ def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
+
+    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+
+
+def choose_comparison(name: str, overloads: Overloads) -> Function:
+    """Makes ``f(input, other)`` of a comparison, where ``other`` may be a number, however large."""
+    on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
+    always = {True: overloads["eq.Tensor"], False: overloads["ne.Tensor"]}  # of an item with itself
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        other = take_operand(other)
+        if not isinstance(other, _NUMBERS):
+            return on_tensor.call(input, other)
+        answer = compare_with_wide(name, input, other) if is_wide(other) else None
+        return on_number.call(input, other) if answer is None else always[answer].call(input, input)
 
     return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
@@ -83,7 +99,7 @@ def choose_div(overloads: Overloads) -> Function:
         other = take_operand(other)
         is_number = isinstance(other, _NUMBERS)
         if rounding_mode is None:
-            return exact[is_number].call(input, other)
+            return exact[is_number].call(input, to_quotient_operand(other))
         return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
 
     return fuse(
@@ -131,11 +147,11 @@ def choose_clamp(overloads: Overloads) -> Function:
     )
 
 
-def choose_reversed(on_tensor: Function, on_number: OpOverload) -> Function:
+def choose_reversed(on_tensor: Function, on_number: OpOverload, read: Function = take_operand) -> Function:
     """Makes ``f(input, other)`` which computes ``other op input``."""
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-        other = take_operand(other)
+        other = read(other)
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
     return fuse(function, Branch(when_number(1), on_number))
@@ -214,6 +230,10 @@ def choose_fill(overloads: Overloads) -> Function:
     return fill
 
 
+def _comparison(name: str) -> Chooser:
+    return lambda overloads: choose_comparison(name, overloads)
+
+
 def _by_other(name: str) -> Chooser:
     return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
 
@@ -267,8 +287,8 @@ def _scaled(name: str) -> Chooser:
     )
 
 
-def _reversed(name: str, of: str) -> Chooser:
-    return lambda overloads: choose_reversed(OF_OPERANDS[of](overloads), overloads[f"{name}.Scalar"])
+def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
+    return lambda overloads: choose_reversed(OF_OPERANDS[of](overloads), overloads[f"{name}.Scalar"], read)
 
 
 OF_OPERANDS: dict[str, Chooser] = {
@@ -277,9 +297,9 @@ OF_OPERANDS: dict[str, Chooser] = {
     "rsub": _reversed("rsub", "sub"),
     "mul": _by_other("mul"),
     "div": choose_div,
-    "rdiv": _reversed("rdiv", "div"),
+    "rdiv": _reversed("rdiv", "div", lambda other: to_quotient_operand(take_operand(other))),
     "pow": choose_pow,
-    **{name: _by_other(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _by_both(name) for name in ("floor_divide", "remainder", "fmod")},
     **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},

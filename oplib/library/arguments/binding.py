@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError, describe
 from oplib.library.schema import Argument, FunctionSchema
 
 from .conversions import accept_operand, describe_expected, make_converter
@@ -63,6 +63,7 @@ class Binder:
 
         Raises:
             ArgumentError: the arguments do not fit the schema.
+            ArgumentOverflowError: a number is an integer that the widest dtype of now does not hold.
             DtypeError: a dtype that cannot be had, such as float64 while 64 bits are off.
             DeviceError: a text that spells no device.
         """
@@ -85,7 +86,7 @@ class Binder:
             values.append(self._convert(name, place, value))
         for place in self._scalar_places:
             if type(values[place]) is int:
-                values[place] = _fit_integer(values[place], values)
+                values[place] = self._fit_integer(name, place, values)
         return values
 
     def _convert(self, name: str, place: int, value: Any) -> Any:
@@ -93,6 +94,22 @@ class Binder:
             return self.converters[place](value)
         except UnfitError as error:
             raise self._unfit(name, place, value, str(error)) from error
+
+    def _fit_integer(self, name: str, place: int, values: Sequence[Any]) -> int | float:
+        """An integer of 64 bits counts as a float beside floats, where JAX has no such integers."""
+        number = values[place]
+        if is_narrow(number):
+            return number
+        others = [value for value in values if hasattr(value, "dtype")]
+        has_64_bits = -(2**63) <= number < 2**63
+        if has_64_bits and any(jnp.issubdtype(value.dtype, jnp.inexact) for value in others):
+            return float(number)
+        cure = "turn 64 bits on with jax.config.update('jax_enable_x64', True)" if has_64_bits else ""
+        raise ArgumentOverflowError(
+            f"{name}: argument '{self.schema.arguments[place].name}' is an integer that no dtype holds here. "
+            f"Got {number} beside {', '.join(map(describe, others)) or 'no tensor'}. "
+            f"Give float({number}){f', or {cure}' if cure else ''}."
+        )
 
     def _make_default(self, name: str, place: int) -> Any:
         """Returns a converted default; what can be changed is made anew for every call."""
@@ -173,14 +190,6 @@ def bind(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any],
         ArgumentError: the arguments do not fit the schema.
     """
     return Binder(schema).bind(args, kwargs, op=op)
-
-
-def _fit_integer(number: int, values: Sequence[Any]) -> int | float:
-    """An integer of 64 bits beside floats counts as a float, where JAX has no such integers (x64 is off)."""
-    if is_narrow(number) or not -(2**63) <= number < 2**63:
-        return number
-    dtypes = [value.dtype for value in values if hasattr(value, "dtype")]
-    return float(number) if any(jnp.issubdtype(dtype, jnp.inexact) for dtype in dtypes) else number
 
 
 def _locate(argument: Argument, place: int) -> str:
