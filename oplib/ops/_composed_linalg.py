@@ -1,149 +1,20 @@
-# ruff: noqa: A002, N803  the parameters are torch's
+# ruff: noqa: A002  the parameters are torch's
 """Linear algebra that is made of several ops: what ``oplib.linalg`` has beside the decompositions."""
 
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor
 
-from ._composed_shapes import make_adjoint
-from ._values import find_array, is_traced
+from ._least_squares import find_tolerance, make_lstsq
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
-QR = namedtuple("QR", ("Q", "R"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  a type of fields would say no more
-SVD = namedtuple("SVD", ("U", "S", "V"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
-Triangular = namedtuple("Triangular", ("solution", "cloned_coefficient"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
-Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
-
-# Older names ------------------------------------------------------------------------------------------------
-
-
-def _make_qr(functions: Functions) -> Function:
-    op = functions["linalg_qr"]
-
-    def qr(input: Any, some: bool = True) -> Any:
-        """Orthonormal Q and triangular R with Q @ R == input; ``linalg.qr`` names the mode."""
-        return QR(*op(input, "reduced" if some else "complete"))
-
-    return qr
-
-
-def _make_svd(functions: Functions) -> Function:
-    op, of_values, adjoint = functions["linalg_svd"], functions["linalg_svdvals"], make_adjoint(functions)
-
-    def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
-        """U, S and V with U @ diag(S) @ V.mH == input; ``linalg.svd`` gives V.mH."""
-        if compute_uv:
-            u, s, vh = op(input, not some)
-            return SVD(u, s, adjoint(vh))
-        lead, rows, columns = tuple(input.shape[:-2]), *input.shape[-2:]
-        zeros = [_zeros(input, (*lead, size, size)) for size in (rows, columns)]
-        return SVD(zeros[0], of_values(input), zeros[1])
-
-    return svd
-
-
-def _make_triangular_solve(functions: Functions) -> Function:
-    op, clone, adjoint = functions["linalg_solve_triangular"], functions["clone"], functions["transpose"]
-
-    def triangular_solve(
-        input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
-    ) -> Any:
-        """Solves A @ x = input, or A.T @ x = input, where A is triangular; gives x and a copy of A."""
-        if input.ndim < 2 or A.ndim < 2:
-            raise ArgumentError(
-                "triangular_solve: expected both tensors to have at least 2 dimensions. Got "
-                f"{describe(input)} and {describe(A)}. Add one with unsqueeze(-1)."
-            )
-        matrix, is_upper = (adjoint(A, -2, -1), not upper) if transpose else (A, upper)
-        return Triangular(op(matrix, input, upper=is_upper, unitriangular=unitriangular), clone(A))
-
-    return triangular_solve
-
-
-# Least squares ----------------------------------------------------------------------------------------------
-
-_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
-
-
-def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
-    """Returns whether the right side is a batch of vectors."""
-    if driver not in _DRIVERS:
-        raise ArgumentError(
-            f"linalg.lstsq: parameter `driver` should be one of {', '.join(_DRIVERS)}. Got {driver!r}. Leave "
-            "it out for gelsy."
-        )
-    if A.ndim < 2 or not B.ndim:
-        raise ArgumentError(
-            f"linalg.lstsq: input must have at least 2 dimensions, and other at least 1. Got {describe(A)} "
-            f"and {describe(B)}. Reshape them."
-        )
-    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
-    if (B.shape[-1] if is_vector else B.shape[-2]) != A.shape[-2]:
-        raise ArgumentError(
-            f"linalg.lstsq: input.size(-2) should match other.size(-{1 if is_vector else 2}). Got "
-            f"{describe(A)} and {describe(B)}. Give as many rows."
-        )
-    return is_vector
-
-
-def _make_lstsq(functions: Functions) -> Function:
-    solve, of_values = functions["linalg_lstsq"], functions["linalg_svdvals"]
-    names = ("matmul", "sub", "abs", "square", "sum", "squeeze", "unsqueeze", "detach")
-    call = {name: functions[name] for name in names}
-
-    def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
-        """Finds x with the least norm of input @ x - b; also residuals, rank and singular values.
-
-        Which of these there are is torch's rule for its drivers: residuals of matrices of full rank with
-        more rows than columns, but not with gelsy, the default; the rank but with gels; singular values
-        with gelsd and gelss. What there is none of is empty. One algorithm stands behind all four names.
-        """
-        way = "gelsy" if driver is None else driver
-        is_vector = _check_lstsq(input, b, way)
-        right = call["unsqueeze"](b, -1) if is_vector else b
-        rows, columns = input.shape[-2:]
-        tolerance = _find_tolerance(input) if rcond is None else rcond
-        solution = solve(input, right, rcond=None if way == "gels" else tolerance)
-        values = of_values(call["detach"](input))
-        rank, residuals = _count_rank(values, tolerance), _zeros(values, (0,))
-        if way != "gelsy" and rows > columns and (way == "gels" or _is_full(rank, columns)):
-            away = call["sub"](call["matmul"](input, solution), right)
-            residuals = call["sum"](call["square"](call["abs"](away)), -2)
-        found = call["squeeze"](solution, -1) if is_vector else solution
-        rank = _zeros(rank, (0,)) if way == "gels" else rank
-        return Lstsq(found, residuals, rank, values if way in ("gelsd", "gelss") else _zeros(values, (0,)))
-
-    return lstsq
-
-
-def _find_tolerance(matrix: Any) -> float:
-    return float(np.finfo(np.dtype(matrix.dtype)).eps) * max(matrix.shape[-2:])
-
-
-def _count_rank(values: Any, tolerance: float) -> Any:
-    """How many singular values are more than a part of the largest."""
-    if not values.shape[-1]:
-        return (values > 0).sum(-1)
-    return (values > values[..., :1] * tolerance).sum(-1)
-
-
-def _is_full(rank: Any, columns: int) -> bool:
-    """Whether all matrices have full rank; under a trace that is not known, and taken to be so."""
-    return is_traced(rank) or bool(np.all(np.asarray(find_array(rank)) == columns))
-
-
-# Norms, ranks and products ----------------------------------------------------------------------------------
+# Norms and ranks --------------------------------------------------------------------------------------------
 
 
 def _make_linalg_norm(functions: Functions) -> Function:
@@ -152,7 +23,33 @@ def _make_linalg_norm(functions: Functions) -> Function:
     def norm(
         input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     ) -> Any:
-        """Norm of vectors or matrices: of all items where neither order nor dims are given."""
+        """Computes the norm of vectors or matrices: of all items where neither order nor dims are given.
+
+        Args:
+            input: of any shape, floating or complex.
+            ord: a number, or for matrices "fro" or "nuc"; by default the Euclidean norm.
+            dim: one dim, of vectors, or two, of matrices; by default all, at most two with an order.
+            keepdim: whether these dims stay, with size 1.
+            dtype: in which to compute; by default that of the input.
+
+        Returns:
+            A real tensor without these dims.
+
+        Raises:
+            ArgumentError: an order of matrices for other than two dims, or one that is not supported.
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+
+        Source:
+            torch.linalg.norm
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.norm(oplib.tensor([[3.0, 4.0], [0.0, 0.0]]))
+            tensor(5.)
+        """
         if ord is not None and dim is None and input.ndim > 2:
             raise ArgumentError(
                 "linalg.norm: if dim is not specified but ord is, the input must be 1D or 2D. Got "
@@ -178,11 +75,37 @@ def _make_matrix_rank(functions: Functions) -> Function:
     def matrix_rank(
         input: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
     ) -> Any:
-        """How many singular values are above ``max(atol, rtol * largest)``."""
+        """Counts the singular values above ``max(atol, rtol * largest)``.
+
+        Args:
+            input: ``[..., m, n]``, floating or complex.
+            tol: the bound itself, in the place of the two below.
+            hermitian: whether the matrices are Hermitian, so that their eigenvalues do.
+            atol: a number, or a tensor with one for each matrix; by default 0.
+            rtol: likewise; by default ``max(m, n)`` times the precision, or 0 where atol is given.
+
+        Returns:
+            A tensor of ints, ``[...]``.
+
+        Raises:
+            ArgumentError: the input has fewer than two axes.
+            UnsupportedDtypeError: its dtype has no decompositions.
+
+        Gradient:
+            None: the result counts.
+
+        Source:
+            torch.linalg.matrix_rank
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.matrix_rank(oplib.tensor([[1.0, 0.0], [0.0, 0.0]]))
+            tensor(1)
+        """
         values = abs(of_hermitian(input)) if hermitian else of_values(input)
         least = tol if tol is not None else (0.0 if atol is None else atol)
         if tol is None:
-            default = _find_tolerance(input) if atol is None else 0.0
+            default = find_tolerance(input) if atol is None else 0.0
             bound = functions["amax"](values, -1, True) * (default if rtol is None else rtol)
             return (values > functions["clamp_min"](bound, least)).sum(-1)
         return (values > least).sum(-1)
@@ -195,7 +118,30 @@ def _make_cond(functions: Functions) -> Function:
     inverse = functions["linalg_inv"]
 
     def cond(input: Any, p: Any = None) -> Any:
-        """Condition number: the norm of a matrix times that of its inverse."""
+        """Computes the condition number: the norm of a matrix times that of its inverse.
+
+        Args:
+            input: ``[..., m, n]``, floating or complex; square where ``p`` is neither None, 2 nor -2.
+            p: the order of the norm, as for ``linalg.matrix_norm``; None is 2.
+
+        Returns:
+            A real tensor, ``[...]``.
+
+        Raises:
+            ArgumentError: the input has fewer than two axes, is not square, or the order is not supported.
+            LinAlgError: a matrix that is known has no inverse, where one is needed.
+
+        Gradient:
+            That of the singular values, or of the norms and the inverse.
+
+        Source:
+            torch.linalg.cond
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.cond(oplib.tensor([[0.0, 2.0], [8.0, 0.0]]))
+            tensor(4.)
+        """
         if p in (None, 2, -2):
             values = of_values(input)
             return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
@@ -210,17 +156,71 @@ def _make_pinv(functions: Functions) -> Function:
     def pinv(
         input: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None
     ) -> Any:
-        """Pseudoinverse; singular values below ``rcond``, or ``rtol``, times the largest count as 0."""
+        """Computes the pseudoinverse of matrices.
+
+        Args:
+            input: ``[..., m, n]``, floating or complex.
+            rcond: singular values below this times the largest count as 0; by default by the precision.
+            hermitian: whether the matrices are Hermitian.
+            rtol: newer name of ``rcond``, which it precedes.
+
+        Returns:
+            A tensor, ``[..., n, m]``.
+
+        Raises:
+            ArgumentError: the input has fewer than two axes.
+            UnsupportedDtypeError: its dtype has no decompositions.
+
+        Gradient:
+            That of the op ``linalg_pinv``.
+
+        Source:
+            torch.linalg.pinv
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.pinv(oplib.tensor([[2.0, 0.0], [0.0, 0.0]]))
+            tensor([[0.5000, 0.0000],
+                    [0.0000, 0.0000]])
+        """
         return op(input, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
 
     return pinv
+
+
+# Diagonals and products -------------------------------------------------------------------------------------
 
 
 def _make_diagonal(functions: Functions) -> Function:
     op = functions["diagonal"]
 
     def diagonal(input: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-        """The diagonals of matrices; a view."""
+        """Returns the diagonals of matrices; a view.
+
+        Args:
+            input: with two dims or more.
+            offset: how far above the main diagonal, or below where negative.
+            dim1: the dim of the rows.
+            dim2: the dim of the columns.
+
+        Returns:
+            A view without these dims, and with the diagonal as its last one.
+
+        Raises:
+            DimensionError: there is no such dim.
+            ArgumentError: both dims are the same.
+
+        Gradient:
+            That of ``diagonal``.
+
+        Source:
+            torch.linalg.diagonal
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.diagonal(oplib.tensor([[1, 2], [3, 4]]))
+            tensor([1, 4])
+        """
         return op(input, offset, dim1, dim2)
 
     return diagonal
@@ -230,7 +230,31 @@ def _make_vecdot(functions: Functions) -> Function:
     conj, mul, total = functions["conj"], functions["mul"], functions["sum"]
 
     def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-        """Products of vectors along a dim, the first conjugated."""
+        """Sums products of items along a dim, those of the first vector conjugated.
+
+        Args:
+            x: of any shape.
+            y: of a shape that broadcasts with it.
+            dim: that of the vectors.
+
+        Returns:
+            A tensor without this dim.
+
+        Raises:
+            ArgumentError: the shapes do not broadcast.
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of the product and the sum.
+
+        Source:
+            torch.linalg.vecdot
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.vecdot(oplib.tensor([1.0, 2.0]), oplib.tensor([3.0, 4.0]))
+            tensor(11.)
+        """
         return total(mul(conj(x), y), dim)
 
     return vecdot
@@ -240,7 +264,28 @@ def _make_multi_dot(functions: Functions) -> Function:
     matmul = functions["matmul"]
 
     def multi_dot(tensors: Sequence[Any]) -> Any:
-        """Product of several matrices, in the cheapest order; the first and last may be vectors."""
+        """Multiplies several matrices, in the order that takes the fewest multiplications.
+
+        Args:
+            tensors: two or more matrices that fit; the first and the last may be vectors.
+
+        Returns:
+            Their product.
+
+        Raises:
+            ArgumentError: there are fewer than two, or they do not fit.
+
+        Gradient:
+            That of ``matmul``.
+
+        Source:
+            torch.linalg.multi_dot
+
+        Example:
+            >>> import oplib
+            >>> oplib.linalg.multi_dot([oplib.ones(2, 3), oplib.ones(3, 2), oplib.ones(2)])
+            tensor([6., 6.])
+        """
         if len(tensors) < 2:
             raise ArgumentError(
                 f"linalg.multi_dot: expected at least 2 tensors but got {len(tensors)}. Give the matrices "
@@ -279,24 +324,13 @@ def _multiply(matmul: Function, factors: Sequence[Any], cuts: Any, start: int, e
     return matmul(first, second)
 
 
-def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)
-
-
-OLDER: dict[str, Callable[[Functions], Function]] = {
-    "lstsq": _make_lstsq,
-    "qr": _make_qr,
-    "svd": _make_svd,
-    "triangular_solve": _make_triangular_solve,
-}
 LINALG: dict[str, Callable[[Functions], Function]] = {
     "linalg_pinv": _make_pinv,
     "linalg_cond": _make_cond,
     "linalg_diagonal": _make_diagonal,
-    "linalg_lstsq": _make_lstsq,
+    "linalg_lstsq": make_lstsq,
     "linalg_matrix_rank": _make_matrix_rank,
     "linalg_multi_dot": _make_multi_dot,
     "linalg_norm": _make_linalg_norm,
     "linalg_vecdot": _make_vecdot,
 }
-METHODS = ("qr", "svd", "triangular_solve")

@@ -51,8 +51,6 @@ from ._composed import COMPOSED as _OF_SEVERAL
 from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_linalg import LINALG as _LINALG
-from ._composed_linalg import METHODS as _OLDER_METHODS
-from ._composed_linalg import OLDER as _OLDER
 from ._composed_losses import LOSSES
 from ._composed_sequences import METHODS as _SEQUENCE_METHODS
 from ._composed_sequences import SEQUENCES
@@ -66,6 +64,8 @@ from ._getitem import Getter
 from ._in_place import detach_, make_in_place
 from ._memory import make_view_dtype
 from ._names import NETWORK_IN_PLACE, ROOT_IN_PLACE, name_function, name_method
+from ._older_linalg import METHODS as _OLDER_METHODS
+from ._older_linalg import OLDER as _OLDER
 from ._operand_choosers import OF_OPERANDS
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
