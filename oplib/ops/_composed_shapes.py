@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions of shapes, made of several view ops: parts of an axis, and tensors brought to one shape."""
+"""Functions of shapes, made of several ops: axes turned, tensors brought to one shape, and joined."""
 
 from __future__ import annotations
 
@@ -10,89 +10,11 @@ from typing import Any
 import numpy as np
 
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
-# Parts of an axis -------------------------------------------------------------------------------------------
-
-
-def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
-    """The places where parts end, but the last."""
-    if isinstance(indices_or_sections, Tensor):
-        found = np.asarray(indices_or_sections.array)
-        indices_or_sections = found.tolist()
-    if not isinstance(indices_or_sections, int):
-        return list(indices_or_sections)
-    if indices_or_sections < 1:
-        raise ArgumentError(
-            f"{op}: number of sections must be larger than 0. Got {indices_or_sections}. Give at least 1."
-        )
-    short, longer = divmod(length, indices_or_sections)
-    return [
-        place * short + min(place, longer) for place in range(1, indices_or_sections)
-    ]  # the first ones are longer
-
-
-def _clip(place: int, length: int) -> int:
-    return max(place + length, 0) if place < 0 else min(place, length)
-
-
-def _make_tensor_split(functions: Functions) -> Function:
-    narrow = functions["narrow"]
-
-    def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
-        """Views of parts of a dimension: so many, as equal as they can be, or ending at these places."""
-        if not input.ndim:
-            raise ArgumentError(
-                f"tensor_split: expected at least a 1-dimensional tensor. Got {describe(input)}. Use the "
-                "tensor itself."
-            )
-        length = input.shape[dim] if -input.ndim <= dim < input.ndim else 0
-        stops = [_clip(one, length) for one in _find_stops(indices_or_sections, length, "tensor_split")]
-        pairs = zip([0, *stops], [*stops, length], strict=True)
-        return tuple(narrow(input, dim, start, max(stop - start, 0)) for start, stop in pairs)
-
-    return tensor_split
-
-
-def _make_split_along(name: str, least: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        tensor_split = _make_tensor_split(functions)
-
-        def split_along(input: Any, indices_or_sections: Any) -> Any:
-            """Views of parts of one certain dimension, as equal as they are, or ending at these places."""
-            if input.ndim < least:
-                raise ArgumentError(
-                    f"{name}: requires a tensor with at least {least} dimensions. Got {describe(input)}. Add "
-                    "one with unsqueeze."
-                )
-            dim = 0 if input.ndim == 1 else {"h": 1, "v": 0, "d": 2}[name[0]]
-            sections = indices_or_sections
-            if isinstance(sections, int) and (sections < 1 or input.shape[dim] % sections):
-                raise ArgumentError(
-                    f"{name}: the size of dimension {dim} is not divisible by the split_size. Got "
-                    f"{describe(input)} and {sections}. Give a divisor, or places."
-                )
-            return tensor_split(input, sections, dim)
-
-        return split_along
-
-    return make
-
-
-def _make_split_with_sizes(functions: Functions) -> Function:
-    split = functions["split"]
-
-    def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> Any:
-        """Views of parts of a dimension, of given lengths."""
-        return split(input, list(split_sizes), dim)
-
-    return split_with_sizes
-
-
-# Other views ------------------------------------------------------------------------------------------------
+# Views ------------------------------------------------------------------------------------------------------
 
 
 def make_adjoint(functions: Functions) -> Function:
@@ -100,7 +22,28 @@ def make_adjoint(functions: Functions) -> Function:
     transpose, conj = functions["transpose"], functions["conj"]
 
     def adjoint(input: Any) -> Any:
-        """Conjugates of the transposed matrices along the last two dimensions; of real ones a view."""
+        """Transposes matrices and conjugates them; of real ones it is a view.
+
+        Args:
+            input: ``[..., m, n]``, of any dtype.
+
+        Returns:
+            A tensor, ``[..., n, m]``.
+
+        Raises:
+            ArgumentError: the input has fewer than two dims.
+
+        Gradient:
+            That of ``transpose`` and ``conj``.
+
+        Source:
+            torch.adjoint
+
+        Example:
+            >>> import oplib
+            >>> oplib.adjoint(oplib.tensor([[1, 2]])).tolist()
+            [[1], [2]]
+        """
         if input.ndim < 2:
             raise ArgumentError(
                 "adjoint: it is only supported on matrices or batches of matrices. Got "
@@ -116,7 +59,30 @@ def _make_swapaxes(functions: Functions) -> Function:
     transpose = functions["transpose"]
 
     def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
-        """Exchanges two dimensions; a view."""
+        """Exchanges two dims; a view.
+
+        Args:
+            input: of any shape and dtype.
+            axis0: one dim.
+            axis1: the other.
+
+        Returns:
+            A view.
+
+        Raises:
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of the view.
+
+        Source:
+            torch.swapaxes
+
+        Example:
+            >>> import oplib
+            >>> oplib.swapaxes(oplib.ones(2, 3), 0, 1).shape
+            (3, 2)
+        """
         return transpose(input, axis0, axis1)
 
     return swapaxes
@@ -132,14 +98,35 @@ def _raise_one(functions: Functions, tensor: Any, count: int) -> Any:
     return reshape(tensor, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
 
 
+_ATLEAST = """Returns views with dims of length 1 put in where there are fewer than {count}.
+
+Args:
+    *tensors: of any shape and dtype, one by one or in one sequence.
+
+Returns:
+    A view, or a tuple of these where there are several or a sequence; the tensor itself where it has enough.
+
+Gradient:
+    That of the view.
+
+Source:
+    torch.atleast_{count}d
+
+Example:
+    >>> import oplib
+    >>> oplib.atleast_{count}d(oplib.tensor([1, 2])).shape
+    {shape}
+"""
+
+
 def _make_atleast(count: int) -> Callable[[Functions], Function]:
     def make(functions: Functions) -> Function:
         def atleast(*tensors: Any) -> Any:
-            """Views with dimensions of length 1 put in where there are too few."""
             is_list = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
             found = tuple(_raise_one(functions, one, count) for one in (tensors[0] if is_list else tensors))
             return found if is_list or len(tensors) != 1 else found[0]
 
+        atleast.__doc__ = _ATLEAST.format(count=count, shape={1: "(2,)", 2: "(1, 2)", 3: "(1, 2, 1)"}[count])
         return atleast
 
     return make
@@ -154,7 +141,28 @@ def _make_broadcast_tensors(functions: Functions) -> Function:
     expand = functions["expand"]
 
     def broadcast_tensors(*tensors: Any) -> Any:
-        """Views of the tensors, broadcast to the shape that they have in common."""
+        """Returns views of tensors, broadcast to the shape that they have in common.
+
+        Args:
+            *tensors: of any dtypes, one by one or in one sequence.
+
+        Returns:
+            A tuple of views; an item may stand in one of them several times.
+
+        Raises:
+            ArgumentError: the shapes do not broadcast.
+
+        Gradient:
+            That of the view: the sum over where an item stands.
+
+        Source:
+            torch.broadcast_tensors
+
+        Example:
+            >>> import oplib
+            >>> [one.shape for one in oplib.broadcast_tensors(oplib.ones(2, 1), oplib.ones(3))]
+            [(2, 3), (2, 3)]
+        """
         arrays = _listed(tensors)
         try:
             shape = np.broadcast_shapes(*[tuple(one.shape) for one in arrays])
@@ -172,7 +180,30 @@ def _make_meshgrid(functions: Functions) -> Function:
     reshape, expand = functions["reshape"], functions["expand"]
 
     def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-        """Views that hold the coordinates of a grid, from one vector for each of its dimensions."""
+        """Returns views that hold the coordinates of a grid.
+
+        Args:
+            *tensors: a vector of coordinates for each dim, all of one dtype, one by one or in one sequence.
+            indexing: "ij", in which the first vector goes along dim 0, or "xy", in which it goes along dim 1.
+
+        Returns:
+            A tuple of views of the shape of the grid, one for each vector.
+
+        Raises:
+            ArgumentError: there is no vector, one has more dims or another dtype, or no such indexing.
+
+        Gradient:
+            That of the view: the sum over where an item stands.
+
+        Source:
+            torch.meshgrid
+
+        Example:
+            >>> import oplib
+            >>> rows, columns = oplib.meshgrid(oplib.tensor([1, 2]), oplib.tensor([3, 4]))
+            >>> rows.tolist(), columns.tolist()
+            ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
+        """
         vectors = [reshape(one, (1,)) if not one.ndim else one for one in _listed(tensors)]
         if not vectors or any(one.ndim > 1 or one.dtype != vectors[0].dtype for one in vectors):
             raise ArgumentError(
@@ -202,7 +233,28 @@ def _make_column_stack(functions: Functions) -> Function:
     reshape, hstack = functions["reshape"], functions["hstack"]
 
     def column_stack(tensors: Sequence[Any]) -> Any:
-        """Joins vectors, as columns, and matrices along axis 1."""
+        """Joins tensors along dim 1, vectors as columns.
+
+        Args:
+            tensors: vectors, scalars, and tensors that agree in all dims but 1.
+
+        Returns:
+            A tensor of the dtype that they promote to.
+
+        Raises:
+            ArgumentError: the shapes do not fit.
+
+        Gradient:
+            That of ``cat``.
+
+        Source:
+            torch.column_stack
+
+        Example:
+            >>> import oplib
+            >>> oplib.column_stack([oplib.tensor([1, 2]), oplib.tensor([3, 4])]).tolist()
+            [[1, 3], [2, 4]]
+        """
         columns = [reshape(one, (-1, 1)) if one.ndim < 2 else one for one in tensors]
         return hstack(columns)
 
@@ -213,7 +265,28 @@ def _make_block_diag(functions: Functions) -> Function:
     cat, pad = functions["cat"], functions["pad"]
 
     def block_diag(*tensors: Any) -> Any:
-        """Makes a matrix of these along its diagonal, and 0 elsewhere."""
+        """Makes a matrix with others along its diagonal, and 0 elsewhere.
+
+        Args:
+            *tensors: matrices, vectors (as rows) and scalars.
+
+        Returns:
+            A matrix of the dtype that they promote to.
+
+        Raises:
+            ArgumentError: one has more than two dims.
+
+        Gradient:
+            That of its parts.
+
+        Source:
+            torch.block_diag
+
+        Example:
+            >>> import oplib
+            >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
+            [[1, 2, 0], [0, 0, 3]]
+        """
         blocks = [_raise_one(functions, one, 2) for one in tensors]
         if any(one.ndim > 2 for one in blocks):
             raise ArgumentError(
@@ -235,7 +308,26 @@ def _make_diagflat(functions: Functions) -> Function:
     diag, reshape = functions["diag"], functions["reshape"]
 
     def diagflat(input: Any, offset: int = 0) -> Any:
-        """Makes the matrix whose diagonal holds the items, flat."""
+        """Makes the matrix whose diagonal holds the items, flat.
+
+        Args:
+            input: of any shape and dtype.
+            offset: how far above the main diagonal, or below where negative.
+
+        Returns:
+            A square matrix, 0 elsewhere.
+
+        Gradient:
+            That of ``diag``.
+
+        Source:
+            torch.diagflat
+
+        Example:
+            >>> import oplib
+            >>> oplib.diagflat(oplib.tensor([1, 2])).tolist()
+            [[1, 0], [0, 2]]
+        """
         return diag(reshape(input, (-1,)), offset)
 
     return diagflat
@@ -245,7 +337,28 @@ def _make_cartesian_prod(functions: Functions) -> Function:
     meshgrid, stack, reshape = _make_meshgrid(functions), functions["stack"], functions["reshape"]
 
     def cartesian_prod(*tensors: Any) -> Any:
-        """Makes all combinations of one item of each vector, one in each row."""
+        """Makes all combinations of one item of each vector.
+
+        Args:
+            *tensors: vectors of one dtype.
+
+        Returns:
+            A tensor with a combination in each row; a single vector is returned itself.
+
+        Raises:
+            ArgumentError: there is no vector, or one has more than one dim or another dtype.
+
+        Gradient:
+            That of the view and of ``stack``.
+
+        Source:
+            torch.cartesian_prod
+
+        Example:
+            >>> import oplib
+            >>> oplib.cartesian_prod(oplib.tensor([1, 2]), oplib.tensor([3])).tolist()
+            [[1, 3], [2, 3]]
+        """
         if len(tensors) == 1:
             return tensors[0]
         return stack([reshape(one, (-1,)) for one in meshgrid(*tensors)], 1)
@@ -261,19 +374,7 @@ SHAPES: dict[str, Callable[[Functions], Function]] = {
     "cartesian_prod": _make_cartesian_prod,
     "column_stack": _make_column_stack,
     "diagflat": _make_diagflat,
-    **{name: _make_split_along(name, least) for name, least in (("hsplit", 1), ("vsplit", 2), ("dsplit", 3))},
     "meshgrid": _make_meshgrid,
-    "split_with_sizes": _make_split_with_sizes,
     "swapaxes": _make_swapaxes,
-    "tensor_split": _make_tensor_split,
 }
-METHODS = (
-    "adjoint",
-    "diagflat",
-    "dsplit",
-    "hsplit",
-    "split_with_sizes",
-    "swapaxes",
-    "tensor_split",
-    "vsplit",
-)
+METHODS = ("adjoint", "diagflat", "swapaxes")

@@ -52,6 +52,8 @@ from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_linalg import LINALG as _LINALG
 from ._composed_losses import LOSSES
+from ._composed_parts import METHODS as _PART_METHODS
+from ._composed_parts import PARTS
 from ._composed_sequences import METHODS as _SEQUENCE_METHODS
 from ._composed_sequences import SEQUENCES
 from ._composed_shapes import METHODS as _SHAPE_METHODS
@@ -77,9 +79,10 @@ from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
 Maker = Callable[[str], Function]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **SHAPES, **_OLDER, **LOSSES, **FORMS, **SEQUENCES}
+COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **PARTS, **SHAPES, **_OLDER, **LOSSES, **FORMS, **SEQUENCES}
 _METHODS_OF_COMPOSED = frozenset(
-    ("norm", *_THEIR_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS, *_FORM_METHODS, *_SEQUENCE_METHODS)
+    ("norm", *_THEIR_METHODS, *_PART_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS)
+    + (*_FORM_METHODS, *_SEQUENCE_METHODS)
 )
 
 FAMILIES = (
