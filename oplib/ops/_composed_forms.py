@@ -38,7 +38,34 @@ def _make_searchsorted(functions: Functions) -> Function:
         side: str | None = None,
         sorter: Any = None,
     ) -> Any:
-        """Finds where items would stand in a sorted sequence, or in one that ``sorter`` sorts."""
+        """Finds where items would stand in a sorted sequence.
+
+        Args:
+            sorted_sequence: ``[..., size]``, in order along the last dim.
+            input: what to look for: a number, or a tensor that agrees in all dims but the last; in a vector,
+                of any shape.
+            out_int32: whether the places are int32; else they are default ints.
+            right: whether equal items stand before; else after.
+            side: "right" or "left", which says the same.
+            sorter: places that would sort a sequence that is in no order.
+
+        Returns:
+            Ints, of the shape of the input.
+
+        Raises:
+            ArgumentError: ``side`` is another, or contradicts ``right``, or the shapes do not fit.
+
+        Gradient:
+            None: places do not change with the items but by a step.
+
+        Source:
+            torch.searchsorted
+
+        Example:
+            >>> import oplib
+            >>> oplib.searchsorted(oplib.tensor([1, 3, 5]), oplib.tensor([0, 3, 9]))
+            tensor([0, 1, 3])
+        """
         if side not in (None, "left", "right") or (side == "left" and right):
             raise ArgumentError(
                 f"searchsorted: side can only be 'left' or 'right', and must not contradict right. Got "
@@ -61,7 +88,34 @@ def _make_scatter(functions: Functions) -> Function:
     def scatter(
         input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
     ) -> Any:
-        """Puts items, or a number, at places along a dim; with ``reduce`` they are added or multiplied."""
+        """Puts items, or a number, at places along a dim.
+
+        Args:
+            input: of any dtype; it is not written.
+            dim: which dim.
+            index: ints, the places, with the dims of the input, and no larger but along ``dim``.
+            src: the items, of the dtype of the input, with one at least for each place; or a number.
+            value: a number, in the place of ``src``.
+            reduce: "add" or "multiply" what stands there; by default items replace it.
+
+        Returns:
+            A tensor like the input. What is put twice at one place is there once, it is not told which.
+
+        Raises:
+            ArgumentError: a dtype or shape does not fit, or there is no such ``reduce``.
+            DimensionError: there is no such dim, or no such place in an index whose values are known.
+
+        Gradient:
+            By ``src`` taken from its places, by the input 0 there; with ``reduce`` as ``scatter_reduce``.
+
+        Source:
+            torch.scatter
+
+        Example:
+            >>> import oplib
+            >>> oplib.scatter(oplib.zeros(3), 0, oplib.tensor([2, 0]), oplib.tensor([7.0, 8.0]))
+            tensor([8., 0., 7.])
+        """
         if reduce is None:
             return op(input, dim, index, src, value=value)
         if reduce not in _REDUCTIONS:
@@ -103,6 +157,29 @@ def _make_embedding(functions: Functions) -> Function:
             norm_type: of the length.
             scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
             sparse: there are no sparse gradients: only False.
+
+        Returns:
+            The rows, ``[*input.shape, size]``.
+
+        Raises:
+            DimensionError: a place that is known is none of the table's.
+            ArgumentValueError: there is no row ``padding_idx``.
+            ArgumentTypeError: the weight is no tensor.
+            ArgumentError: the places are no ints, or ``max_norm`` would write into an array.
+            UnsupportedArgumentError: a sparse gradient.
+
+        Gradient:
+            By the weight, summed over where a row was looked up; none for the row of padding.
+
+        Source:
+            torch.nn.functional.embedding
+
+        Example:
+            >>> import oplib
+            >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> oplib.nn.functional.embedding(oplib.tensor([1, 1]), table)
+            tensor([[3., 4.],
+                    [3., 4.]])
         """
         _check_options(weight, padding_idx, sparse)
         if max_norm is not None:
@@ -159,7 +236,30 @@ def _make_pinverse(functions: Functions) -> Function:
     op = functions["linalg_pinv"]
 
     def pinverse(input: Any, rcond: float = 1e-15) -> Any:
-        """Pseudoinverse; singular values below ``rcond`` times the largest count as 0."""
+        """Computes the pseudoinverse of matrices.
+
+        Args:
+            input: ``[..., m, n]``, floating or complex.
+            rcond: singular values below this times the largest count as 0.
+
+        Returns:
+            A tensor, ``[..., n, m]``.
+
+        Raises:
+            ArgumentError: the input has fewer than two dims.
+            UnsupportedDtypeError: its dtype has no decompositions.
+
+        Gradient:
+            That of ``linalg.pinv``.
+
+        Source:
+            torch.pinverse
+
+        Example:
+            >>> import oplib
+            >>> oplib.pinverse(oplib.tensor([[2.0], [0.0]]))
+            tensor([[0.5000, 0.0000]])
+        """
         return op(input, rtol=rcond)
 
     return pinverse
@@ -169,7 +269,30 @@ def _make_rsub(functions: Functions) -> Function:
     op, mul = functions["rsub"], functions["mul"]
 
     def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-        """``other - alpha * input``."""
+        """Computes ``other - alpha * input``.
+
+        Args:
+            input: of any shape, no bools.
+            other: a tensor that broadcasts with it, or a number.
+            alpha: a number.
+
+        Returns:
+            A tensor of the dtype that they promote to.
+
+        Raises:
+            ArgumentError: the shapes do not broadcast, or a tensor holds bools.
+
+        Gradient:
+            That of the difference.
+
+        Source:
+            torch.rsub
+
+        Example:
+            >>> import oplib
+            >>> oplib.rsub(oplib.tensor([1.0, 2.0]), 10, alpha=2)
+            tensor([8., 6.])
+        """
         return op(input if alpha == 1 else mul(input, alpha), other)
 
     return rsub
@@ -178,13 +301,34 @@ def _make_rsub(functions: Functions) -> Function:
 # What a tensor says of itself -------------------------------------------------------------------------------
 
 
-def _ask(name: str, doc: str) -> Callable[[Functions], Function]:
+_ASKED = """{doc}
+
+Args:
+    input: a Tensor or an array.
+
+Returns:
+    {told[0]}
+
+Gradient:
+    None: the result is no tensor.
+
+Source:
+    torch.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.{name}(oplib.ones(2, 3))
+    {told[1]}
+"""
+
+
+def _ask(name: str, doc: str, *told: str) -> Callable[[Functions], Function]:
     def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
         def ask(input: Any) -> Any:
             own = getattr(input, name, None)
             return own() if own is not None else getattr(Tensor.from_array(input), name)()
 
-        ask.__doc__ = doc
+        ask.__doc__ = _ASKED.format(name=name, doc=doc, told=told)
         return ask
 
     return make
@@ -192,7 +336,28 @@ def _ask(name: str, doc: str) -> Callable[[Functions], Function]:
 
 def _make_positive(functions: Functions) -> Function:  # noqa: ARG001
     def positive(input: Any) -> Any:
-        """Returns the tensor itself, which holds numbers and no bools."""
+        """Returns the tensor itself, which holds numbers and no bools.
+
+        Args:
+            input: of any shape.
+
+        Returns:
+            The same object.
+
+        Raises:
+            ArgumentError: it holds bools.
+
+        Gradient:
+            It is the tensor, and so is its gradient.
+
+        Source:
+            torch.positive
+
+        Example:
+            >>> import oplib
+            >>> oplib.positive(oplib.tensor([-1.0]))
+            tensor([-1.])
+        """
         if input.dtype == np.bool_:
             raise ArgumentError(f"positive: not defined for bool. Got {describe(input)}. Convert it.")
         return input
@@ -202,9 +367,9 @@ def _make_positive(functions: Functions) -> Function:  # noqa: ARG001
 
 FORMS: dict[str, Callable[[Functions], Function]] = {
     "embedding": _make_embedding,
-    "is_complex": _ask("is_complex", "Whether the dtype is complex."),
-    "is_floating_point": _ask("is_floating_point", "Whether the dtype is floating."),
-    "numel": _ask("numel", "The number of items."),
+    "is_complex": _ask("is_complex", "Whether the dtype is complex.", "A bool.", "False"),
+    "is_floating_point": _ask("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"),
+    "numel": _ask("numel", "Counts the items.", "An int.", "6"),
     "pinverse": _make_pinverse,
     "positive": _make_positive,
     "rsub": _make_rsub,

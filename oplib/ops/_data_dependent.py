@@ -37,7 +37,29 @@ def find_places(condition: Any) -> tuple[Any, ...]:
 
 def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
     def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-        """Finds the places of items that are not 0: ``[count, ndim]``, or one tensor for each axis."""
+        """Finds the places of items that are not 0.
+
+        Args:
+            input: of any shape and dtype.
+            as_tuple: whether there is to be a vector for each dim.
+
+        Returns:
+            Ints, ``[count, ndim]``, in the order of the items; or a tuple of ``ndim`` vectors ``[count]``.
+
+        Raises:
+            TracingError: the values are not known yet.
+
+        Gradient:
+            None: places do not change with the items but by a step.
+
+        Source:
+            torch.nonzero
+
+        Example:
+            >>> import oplib
+            >>> oplib.nonzero(oplib.tensor([0, 3, 4]), as_tuple=True)
+            (tensor([1, 2]),)
+        """
         values = read_values("nonzero", input)
         if not values.ndim and not as_tuple:
             return _like(input, np.zeros((int(bool(values)), 0), np.int64))
@@ -53,7 +75,28 @@ def _make_argwhere(functions: Functions) -> Function:
     nonzero = _make_nonzero(functions)
 
     def argwhere(input: Any) -> Any:
-        """Finds the places of items that are not 0: ``[count, ndim]``."""
+        """Finds the places of items that are not 0.
+
+        Args:
+            input: of any shape and dtype.
+
+        Returns:
+            Ints, ``[count, ndim]``, in the order of the items.
+
+        Raises:
+            TracingError: the values are not known yet.
+
+        Gradient:
+            None: places do not change with the items but by a step.
+
+        Source:
+            torch.argwhere
+
+        Example:
+            >>> import oplib
+            >>> oplib.argwhere(oplib.tensor([0, 3, 4])).tolist()
+            [[1], [2]]
+        """
         return nonzero(input)
 
     return argwhere
@@ -61,7 +104,32 @@ def _make_argwhere(functions: Functions) -> Function:
 
 def _make_masked_select(functions: Functions) -> Function:
     def masked_select(input: Any, mask: Any) -> Any:
-        """Takes the items where the mask holds, flat; mask and input are broadcast to each other."""
+        """Takes the items where a mask holds.
+
+        Args:
+            input: of any dtype.
+            mask: bools, of a shape that broadcasts with that of the input.
+
+        Returns:
+            A vector of the items, in order.
+
+        Raises:
+            ArgumentTypeError: the mask is no tensor.
+            ArgumentError: it does not hold bools, or the shapes do not broadcast.
+            TracingError: its values are not known yet.
+
+        Gradient:
+            Put where the items were taken, 0 elsewhere.
+
+        Source:
+            torch.masked_select
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.tensor([1.0, -2.0, 3.0])
+            >>> oplib.masked_select(x, x > 0)
+            tensor([1., 3.])
+        """
         if getattr(mask, "dtype", None) is None:
             raise ArgumentTypeError(
                 f"masked_select: argument 'mask' is a Tensor. Got {describe(mask)}. Use oplib.tensor(...)."
@@ -89,7 +157,33 @@ def _make_repeat_interleave(functions: Functions) -> Function:
         *,
         output_size: Any = None,  # noqa: ARG001  torch's signature
     ) -> Any:
-        """Repeats each item so many times, or each its own number of times, along ``dim`` or flat."""
+        """Repeats each item so many times, or each its own number of times.
+
+        Args:
+            input: of any shape and dtype; the numbers themselves where ``repeats`` is left out.
+            repeats: an int, or a tensor of ints: one for all slices, or one for each.
+            dim: which dim; by default the flat tensor.
+            output_size: not needed; it has no effect.
+
+        Returns:
+            A tensor in which a slice stands as often as told; of numbers alone the places, each that often.
+
+        Raises:
+            ArgumentError: a number is negative or no int, or there are too many or too few.
+            DimensionError: there is no such dim.
+            TracingError: the numbers are a tensor whose values are not known yet.
+
+        Gradient:
+            Summed over the repetitions.
+
+        Source:
+            torch.repeat_interleave
+
+        Example:
+            >>> import oplib
+            >>> oplib.repeat_interleave(oplib.tensor([7, 8]), oplib.tensor([2, 1]))
+            tensor([7, 7, 8])
+        """
         if isinstance(repeats, (int, float, str)):  # the schema says what is wrong with the last two
             return by_number(input, repeats, dim)
         counts = read_values("repeat_interleave", input if repeats is None else repeats)
@@ -126,7 +220,33 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """Finds the different items, or slices along ``dim``, in order; where each went, how often it is."""
+        """Finds the different items, or the different slices along a dim.
+
+        Args:
+            input: of any shape.
+            sorted: has no effect: they always are.
+            return_inverse: also give for each item, or slice, where it stands among the different ones.
+            return_counts: also give how often each is there.
+            dim: which dim; by default items are compared.
+
+        Returns:
+            The different ones, in order; a tuple with what else was asked for.
+
+        Raises:
+            DimensionError: there is no such dim.
+            TracingError: the values are not known yet.
+
+        Gradient:
+            None: the result does not lead back to the input.
+
+        Source:
+            torch.unique
+
+        Example:
+            >>> import oplib
+            >>> oplib.unique(oplib.tensor([3, 1, 3]), return_counts=True)
+            (tensor([1, 3]), tensor([1, 2]))
+        """
         values = read_values("unique", input)
         if dim is not None:
             find_dim("unique", values.ndim, dim)
@@ -145,7 +265,31 @@ def _make_one_hot(functions: Functions) -> Function:
     by_count = functions["one_hot"]
 
     def one_hot(input: Any, num_classes: int = -1) -> Any:
-        """Puts 1 at the place that each item tells; without ``num_classes``, as many as there must be."""
+        """Puts 1 at the place that each item tells, and 0 elsewhere.
+
+        Args:
+            input: default ints, the classes, of any shape.
+            num_classes: how many there are; -1 for one more than the highest.
+
+        Returns:
+            Ints, ``[*input.shape, num_classes]``.
+
+        Raises:
+            ArgumentError: a class is negative or too high, or there is none to count by.
+            UnsupportedDtypeError: they are no ints.
+            TracingError: the values are not known yet, and neither is how many classes there are.
+
+        Gradient:
+            None: places do not change with the items but by a step.
+
+        Source:
+            torch.nn.functional.one_hot
+
+        Example:
+            >>> import oplib
+            >>> oplib.nn.functional.one_hot(oplib.tensor([0, 2])).tolist()
+            [[1, 0, 0], [0, 0, 1]]
+        """
         if num_classes >= 0 and is_traced(input):
             return by_count(input, num_classes)
         values = read_values("one_hot", input)
