@@ -37,7 +37,7 @@ def compare_with_wide(name: str, input: Any, other: int) -> bool | None:
     Returns:
         The answer; None where it depends on the item, as of floats, or of integers without sign.
     """
-    dtype = np.dtype(getattr(input, "dtype", float))
+    dtype: Any = np.dtype(getattr(input, "dtype", float))
     if dtype.kind not in "iub" or (dtype.kind != "b" and np.iinfo(dtype).min <= other <= np.iinfo(dtype).max):
         return None
     return {"eq": False, "ne": True, "lt": other > 0, "le": other > 0}.get(name, other < 0)

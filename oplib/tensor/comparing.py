@@ -118,7 +118,8 @@ def _read(op: str, *tensors: Any) -> list[Any]:
 
 def _read_one(op: str, name: str, value: Any) -> Any:
     if isinstance(value, TensorMetadata):
-        value = value.array
+        tensor: Any = value
+        value = tensor.array
     elif isinstance(value, np.ndarray):
         value = to_array(value, None, None)
     if not isinstance(value, jax.Array):

@@ -201,7 +201,7 @@ class Generator:
 
 def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | None, count: int) -> Generator:
     """Makes a Generator of what was pickled."""
-    key = None if plain is None else jax.random.wrap_key_data(plain[1], impl=plain[0])
+    key = None if plain is None else jax.random.wrap_key_data(jnp.asarray(plain[1]), impl=plain[0])
     return Generator(device).set_state((seed, key, count))
 
 

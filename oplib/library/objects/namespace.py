@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from inspect import Signature
 from typing import Any
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
@@ -13,6 +14,7 @@ from oplib.library.records.qualname import Qualname
 
 from .deferral import settle, settle_all
 from .overload import OpOverload, Redirecting, explain_unknown
+from .signature import SIGNATURE_OF_ANY, LateSignature, make_signature
 
 
 class OpOverloadPacket(Redirecting):
@@ -22,11 +24,19 @@ class OpOverloadPacket(Redirecting):
     in a process; it is pickled and copied by name.
     """
 
+    __signature__ = LateSignature(lambda packet: packet._find_signature())
+
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self._overloads: tuple[OpOverload, ...] = ()
         self.__call__ = _FirstThatFits(self)
         self.__name__ = name
+
+    def _find_signature(self) -> Signature:
+        """That of its only overload; of several the arguments choose one."""
+        if len(self._overloads) != 1:
+            return SIGNATURE_OF_ANY
+        return make_signature(self._overloads[0].record.schema)
 
     def overloads(self) -> list[str]:
         """Returns the names of the overloads, the unnamed one as ``default``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from oplib.library.schema import FunctionSchema
 from oplib.tensor.forked import after_fork, is_orphan, refuse_call
 
 from .deferral import settle, settle_all
+from .signature import LateSignature, make_signature
 
 _interned: dict[str, OpOverload] = {}
 _interning = threading.Lock()
@@ -52,6 +54,7 @@ class OpOverload(Redirecting):
     call: Function
     arrays: Function
     functional: Function
+    __signature__ = LateSignature(lambda op: make_signature(op.record.schema))
 
     def __init__(self, qualname: Qualname) -> None:
         self._qualname = qualname
@@ -112,6 +115,7 @@ class OpOverload(Redirecting):
         Building late keeps the import of many ops cheap, and the attaching of several rules to one op too.
         """
         self.record = record
+        self.__doc__ = _describe(record)
         self._drop_dispatcher()
         self.alive = True
         self._build = build
@@ -155,6 +159,13 @@ class OpOverload(Redirecting):
             f"{self._name}: the op is not defined any more. It was registered at {self.record.where}, and "
             "its library has been destroyed since. Keep the library alive, or define the op again."
         )
+
+
+def _describe(record: Record) -> str:
+    """What ``help`` shows of an op: its schema, what its kernel says of itself, and where it stands."""
+    said = next((getattr(kernel, "__doc__", None) for kernel in record.kernels.values()), None)
+    own = [] if said is None else [inspect.cleandoc(said)]
+    return "\n\n".join([str(record.schema), *own, f"Registered at {record.where}."])
 
 
 def intern_overload(qualname: Qualname) -> OpOverload:

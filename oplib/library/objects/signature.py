@@ -1,0 +1,55 @@
+"""The signature of an op, for ``inspect.signature``, completion in editors and ``help``."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from oplib.library.schema import Argument, FunctionSchema
+
+
+class LateSignature:
+    """What an object of a class has as ``__signature__``; the class itself has the one of its parameters.
+
+    Args:
+        find: from the object to its signature.
+    """
+
+    def __init__(self, find: Callable[[Any], Signature | None]) -> None:
+        self._find = find
+
+    def __get__(self, instance: Any, owner: type) -> Signature | None:
+        return None if instance is None else self._find(instance)
+
+
+def make_signature(schema: FunctionSchema) -> Signature:
+    """Returns the signature of a schema: its types are the annotations, as text.
+
+    Example:
+        >>> from oplib.library.schema import parse_schema
+        >>> str(make_signature(parse_schema("demo::f(Tensor x, float by=1., *, int[] n) -> Tensor")))
+        "(x: 'Tensor', by: 'float' = 1.0, *, n: 'int[]') -> 'Tensor'"
+    """
+    returns = ", ".join(str(one.type) for one in schema.returns)
+    return Signature(
+        [_make_parameter(argument) for argument in schema.arguments],
+        return_annotation=returns if len(schema.returns) == 1 else f"({returns})",
+    )
+
+
+def _make_parameter(argument: Argument) -> Parameter:
+    """A parameter; one that is called as a word of Python has a line after its name, as in functions."""
+    return Parameter(
+        f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name,
+        Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
+        default=argument.default_value if argument.has_default_value() else Parameter.empty,
+        annotation=str(argument.type),
+    )
+
+
+SIGNATURE_OF_ANY = Signature(
+    [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
+)
+"""Of an op with several overloads, of which the arguments choose one."""
