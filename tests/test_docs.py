@@ -40,7 +40,7 @@ def run(code: str, name: str, namespace: dict[str, object]) -> str:
     return printed.getvalue()
 
 
-def run_page(text: str, name: str) -> None:
+def check_page(text: str, name: str) -> None:
     """Runs the examples of a page in one namespace and compares what each prints."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for example in read_examples(text):
@@ -59,7 +59,7 @@ def skip_without(text: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_the_code_of_a_page_prints_what_the_page_shows(page):
     skip_without(page.read_text())
-    run_page(page.read_text(), str(page))
+    check_page(page.read_text(), str(page))
 
 
 @pytest.mark.usefixtures("forget_ops")
@@ -103,19 +103,21 @@ def test_the_readme_shows_code_with_its_output():
 
 def test_a_page_that_shows_another_output_fails():
     with pytest.raises(AssertionError):
-        run_page("```python\nprint(1)\n```\n\n```text\n2\n```\n", "page")
+        check_page("```python\nprint(1)\n```\n\n```text\n2\n```\n", "page")
 
 
 def test_a_page_that_prints_more_than_it_shows_fails():
     with pytest.raises(AssertionError):
-        run_page("```python\nprint(1)\n```\n\nSome words.\n\n```text\n1\n```\n", "page")
+        check_page("```python\nprint(1)\n```\n\nSome words.\n\n```text\n1\n```\n", "page")
 
 
 def test_the_blocks_of_a_page_share_one_namespace_and_other_blocks_are_left_alone():
-    run_page("```python\na = 1\n```\n```sh\nfalse\n```\n```python\nprint(a)\n```\n```text\n1\n```\n", "page")
+    check_page(
+        "```python\na = 1\n```\n```sh\nfalse\n```\n```python\nprint(a)\n```\n```text\n1\n```\n", "page"
+    )
 
 
 def test_an_error_in_a_page_names_the_line_of_the_page():
     with pytest.raises(ZeroDivisionError) as caught:
-        run_page("# Title\n\n```python\n1 / 0\n```\n", "page.md")
+        check_page("# Title\n\n```python\n1 / 0\n```\n", "page.md")
     assert (caught.traceback[-1].path, caught.traceback[-1].lineno + 1) == ("page.md", 4)

@@ -1,7 +1,5 @@
 """The engine as an object."""
 
-import os
-import sys
 import threading
 
 import pytest
@@ -199,7 +197,6 @@ def test_a_run_can_be_executed_from_outside_for_a_future(x):
 def test_the_module_is_initialised_when_it_is_imported():
     assert parity.init()
     assert engine._ImperativeEngine is type(get_python_engine())
-    assert hasattr(os, "register_at_fork") or sys.platform == "win32"
 
 
 # The order of execution

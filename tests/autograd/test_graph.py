@@ -81,7 +81,11 @@ def test_increment_version_counts_for_aliases_too():
 def test_increment_version_skips_inference_tensors():
     with oplib.inference_mode():
         x = oplib.tensor([1.0])
-    increment_version([x])
+    counted = oplib.tensor([1.0])
+    increment_version([x, counted])
+    assert counted._version == 1
+    with pytest.raises(AutogradError, match="version"):
+        _ = x._version
 
 
 @pytest.mark.spec("000.13")

@@ -175,7 +175,7 @@ def test_a_hook_that_returns_none_for_one_gradient_drops_it(x):
     z = x * 2
     z.grad_fn.register_prehook(lambda grads: (None,))
     z.sum().backward()
-    assert x.grad is None or x.grad.tolist() == [0.0, 0.0]
+    assert x.grad is None
 
 
 def bad(change):

@@ -43,7 +43,10 @@ def test_a_gradient_may_be_none_for_a_scalar_only(a):
 
 @pytest.mark.spec("001.7")
 def test_backward_of_nothing_does_nothing():
+    x = oplib.tensor([1.0], requires_grad=True)
     backward([])
+    backward([], inputs=[x])
+    assert x.grad is None
 
 
 @pytest.mark.spec("004.10")

@@ -88,7 +88,7 @@ def list_expected(cell: Cell) -> list[ExpectedFailure]:
     return list(dict.fromkeys(entry for entry in found if entry is not None))
 
 
-def run_cell(cell: Cell) -> None:
+def check_cell(cell: Cell) -> None:
     """Runs the samples of a cell.
 
     Raises:

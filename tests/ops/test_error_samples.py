@@ -29,7 +29,7 @@ def with_64_bits():
         yield
 
 
-def check(refusal: Refusal) -> None:
+def assert_is_refused(refusal: Refusal) -> None:
     tensors: list[oplib.Tensor] = []
     with pytest.raises(OplibError) as caught:
         refusal.call(oplib, tensors)
@@ -52,7 +52,7 @@ def _make_again(refusal: Refusal, made: list[oplib.Tensor]) -> None:
 @pytest.mark.parametrize("op", BY_OP)
 def test_a_bad_input_is_refused_in_our_words_and_nothing_is_changed(op):
     for refusal in BY_OP[op]:
-        check(refusal)
+        assert_is_refused(refusal)
 
 
 def test_there_are_bad_inputs_for_every_family():

@@ -27,7 +27,7 @@ class Derivatives:
         return self.lib.tensor([1.0, 2.0], requires_grad=True)
 
 
-def check(agree: Any, program: Callable[[Derivatives], Any]) -> None:
+def check_both(agree: Any, program: Callable[[Derivatives], Any]) -> None:
     agree(lambda lib: program(Derivatives(lib)))
 
 
@@ -64,8 +64,8 @@ def test_jacobians_and_hessians_agree_under_all_flags(agree: Any, flags: dict[st
             return tuple(describe(one) for one in found)
         return found.requires_grad, found.detach()
 
-    check(agree, lambda d: describe(d.of.jacobian(several, (d.leaf(), d.leaf()), **flags)))
-    check(agree, lambda d: describe(d.of.hessian(energy, (d.leaf(), d.leaf()), **flags)))
+    check_both(agree, lambda d: describe(d.of.jacobian(several, (d.leaf(), d.leaf()), **flags)))
+    check_both(agree, lambda d: describe(d.of.hessian(energy, (d.leaf(), d.leaf()), **flags)))
 
 
 def in_tuples(value: Any) -> Any:
@@ -75,14 +75,14 @@ def in_tuples(value: Any) -> Any:
 
 def test_forward_mode_agrees(agree: Any) -> None:
     options = {"vectorize": True, "strategy": "forward-mode"}
-    check(agree, lambda d: in_tuples(d.of.jacobian(cube, d.x, **options)))
-    check(agree, lambda d: in_tuples(d.of.jacobian(several, (d.x, d.y), **options)))
+    check_both(agree, lambda d: in_tuples(d.of.jacobian(cube, d.x, **options)))
+    check_both(agree, lambda d: in_tuples(d.of.jacobian(several, (d.x, d.y), **options)))
 
 
 def test_forward_over_reverse_agrees(agree: Any) -> None:
     options = {"vectorize": True, "outer_jacobian_strategy": "forward-mode"}
-    check(agree, lambda d: in_tuples(d.of.hessian(volume, d.x, **options)))
-    check(agree, lambda d: in_tuples(d.of.hessian(energy, (d.x, d.y), **options)))
+    check_both(agree, lambda d: in_tuples(d.of.hessian(volume, d.x, **options)))
+    check_both(agree, lambda d: in_tuples(d.of.hessian(energy, (d.x, d.y), **options)))
 
 
 PRODUCTS: dict[str, Callable[[Derivatives], Any]] = {
@@ -127,7 +127,7 @@ def abs_of(found: Any) -> Any:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_agree(agree: Any, name: str) -> None:
-    check(agree, PRODUCTS[name])
+    check_both(agree, PRODUCTS[name])
 
 
 @pytest.mark.parametrize("name", ["vjp", "jvp", "vhp", "hvp"])
@@ -138,7 +138,7 @@ def test_products_are_differentiable_alike(agree: Any, name: str) -> None:
         output, product = getattr(d.of, name)(function, x, v, create_graph=True)
         return output.requires_grad, product.requires_grad, d.lib.autograd.grad(product.sum(), (x, v))
 
-    check(agree, program)
+    check_both(agree, program)
 
 
 ERRORS: dict[str, Callable[[Derivatives], Any]] = {
@@ -178,4 +178,4 @@ ERRORS: dict[str, Callable[[Derivatives], Any]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_refusals_are_of_the_same_kind(agree: Any, name: str) -> None:
-    check(agree, ERRORS[name])
+    check_both(agree, ERRORS[name])

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 from tests.ops import complex_ops
 from tests.ops.checks import CHECKS
-from tests.ops.grid import Cell, list_cells, list_expected, make_parameters, run_cell
+from tests.ops.grid import Cell, check_cell, list_cells, list_expected, make_parameters
 
 from .complex_answers import ask_torch
 from .op_checks import BESIDE_TORCH
@@ -24,7 +24,7 @@ def with_64_bits():
 @pytest.mark.parametrize("cell", make_parameters(BESIDE_TORCH))
 def test_an_op_does_what_torch_does_on_its_samples(cell: Cell, record_property):
     record_property("cell", [cell.op, cell.check.name, len(cell.numbers)])
-    run_cell(cell)
+    check_cell(cell)
 
 
 def test_the_ops_that_take_complex_numbers_are_those_of_torch():

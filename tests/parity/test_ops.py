@@ -75,7 +75,7 @@ def run(lib: Any, program: Program, operands: list[tuple[tuple[int, ...], str]])
     return results, [tensor.grad for tensor in tensors]
 
 
-def check(program: Program, *operands: tuple[tuple[int, ...], str]) -> None:
+def assert_as_torch(program: Program, *operands: tuple[tuple[int, ...], str]) -> None:
     theirs, ours = run(torch, program, list(operands)), run(oplib, program, list(operands))
     if isinstance(theirs[0], set):
         assert isinstance(ours[0], set), f"{operands}: torch raised {theirs[1]!r}, oplib gave {ours}"
@@ -86,10 +86,10 @@ def check(program: Program, *operands: tuple[tuple[int, ...], str]) -> None:
     for what, mine, its in [("results", ours[0], theirs[0]), ("gradients", ours[1], theirs[1])]:
         assert len(mine) == len(its)
         for one, other in zip(mine, its, strict=True):
-            compare(one, other, [dtype for _, dtype in operands], f"{operands}: {what}")
+            assert_alike(one, other, [dtype for _, dtype in operands], f"{operands}: {what}")
 
 
-def compare(mine: Any, its: Any, dtypes: list[str], label: str) -> None:
+def assert_alike(mine: Any, its: Any, dtypes: list[str], label: str) -> None:
     """Compares two tensors, as exactly as the least exact dtype among theirs and the operands' allows."""
     assert (mine is None) == (its is None), f"{label}: {mine} for {its}"
     if its is None:
@@ -141,14 +141,14 @@ WITH_NUMBER: dict[str, Program] = {
 @pytest.mark.parametrize("name", UNARY)
 def test_a_function_of_one_tensor_is_torchs(name, dtype):
     for shape in SHAPES:
-        check(lambda lib, x: getattr(x, name)(), (shape, dtype))
+        assert_as_torch(lambda lib, x: getattr(x, name)(), (shape, dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
 @pytest.mark.parametrize("name", BINARY)
 def test_a_function_of_two_tensors_is_torchs(name, dtype):
     for first, second in PAIRS:
-        check(BINARY[name], (first, dtype), (second, dtype))
+        assert_as_torch(BINARY[name], (first, dtype), (second, dtype))
 
 
 MIXED = [
@@ -171,7 +171,7 @@ def test_two_dtypes_meet_as_in_torch(name):
         if name == "div" and first == "bool":
             continue  # XLA makes 0 of False / 0.0
         for shapes in [((2,), (2,)), ((), (2,)), ((2,), ())]:
-            check(BINARY[name], (shapes[0], first), (shapes[1], second))
+            assert_as_torch(BINARY[name], (shapes[0], first), (shapes[1], second))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_tensor_and_a_number_meet_as_in_torch(name, number):
         ("int32", (3,)),
         ("bool", (2, 1)),
     ]:
-        check(lambda lib, x: WITH_NUMBER[name](lib, x, number), (shape, dtype))
+        assert_as_torch(lambda lib, x: WITH_NUMBER[name](lib, x, number), (shape, dtype))
 
 
 # Reduction, movement, joining, products ---------------------------------------------------------------------
@@ -262,19 +262,19 @@ MATRICES = [
 @pytest.mark.parametrize("name", ONE)
 def test_a_call_with_one_tensor_is_torchs(name, dtype):
     for shape in SHAPES:
-        check(ONE[name], (shape, dtype))
+        assert_as_torch(ONE[name], (shape, dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64"])
 def test_a_matrix_product_is_torchs(dtype):
     for first, second in MATRICES:
-        check(lambda lib, x, y: x @ y, (first, dtype), (second, dtype))
-        check(lambda lib, x, y: x.mm(y), (first, dtype), (second, dtype))
+        assert_as_torch(lambda lib, x, y: x @ y, (first, dtype), (second, dtype))
+        assert_as_torch(lambda lib, x, y: x.mm(y), (first, dtype), (second, dtype))
 
 
 def test_a_matrix_product_takes_one_dtype_as_torchs():
-    check(lambda lib, x, y: lib.matmul(x, y), ((2, 3), "float32"), ((3, 2), "float64"))
-    check(lambda lib, x, y: x @ y, ((2, 3), "float32"), ((3, 2), "int64"))
+    assert_as_torch(lambda lib, x, y: lib.matmul(x, y), ((2, 3), "float32"), ((3, 2), "float64"))
+    assert_as_torch(lambda lib, x, y: x @ y, ((2, 3), "float32"), ((3, 2), "int64"))
 
 
 # Subscripts -------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ SUBSCRIPTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", SUBSCRIPTS)
 def test_taking_items_out_is_torchs(name):
     for shape, dtype in [((2, 3), "float32"), ((3,), "int64"), ((2, 3, 4), "float32"), ((), "float32")]:
-        check(lambda lib, x: x[SUBSCRIPTS[name](lib)] * 1, (shape, dtype))
+        assert_as_torch(lambda lib, x: x[SUBSCRIPTS[name](lib)] * 1, (shape, dtype))
 
 
 @pytest.mark.parametrize("name", SUBSCRIPTS)
@@ -334,7 +334,7 @@ def test_putting_a_number_in_is_torchs(name):
         return y * x
 
     for shape, dtype in [((2, 3), "float32"), ((3,), "int64"), ((2, 3, 4), "float32"), ((), "float32")]:
-        check(program, (shape, dtype))
+        assert_as_torch(program, (shape, dtype))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_putting_a_tensor_in_is_torchs(name):
         return y * x
 
     for shape, value in itertools.product([(2, 3), (3,)], [(), (3,), (1, 2), (4,)]):
-        check(program, (shape, "float32"), (value, "float32"))
+        assert_as_torch(program, (shape, "float32"), (value, "float32"))
 
 
 # In place ---------------------------------------------------------------------------------------------------
@@ -411,4 +411,4 @@ def through_detached(x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_writing_in_place_is_torchs(name, dtypes):
     for first, second in [((2, 3), (3,)), ((3,), (2, 3)), ((), ())]:
-        check(IN_PLACE[name], (first, dtypes[0]), (second, dtypes[1]))
+        assert_as_torch(IN_PLACE[name], (first, dtypes[0]), (second, dtypes[1]))
