@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
+from ._dims import find_dim
 from ._values import read_values
 
 Function = Callable[..., Any]
@@ -24,12 +25,39 @@ def _make_diff(functions: Functions) -> Function:
     subtract, differ = functions["sub"], functions["logical_xor"]
 
     def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-        """The n-th differences of neighbours along a dim."""
+        """Computes the n-th differences of neighbours along a dim.
+
+        Args:
+            input: with one dim at least, of any dtype; of bools it tells where neighbours differ.
+            n: how often to differ.
+            dim: which dim.
+            prepend: what is put before, of the same sizes in all other dims.
+            append: what is put behind.
+
+        Returns:
+            A tensor of which this dim is shorter by ``n``, or empty.
+
+        Raises:
+            ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of the differences; of bools none.
+
+        Source:
+            torch.diff
+
+        Example:
+            >>> import oplib
+            >>> oplib.diff(oplib.tensor([1, 4, 9]))
+            tensor([3, 5])
+        """
         if not input.ndim or n < 0:
             raise ArgumentError(
                 f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
                 f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
             )
+        find_dim("diff", input.ndim, dim)
         parts = [one for one in (prepend, input, append) if one is not None]
         found = cat(parts, dim) if len(parts) > 1 else input
         step = differ if found.dtype == np.bool_ else subtract
@@ -46,7 +74,10 @@ def _make_pieces(functions: Functions) -> Function:
     narrow, add, mul = functions["narrow"], functions["add"], functions["mul"]
     diff = _make_diff(functions)
 
-    def pieces(y: Any, x: Any, dx: float, dim: int) -> Any:
+    def pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
+        if not y.ndim:
+            raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
+        find_dim(op, y.ndim, dim)
         count = y.shape[dim] - 1
         sums = add(narrow(y, dim, 1, count), narrow(y, dim, 0, count))
         if x is None:
@@ -63,8 +94,33 @@ def _make_trapezoid(functions: Functions) -> Function:
     pieces, total = _make_pieces(functions), functions["sum"]
 
     def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-        """The integral along a dim by trapezia, over places ``x``, or such that are ``dx`` apart."""
-        return total(pieces(y, x, dx, dim), dim)
+        """Integrates along a dim by trapezia.
+
+        Args:
+            y: the heights, numbers of any shape.
+            x: their places: a vector, or of a shape that broadcasts with y.
+            dx: how far apart the places are where they are not given.
+            dim: which dim.
+
+        Returns:
+            A tensor without this dim.
+
+        Raises:
+            ArgumentError: the shapes do not fit.
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of the sum; by the places too.
+
+        Source:
+            torch.trapezoid
+
+        Example:
+            >>> import oplib
+            >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
+            tensor(4.)
+        """
+        return total(pieces("trapezoid", y, x, dx=dx, dim=dim), dim)
 
     return trapezoid
 
@@ -73,8 +129,33 @@ def _make_cumulative_trapezoid(functions: Functions) -> Function:
     pieces, run = _make_pieces(functions), functions["cumsum"]
 
     def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-        """The integrals up to each place along a dim, by trapezia."""
-        return run(pieces(y, x, dx, dim), dim)
+        """Integrates by trapezia up to each place along a dim.
+
+        Args:
+            y: the heights, numbers of any shape.
+            x: their places: a vector, or of a shape that broadcasts with y.
+            dx: how far apart the places are where they are not given.
+            dim: which dim.
+
+        Returns:
+            A tensor of which this dim is shorter by one.
+
+        Raises:
+            ArgumentError: the shapes do not fit.
+            DimensionError: there is no such dim.
+
+        Gradient:
+            That of the sums; by the places too.
+
+        Source:
+            torch.cumulative_trapezoid
+
+        Example:
+            >>> import oplib
+            >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
+            tensor([2., 6.])
+        """
+        return run(pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
 
     return cumulative_trapezoid
 
@@ -90,10 +171,37 @@ def _make_quantile(functions: Functions) -> Function:
     def quantile(
         input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> Any:
-        """The values below which such parts of the items are, along a dim or of all; nan where one is nan."""
+        """Finds the values below which such parts of the items are; nan where an item is nan.
+
+        Args:
+            input: float32 or float64, with one item at least.
+            q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
+            dim: which dim; by default all items.
+            keepdim: whether the dim stays, with size 1.
+            interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+
+        Returns:
+            A tensor without the dim, and for a vector of parts with a first dim for these.
+
+        Raises:
+            ArgumentError: a dtype, part or interpolation that is none of these, or no items.
+            DimensionError: there is no such dim.
+            TracingError: ``q`` is a tensor whose values are not known yet.
+
+        Gradient:
+            By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+
+        Source:
+            torch.quantile
+
+        Example:
+            >>> import oplib
+            >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
+            tensor(1.5000)
+        """
         parts = _read_parts(input, q, interpolation)
-        flat = functions["reshape"](input, (-1,)) if dim is None else input
-        axis = (0 if dim is None else dim) % max(flat.ndim, 1)
+        flat = functions["reshape"](input, (-1,)) if dim is None or not input.ndim else input
+        axis = find_dim("quantile", input.ndim, 0 if dim is None else dim)
         if not flat.shape[axis]:
             raise ArgumentError(
                 f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
@@ -182,7 +290,28 @@ def _make_isin(functions: Functions) -> Function:
     reshape, equal, any_ = functions["reshape"], functions["eq"], functions["any"]
 
     def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
-        """Whether items are among others."""
+        """Tells which items are among others.
+
+        Args:
+            elements: a tensor of any shape, or a number.
+            test_elements: the others: a tensor of any shape, or a number where ``elements`` is a tensor.
+            assume_unique: has no effect: it makes nothing faster.
+            invert: whether to tell which are not.
+
+        Returns:
+            Bools, of the shape of ``elements``.
+
+        Gradient:
+            None: the result is bools.
+
+        Source:
+            torch.isin
+
+        Example:
+            >>> import oplib
+            >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
+            tensor([ True, False,  True])
+        """
         if isinstance(test_elements, (bool, int, float)):
             found = equal(elements, test_elements)
         elif isinstance(elements, (bool, int, float)):
@@ -198,11 +327,41 @@ def _make_bincount(functions: Functions) -> Function:
     add = functions["scatter_add"]
 
     def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
-        """How often each number from 0 on is among the items, or the sums of the weights of these."""
+        """Counts how often each number from 0 on is among the items, or sums the weights of these.
+
+        Args:
+            input: a vector of ints, none of them negative.
+            weights: what each item counts, of its shape; by default 1.
+            minlength: how many numbers to count at least.
+
+        Returns:
+            A vector of counts, or of sums in the dtype of the weights.
+
+        Raises:
+            ArgumentError: the input is no vector of such ints, the weights are of another shape, or
+                ``minlength`` is negative.
+            TracingError: its values are not known yet, and neither is the size of the result.
+
+        Gradient:
+            By the weights, taken from where they were added.
+
+        Source:
+            torch.bincount
+
+        Example:
+            >>> import oplib
+            >>> oplib.bincount(oplib.tensor([2, 0, 2]))
+            tensor([1, 0, 2])
+        """
         if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
             raise ArgumentError(
                 f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
                 f"{describe(input)} and {minlength}. Flatten or convert it."
+            )
+        if weights is not None and tuple(weights.shape) != tuple(input.shape):
+            raise ArgumentError(
+                f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
+                f"{describe(input)}. Give one for each item."
             )
         values = read_values("bincount", input)
         if values.size and values.min() < 0:

@@ -1,11 +1,19 @@
 """Forms of functions whose effect is not in what they return: warnings, and what is written."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, ArgumentValueError, TracingError, UnsupportedArgumentError
+from oplib.errors import (
+    ArgumentError,
+    ArgumentValueError,
+    DimensionError,
+    TracingError,
+    UnsupportedArgumentError,
+)
 from oplib.nn import functional
 
 
@@ -57,3 +65,18 @@ def test_what_reads_values_says_under_a_trace_that_it_cannot():
         jax.jit(oplib.bincount)(jnp.array([1, 2]))
     with pytest.raises(TracingError, match=r"quantile: .* not known under a trace"):
         jax.grad(lambda q: oplib.quantile(jnp.array([1.0, 2.0]), q))(jnp.float32(0.3))
+
+
+def test_a_dim_that_is_not_there_is_named():
+    x = oplib.ones(2, 3)
+    for call in (oplib.diff, oplib.trapezoid, oplib.cumulative_trapezoid, partial(oplib.quantile, q=0.5)):
+        with pytest.raises(DimensionError, match=r"dimension out of range. Expected .* \[-2, 1\], but got 7"):
+            call(x, dim=7)
+    with pytest.raises(DimensionError, match=r"trapezoid: expects a dim to integrate along\. Got f32\[\]"):
+        oplib.trapezoid(oplib.tensor(1.0))
+    assert oplib.quantile(oplib.tensor(2.0), 0.5, 0).item() == 2.0
+
+
+def test_weights_of_a_count_are_as_many_as_its_items():
+    with pytest.raises(ArgumentError, match=r"bincount: weights .* Got f32\[3\] for i32\[2\]"):
+        oplib.bincount(oplib.tensor([1, 2]), oplib.ones(3))
