@@ -198,6 +198,19 @@ class TestArrayKernels:
         assert shapes[-1] == (2, 4)
         assert read_collectives(run, put(X, mesh, "i", "k")) == {"all-gather"}
 
+    def test_axes_that_are_whole_may_be_named_in_any_order(self) -> None:
+        """Shardy wants them sorted by where they stand in the rule."""
+
+        @custom_op("shard::turned")
+        def turned(x: jax.Array) -> jax.Array:
+            return x[..., ::-1, ::-1]
+
+        turned.register_sharding("i z a -> i z a need_replication={a, z}")
+        x = X.reshape(8, 2, 2)
+        run = jax.jit(turned)
+        np.testing.assert_array_equal(run(put(x, make_mesh(), "i")), x[:, ::-1, ::-1])
+        assert read_collectives(run, put(x, make_mesh(), "i")) == set()
+
     def test_an_axis_of_the_arguments_alone_is_whole_unless_it_is_a_reduction(self) -> None:
         shapes: list[Any] = []
 

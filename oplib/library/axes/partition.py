@@ -105,11 +105,15 @@ class Part:
         """Returns the call as a function that XLA may have done in parts."""
         whole = custom_partitioning(lambda *arrays: tuple(self.call.map(self.levels)(*arrays)[1]))
         placement = self.placement
-        keep = tuple(sorted(placement.whole & placement.sizes.keys()))
+        # in the order in which the rule names them, in which Shardy counts
+        keep, reduced = (
+            tuple(name for name in placement.sizes if name in kind)
+            for kind in (placement.whole, placement.reduced)
+        )
         whole.def_partition(
             self,
             sharding_rule=placement.write(),
-            reduction_factors=tuple(sorted(placement.reduced)),
+            reduction_factors=reduced,
             need_replication_factors=keep,
         )
         return whole
