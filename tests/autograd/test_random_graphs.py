@@ -43,6 +43,15 @@ def programs(*kinds):
     return st.lists(st.one_of(plain, *kinds), min_size=1, max_size=12)
 
 
+def unhook_saved_results(program):
+    """Takes hooks off results that their own backward reads.
+
+    A second pass goes through such a result and its hooks once more, for which functions of JAX have no way.
+    """
+    reading = {"tanh", "sigmoid"}
+    return [one._replace(hook=None) if one.name in reading else one for one in program]
+
+
 roots = st.lists(number, min_size=1, max_size=3)
 
 
@@ -139,7 +148,7 @@ def test_a_restricted_pass_gives_the_same_to_the_inputs_and_nothing_to_others(pr
 
 @pytest.mark.slow
 @thorough
-@given(programs(cut), roots)
+@given(programs(cut).map(unhook_saved_results), roots)
 def test_second_derivatives_are_those_of_jax(program, numbers):
     tape = run_tape(program)
     outputs = tape.roots(numbers)

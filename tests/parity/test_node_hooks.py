@@ -53,6 +53,16 @@ def retained_gradients_add_up(lib):
 
 @PROGRAMS.add
 @pytest.mark.spec("E.3")
+def hook_of_a_result_that_its_own_backward_reads(lib):
+    x = leaf(lib, 1)
+    y = x.tanh()
+    y.register_hook(lambda g: g * 10)
+    (first,) = lib.autograd.grad(y.sum(), x, create_graph=True)
+    return first.detach(), lib.autograd.grad(first.sum(), x)
+
+
+@PROGRAMS.add
+@pytest.mark.spec("E.3")
 def hook_removed_while_running(lib):
     x = leaf(lib, 1)
     log = []
