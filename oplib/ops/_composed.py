@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import Generator, Tensor
+from oplib.tensor import Generator
 
+from ._composed_norms import NORMS
+from ._composed_pools import POOLS
 from ._dropout import COMPOSED as DROPOUTS
 from ._dropout import check_p
 
@@ -25,7 +27,29 @@ def _make_einsum(functions: Functions) -> Function:
     def einsum(equation: Any, *operands: Any) -> Any:
         """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
 
-        The equation may also be given as a list of numbers, below 52, after each tensor and at the end.
+        Args:
+            equation: a letter for each dim of each tensor, ``...`` for those that are broadcast, and after
+                ``->`` the dims of the result; left out, the letters that stand there once, in order.
+            *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by
+                a list of numbers below 52 for its dims, and the last one by that of the result.
+
+        Returns:
+            A tensor of the dtype that they promote to.
+
+        Raises:
+            ArgumentError: the equation does not fit the tensors.
+            ArgumentValueError: there is no tensor.
+
+        Gradient:
+            That of the products and sums.
+
+        Source:
+            torch.einsum
+
+        Example:
+            >>> import oplib
+            >>> oplib.einsum("ij,j->i", oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.ones(2))
+            tensor([3., 7.])
         """
         if not isinstance(equation, str):
             return op(*_read_sublists([equation, *operands]))
@@ -59,7 +83,30 @@ def _make_tensordot(functions: Functions) -> Function:
     op = functions["tensordot"]
 
     def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
-        """Sums products over the last ``dims`` axes of ``a`` and the first of ``b``, or over those named."""
+        """Sums products of items of two tensors over some dims of both.
+
+        Args:
+            a: of any shape.
+            b: of any shape that agrees in these dims.
+            dims: how many: the last of ``a`` and the first of ``b``; or a list of dims of each.
+
+        Returns:
+            A tensor with the other dims of ``a``, and then those of ``b``.
+
+        Raises:
+            ArgumentError: a negative number, or sizes that do not agree.
+
+        Gradient:
+            That of the products and sums.
+
+        Source:
+            torch.tensordot
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensordot(oplib.ones(2, 3), oplib.ones(3, 2), 1).tolist()
+            [[3.0, 3.0], [3.0, 3.0]]
+        """
         if not isinstance(dims, int):
             return op(a, b, list(dims[0]), list(dims[1]))
         if dims < 0:
@@ -77,7 +124,34 @@ def _make_norm(functions: Functions) -> Function:
     def norm(
         input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
     ) -> Any:
-        """Computes the norm of all items, or of vectors along ``dim``; ``p`` is a number, "fro" or "nuc"."""
+        """Computes the norm of all items, or of the vectors or matrices along some dims.
+
+        Args:
+            input: of any shape, floating or complex.
+            p: the order: a number, "fro", which is 2, or for matrices "nuc".
+            dim: one dim or several; by default all, and for "nuc" the last two.
+            keepdim: whether these dims stay, with size 1.
+            dtype: in which to compute; by default that of the input.
+
+        Returns:
+            A real tensor without these dims.
+
+        Raises:
+            ArgumentError: an order of matrices for other than two dims, or one that is not supported.
+            DimensionError: there is no such dim.
+            UnsupportedDtypeError: the input holds ints or bools.
+
+        Gradient:
+            That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+
+        Source:
+            torch.norm
+
+        Example:
+            >>> import oplib
+            >>> oplib.norm(oplib.tensor([3.0, 4.0]))
+            tensor(5.)
+        """
         if isinstance(p, str) and p != "fro":
             dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
             return of_matrix(input, p, dims, keepdim, dtype=dtype)
@@ -85,147 +159,6 @@ def _make_norm(functions: Functions) -> Function:
         return of_vector(input, order, dim, keepdim, dtype=dtype)
 
     return norm
-
-
-def _make_batch_norm(functions: Functions) -> Function:
-    by_batch, by_given = functions["native_batch_norm"], functions["fixed_batch_norm"]
-
-    def batch_norm(
-        input: Any,
-        running_mean: Any,
-        running_var: Any,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
-        """Brings each channel to mean 0 and variance 1: over the batch, or by running ones if not training.
-
-        While training the running moments, where given, move by ``momentum`` towards those of the batch.
-        """
-        if not training:
-            return by_given(input, running_mean, running_var, weight, bias, eps)
-        _check_running("batch_norm", running_mean, running_var)
-        count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0
-        if count == 1:
-            raise ArgumentValueError(
-                f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
-                "Give a larger batch, or training=False."
-            )
-        result, mean, variance = by_batch(input, weight, bias, eps)
-        for running, new in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
-            _move_running(running, new, momentum)
-        return result
-
-    return batch_norm
-
-
-def _check_running(op: str, *moments: Any) -> None:
-    for name, running in zip(("running_mean", "running_var"), moments, strict=True):
-        if running is not None and not isinstance(running, Tensor):
-            raise ArgumentError(
-                f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(running)}. "
-                f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
-            )
-
-
-def _move_running(running: Any, new: Any, momentum: float) -> None:
-    """Moves a running moment, where there is one, towards a new one."""
-    if running is not None:
-        value = new.detach() if isinstance(new, Tensor) else new
-        running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)
-
-
-def _make_instance_norm(functions: Functions) -> Function:
-    op = functions["native_instance_norm"]
-
-    def instance_norm(
-        input: Any,
-        running_mean: Any = None,
-        running_var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        use_input_stats: bool = True,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
-        """Brings each channel of each example to mean 0 and variance 1, then scales and moves it.
-
-        The running moments, where given, move by ``momentum`` towards the averages of those of the examples.
-        """
-        if not use_input_stats:
-            return functions["fixed_batch_norm"](input, running_mean, running_var, weight, bias, eps)
-        if math.prod(input.shape[2:]) == 1:
-            raise ArgumentValueError(
-                "instance_norm: expected more than 1 spatial element when training. Got "
-                f"{describe(input)}. Give more places, or use_input_stats=False."
-            )
-        _check_running("instance_norm", running_mean, running_var)
-        if running_mean is not None or running_var is not None:
-            items = functions["flatten"](functions["detach"](input), 2)
-            for running, moment in ((running_mean, "mean"), (running_var, "var")):
-                _move_running(running, functions["mean"](functions[moment](items, -1), 0), momentum)
-        return op(input, weight, bias, eps)
-
-    return instance_norm
-
-
-def _make_max_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"max_pool{rank}d_with_indices"]
-
-        def max_pool(
-            input: Any,
-            kernel_size: Any,
-            stride: Any = None,
-            padding: Any = 0,
-            dilation: Any = 1,
-            ceil_mode: bool = False,
-            return_indices: bool = False,
-        ) -> Any:
-            """Takes the largest item of each window; with ``return_indices`` also where it stands."""
-            found = op(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
-            return found if return_indices else found[0]
-
-        return max_pool
-
-    return make
-
-
-def _make_adaptive_max_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"adaptive_max_pool{rank}d_with_indices"]
-
-        def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-            """Takes the largest items of so many windows; with ``return_indices`` also where they stand."""
-            found = op(input, _fill_sizes(input, output_size))
-            return found if return_indices else found[0]
-
-        return adaptive_max_pool
-
-    return make
-
-
-def _make_adaptive_avg_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"adaptive_avg_pool{rank}d"]
-
-        def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
-            """Takes the means of so many windows; None keeps the size of an axis."""
-            return op(input, _fill_sizes(input, output_size))
-
-        return adaptive_avg_pool
-
-    return make
-
-
-def _fill_sizes(input: Any, output_size: Any) -> Any:
-    """The sizes, with that of the input for None."""
-    if isinstance(output_size, int) or None not in output_size:
-        return output_size
-    own = input.shape[-len(output_size) :]
-    return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
 def _make_attention(functions: Functions) -> Function:
@@ -276,13 +209,10 @@ def _make_attention(functions: Functions) -> Function:
 
 
 COMPOSED: dict[str, Callable[[Functions], Function]] = {
-    **{f"adaptive_avg_pool{rank}d": _make_adaptive_avg_pool(rank) for rank in (2, 3)},
-    **{f"adaptive_max_pool{rank}d": _make_adaptive_max_pool(rank) for rank in (1, 2, 3)},
     **DROPOUTS,
-    "batch_norm": _make_batch_norm,
+    **NORMS,
+    **POOLS,
     "einsum": _make_einsum,
-    "instance_norm": _make_instance_norm,
-    **{f"max_pool{rank}d": _make_max_pool(rank) for rank in (1, 2, 3)},
     "norm": _make_norm,
     "scaled_dot_product_attention": _make_attention,
     "tensordot": _make_tensordot,
