@@ -1,0 +1,55 @@
+"""What an import leaves of the collector of garbage: everything as it was."""
+
+import gc
+
+import pytest
+
+from oplib.importing import collecting_later
+
+
+@pytest.fixture
+def collector():
+    """Puts the collector back as it was, whatever a test does to it."""
+    was_enabled = gc.isenabled()
+    yield
+    gc.unfreeze()
+    (gc.enable if was_enabled else gc.disable)()
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize("switch", [gc.enable, gc.disable])
+def test_the_collector_is_off_inside_and_as_it_was_after(switch):
+    switch()
+    was_enabled = gc.isenabled()
+    with collecting_later():
+        assert not gc.isenabled()
+    assert gc.isenabled() == was_enabled
+
+
+@pytest.mark.usefixtures("collector")
+def test_the_collector_is_put_back_where_the_import_fails():
+    gc.enable()
+    with pytest.raises(ImportError, match="no such module"), collecting_later():
+        raise ImportError("no such module")
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("collector")
+def test_what_was_made_meanwhile_is_old_and_sets_off_no_search():
+    gc.enable()
+    with collecting_later():
+        kept = [[] for _ in range(50_000)]
+    searches = sum(generation["collections"] for generation in gc.get_stats())
+    young = [[] for _ in range(100)]
+    assert sum(generation["collections"] for generation in gc.get_stats()) == searches
+    assert gc.get_freeze_count() == 0
+    assert len(kept) + len(young) == 50_100
+
+
+@pytest.mark.usefixtures("collector")
+def test_objects_that_somebody_froze_stay_frozen():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with collecting_later():
+        pass
+    assert gc.get_freeze_count() == frozen
