@@ -16,6 +16,10 @@ def collector():
     (gc.enable if was_enabled else gc.disable)()
 
 
+def count_searches():
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
 @pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize("switch", [gc.enable, gc.disable])
 def test_the_collector_is_off_inside_and_as_it_was_after(switch):
@@ -39,9 +43,9 @@ def test_what_was_made_meanwhile_is_old_and_sets_off_no_search():
     gc.enable()
     with collecting_later():
         kept = [[] for _ in range(50_000)]
-    searches = sum(generation["collections"] for generation in gc.get_stats())
+        searches = count_searches()
     young = [[] for _ in range(100)]
-    assert sum(generation["collections"] for generation in gc.get_stats()) == searches
+    assert count_searches() == searches
     assert gc.get_freeze_count() == 0
     assert len(kept) + len(young) == 50_100
 
