@@ -137,7 +137,7 @@ def _make(name: str, *, trains: bool) -> Callable[[Functions], Function]:
 
             return _apply(run, name, input, p, training=training, inplace=inplace)
 
-        dropout.__doc__ = _DOCS[name] + _ARGS
+        dropout.__doc__ = _DOCS[name] + _ARGS.format(name=name, shape="2, 3")
         return dropout
 
     return make
@@ -157,6 +157,9 @@ Args:
     inplace: the result is written into the tensor, which is returned.
     generator: where the randomness comes from; by default the global Generator.
 
+Returns:
+    A tensor like the input, or the input itself.
+
 Raises:
     ArgumentValueError: ``p`` is no probability.
     ArgumentError: a tensor of integers.
@@ -165,6 +168,14 @@ Raises:
 
 Gradient:
     What is kept passes it on, scaled as the item was.
+
+Source:
+    torch.nn.functional.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.nn.functional.{name}(oplib.ones({shape}), 0.0).shape
+    ({shape})
 """
 
 
@@ -191,7 +202,8 @@ def _make_of_features(rank: int) -> Callable[[Functions], Function]:
 
             return _apply(run, name, input, p, training=training, inplace=inplace)
 
-        dropout.__doc__ = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions.{_ARGS}"
+        summary = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions."
+        dropout.__doc__ = summary + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
         return dropout
 
     return make
