@@ -22,6 +22,18 @@ def run_in_threads(work: Callable[[int], Result], count: int = 4) -> list[Result
         return list(threads.map(begin_together, range(count)))
 
 
+def try_in_threads(work: Callable[[int], Result], count: int = 4) -> list[Result | Exception]:
+    """Returns what ``work`` gives or raises for each number, in threads that begin together."""
+
+    def attempt(number: int) -> Result | Exception:
+        try:
+            return work(number)
+        except Exception as error:  # noqa: BLE001  the test decides what may be raised
+            return error
+
+    return run_in_threads(attempt, count)
+
+
 def run_in_thread(work: Callable[[], Result]) -> Result:
     """Returns what ``work`` gives in another thread, or raises what it raises there."""
     return run_in_threads(lambda _: work(), 1)[0]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from oplib.library.registration.registry import registry
+
+from .kernels import KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +18,9 @@ def scratch_registry() -> Iterator[None]:
     saved = registry.save()
     yield
     registry.restore(saved)
+
+
+@pytest.fixture(params=KINDS)
+def hint(request: pytest.FixtureRequest) -> Any:
+    """What the tensors of a kernel are annotated with, of every kind."""
+    return KINDS[request.param]

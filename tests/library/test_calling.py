@@ -19,13 +19,9 @@ from oplib import Device, Tensor
 from oplib.errors import ArgumentError, AutogradError, DimensionError, MissingRuleError, ResultError
 from oplib.library import Library, Tag, custom_op, define, eval_shape, impl, ops
 
+from .kernels import KINDS
+
 pytestmark = pytest.mark.usefixtures("forget_ops")
-KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
-
-
-@pytest.fixture(params=KINDS)
-def hint(request: pytest.FixtureRequest) -> Any:
-    return KINDS[request.param]
 
 
 def register(fn: Any, hint: Any, schema: str | None = None, *, name: str = "call::op", **options: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import oplib
 from oplib.library.objects import deferral
 from oplib.library.objects.deferral import defer, settle, settle_all
+from tests.threads import run_in_threads
 
 
 @pytest.fixture
@@ -70,16 +70,13 @@ def test_another_thread_waits_until_the_registration_is_done() -> None:
         time.sleep(0.05)
         done.append(name)
 
-    seen: list[int] = []
     defer(["later::slow"], register)
-    threads = [
-        threading.Thread(target=lambda: (settle("later::slow"), seen.append(len(done)))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == [1, 1, 1, 1]
+
+    def ask(_: int) -> int:
+        settle("later::slow")
+        return len(done)
+
+    assert run_in_threads(ask) == [1, 1, 1, 1]
 
 
 def test_a_built_in_op_can_be_given_a_rule_before_it_was_ever_called() -> None:
@@ -91,10 +88,10 @@ assert before == 0, before
 assert oplib.ops.oplib.tanh.default.record.sharding == "i -> i"
 assert "sigmoid" in dir(oplib.ops.oplib) and "oplib" in list(oplib.ops._namespaces)
 """
-    run_in_new_process(program)
+    check_in_new_process(program)
 
 
-def run_in_new_process(program: str) -> None:
+def check_in_new_process(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

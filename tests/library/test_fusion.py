@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from oplib import Tensor
 from oplib.errors import AutogradError, RegistrationError
 from oplib.library import Library, ops, register_autograd
 from oplib.library.calls.fusion import Branch, Fusion, fuse, list_branches
+from tests.threads import run_in_threads
 
 X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
 
@@ -190,11 +190,7 @@ def test_many_threads_may_teach_it_at_once(scale: Any) -> None:
                 failed.append((number, turn, x.grad))
 
     try:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(work)
     finally:
         sys.setswitchinterval(before)
     assert failed == []

@@ -5,21 +5,12 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 import oplib
-from oplib import Tensor
 from oplib.library import Library, custom_op, ops, register_autograd
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
-KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
-
-
-@pytest.fixture(params=KINDS)
-def hint(request: pytest.FixtureRequest) -> Any:
-    return KINDS[request.param]
 
 
 def times(factor: int, hint: Any) -> Any:

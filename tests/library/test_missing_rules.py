@@ -285,8 +285,13 @@ class TestBadRules:
         op.register_vmap(lambda info, in_dims, x, y, *, scale: ((x, y), 0))
 
     def test_rules_that_take_anything_are_taken_on_trust(self, op: CustomOpDef) -> None:
-        op.register_autograd(lambda *args: args, setup_context=lambda **kwargs: None)
-        op.register_jvp(lambda *args: args)
+        def take_anything(*args: Any) -> Any:
+            return args
+
+        op.register_autograd(take_anything, setup_context=lambda **kwargs: None)
+        op.register_jvp(take_anything)
+        record = op._opoverload.record
+        assert (record.derivative.backward, record.jvp) == (take_anything, take_anything)
 
 
 class TestFakeKernelsThatDoNotFit:

@@ -95,6 +95,7 @@ class TestRegisterFake:
     )
     def test_one_that_takes_them_under_other_names_is_fine(self, op, fake):
         op.register_fake(fake)
+        assert fake_of(op) is fake
 
     def test_one_that_returns_another_number_of_results_is_refused(self, op):
         def two(x, y, *, scale) -> tuple[Tensor, Tensor]: ...
@@ -107,6 +108,7 @@ class TestRegisterFake:
 
     def test_returns_without_annotation_are_taken_on_trust(self, op):
         op.register_fake(outer_shape)
+        assert fake_of(op) is outer_shape
 
     def test_what_cannot_be_called_is_refused(self, op):
         with pytest.raises(TypeError, match="the fake kernel is required to be a callable"):

@@ -10,15 +10,9 @@ import pytest
 from oplib.errors import MissingRuleError, RegistrationError, RegistrationValueError, UnknownOperatorError
 from oplib.library import Library, custom_op, define, get_kernel, ops, register_kernel
 
+from .kernels import add_one, add_two
+
 X = jnp.zeros(2)
-
-
-def add_one(x: jax.Array) -> jax.Array:
-    return x + 1
-
-
-def add_two(x: jax.Array) -> jax.Array:
-    return x + 2
 
 
 @pytest.fixture

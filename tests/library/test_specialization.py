@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from oplib.library import OpOverload, custom_op, ops
 from oplib.library.arguments.layout import make_layout
 from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache
+from tests.threads import run_in_threads
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([1.0, 2.0])
@@ -98,21 +98,12 @@ def test_the_first_of_two_that_are_entered_for_one_key_stays() -> None:
 
 def test_threads_may_read_and_write_it_at_once() -> None:
     cache: Any = SpecializationCache()
-    failures: list[BaseException] = []
 
-    def run(start: int) -> None:
-        try:
-            for count in range(2000):
-                key = (start + count * 7) % (2 * CAPACITY)
-                if cache.get(key) is None:
-                    cache.put(key, Entry())
-        except BaseException as error:  # noqa: BLE001  any failure fails the test
-            failures.append(error)
+    def run(place: int) -> None:
+        for count in range(2000):
+            key = (100 * place + count * 7) % (2 * CAPACITY)
+            if cache.get(key) is None:
+                cache.put(key, Entry())
 
-    threads = [threading.Thread(target=run, args=(place * 100,)) for place in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert len(cache) <= CAPACITY
+    run_in_threads(run)
+    assert len(cache) == CAPACITY

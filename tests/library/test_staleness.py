@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from typing import Any
 
@@ -12,6 +11,7 @@ from oplib.errors import CompilationWarning
 from oplib.library.arguments.layout import make_layout
 from oplib.library.carrier.staleness import LIMIT, StaticWatch
 from oplib.library.schema import parse_schema
+from tests.threads import run_in_threads
 
 SCHEMA = parse_schema("t::f(Tensor x, float a, int b, str c) -> Tensor")
 
@@ -41,27 +41,27 @@ def test_values_that_were_seen_do_not_count_again() -> None:
     watch = StaticWatch("t::f")
     for count in range(10 * LIMIT):
         note(watch, float(count % (LIMIT - 1)), 1, "c")
+    with pytest.warns(CompilationWarning, match="has taken 8"):
+        note(watch, 100.0, 1, "c")
 
 
 def test_what_cannot_be_an_operand_never_warns() -> None:
     watch = StaticWatch("t::f")
-    for count in range(3 * LIMIT):
-        note(watch, 1.0, 1, f"c{count}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for count in range(3 * LIMIT):
+            note(watch, 1.0, 1, f"c{count}")
+    assert caught == []
 
 
 def test_two_threads_that_reach_the_limit_together_warn_once() -> None:
-    watch, ready = StaticWatch("t::f"), threading.Barrier(4)
+    watch = StaticWatch("t::f")
 
-    def run(start: int) -> None:
-        ready.wait()
+    def run(place: int) -> None:
         for count in range(LIMIT):
-            note(watch, float(start + count), 1, "c")
+            note(watch, float(100 * place + count), 1, "c")
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        threads = [threading.Thread(target=run, args=(100 * place,)) for place in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(run)
     assert len(caught) == 1

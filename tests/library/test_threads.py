@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,9 +14,11 @@ import pytest
 import oplib
 from oplib import Tensor
 from oplib.library import Library, custom_op, ops
+from tests.threads import run_in_threads, try_in_threads
+
+from .kernels import KINDS
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
-KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
 COUNT = 8
 
 
@@ -27,26 +29,6 @@ def switch_often() -> Iterator[None]:
     sys.setswitchinterval(5e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def run_together(work: Callable[[int], Any]) -> list[Any]:
-    """Runs the work in several threads that start at one moment; returns what each gave, or its error."""
-    barrier = threading.Barrier(COUNT)
-    results: list[Any] = [None] * COUNT
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            results[number] = work(number)
-        except Exception as error:  # noqa: BLE001  the test decides what may be raised
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(COUNT)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 def make_scale(hint: Any) -> Any:
@@ -80,7 +62,7 @@ def test_each_call_has_its_own_arguments_context_and_gradient(kind: str) -> None
             found.append((result.tolist(), x.grad.tolist()))
         return found
 
-    for number, found in enumerate(run_together(work)):
+    for number, found in enumerate(run_in_threads(work, COUNT)):
         by = float(number % 4)
         assert found == [([number * by, round_ * by], [by, by]) for round_ in range(5)]
 
@@ -93,7 +75,7 @@ def test_first_calls_at_one_moment_agree() -> None:
             return x * by
 
         x = oplib.tensor([1.0])
-        results = run_together(lambda number, double=double, x=x: double(x, number % 3).tolist())
+        results = run_in_threads(lambda number, double=double, x=x: double(x, number % 3).tolist(), COUNT)
         assert results == [[float(number % 3)] for number in range(COUNT)]
 
 
@@ -106,7 +88,7 @@ def test_grad_mode_is_that_of_the_thread() -> None:
         with oplib.set_grad_enabled(number % 2 == 0):
             return all(op(x, 2.0).requires_grad for _ in range(20))
 
-    assert run_together(work) == [number % 2 == 0 for number in range(COUNT)]
+    assert run_in_threads(work, COUNT) == [number % 2 == 0 for number in range(COUNT)]
 
 
 def test_a_kernel_is_switched_for_all_threads() -> None:
@@ -117,8 +99,8 @@ def test_a_kernel_is_switched_for_all_threads() -> None:
     switched.register_kernel("cpu", lambda x: x * 2)
     x = oplib.tensor([1.0])
     with switched.set_kernel_enabled("cpu", False):
-        assert run_together(lambda _: switched(x).item()) == [1.0] * COUNT
-    assert run_together(lambda _: switched(x).item()) == [2.0] * COUNT
+        assert run_in_threads(lambda _: switched(x).item(), COUNT) == [1.0] * COUNT
+    assert run_in_threads(lambda _: switched(x).item(), COUNT) == [2.0] * COUNT
 
 
 def test_one_of_many_that_define_a_name_wins_and_all_call_it() -> None:
@@ -129,7 +111,7 @@ def test_one_of_many_that_define_a_name_wins_and_all_call_it() -> None:
         libraries[number].impl("raced", lambda x: x + number, "default")
         return number
 
-    results = run_together(work)
+    results = try_in_threads(work, COUNT)
     (winner,) = [number for number in results if isinstance(number, int)]
     errors = [error for error in results if isinstance(error, Exception)]
     assert len(errors) == COUNT - 1
@@ -155,7 +137,7 @@ def test_calls_get_one_formula_or_the_other_while_another_is_registered(kind: st
             found.add(x.grad.item())
         return found
 
-    results = run_together(lambda number: register(number) if number == 0 else call())
+    results = run_in_threads(lambda number: register(number) if number == 0 else call(), COUNT)
     assert set().union(*results[1:]) <= {2.0, 3.0, 5.0}
 
 
@@ -175,7 +157,7 @@ def test_ops_may_be_made_and_destroyed_while_others_are_called() -> None:
                 assert op(x, 3.0).item() == 3.0
         return 1.0
 
-    assert run_together(work) == [1.0] * COUNT
+    assert run_in_threads(work, COUNT) == [1.0] * COUNT
     assert not any(name.startswith("short") for name in ops.threads)
 
 
@@ -183,5 +165,5 @@ def test_ops_may_be_made_and_destroyed_while_others_are_called() -> None:
 def test_one_leaf_gets_the_gradients_of_all_threads() -> None:
     op = make_scale(jax.Array)
     x = oplib.tensor([1.0], requires_grad=True)
-    run_together(lambda number: [op(x, 2.0).sum().backward() for _ in range(5)])
+    run_in_threads(lambda number: [op(x, 2.0).sum().backward() for _ in range(5)], COUNT)
     assert x.grad.item() == 2.0 * 5 * COUNT

@@ -1,0 +1,166 @@
+"""opcheck catches derivatives and batching rules that are wrong."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import (
+    GradcheckError,
+    OpMismatchError,
+)
+from oplib.library import opcheck
+
+from .checked_ops import (
+    KERNELS,
+    assert_fails,
+    kernel_on_tensors,
+    make_op,
+    save_inputs,
+    wrong_formula,
+)
+
+
+@pytest.fixture
+def x():
+    return oplib.tensor([1.0, 2.0], requires_grad=True)
+
+
+# test_gradients -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", list(KERNELS))
+def test_a_wrong_formula_is_caught(x, kind):
+    op = make_op(KERNELS[kind], wrong_formula)
+    assert_fails(
+        op, (x,), "test_gradients", GradcheckError, "Jacobian mismatch for output 0 with respect to input 0"
+    )
+
+
+def test_a_wrong_formula_is_caught_for_arrays(x):
+    assert_fails(
+        make_op(formula=wrong_formula), (jnp.ones(2),), "test_gradients", GradcheckError, "Jacobian mismatch"
+    )
+
+
+def test_a_wrong_formula_is_caught_where_there_is_much_to_differentiate_by():
+    large = oplib.ones(100, requires_grad=True)
+    assert_fails(
+        make_op(formula=wrong_formula), (large,), "test_gradients", GradcheckError, "Jacobian mismatch"
+    )
+
+
+def test_exchanged_gradients_are_caught(x):
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    op = make_op(product, lambda ctx, g: (g * ctx.saved_tensors[0], g * ctx.saved_tensors[1]))
+    y = oplib.tensor([3.0, 4.0], requires_grad=True)
+    assert_fails(op, (x, y), "test_gradients", GradcheckError, "Jacobian mismatch")
+
+
+def test_a_forgotten_conjugate_is_caught():
+    z = oplib.tensor([1 + 2j], requires_grad=True)
+    right = make_op(formula=lambda ctx, g: g * 2 * ctx.saved_tensors[0].conj())
+    assert opcheck(
+        right, (z,), test_utils=("test_gradients", "test_aot_dispatch_dynamic", "test_forward_mode")
+    )
+    assert_fails(make_op(), (z,), "test_gradients", GradcheckError, "imaginary part")
+
+
+def test_a_kernel_that_knows_single_precision_only_is_checked_in_that(x):
+    def single(x: np.ndarray) -> np.ndarray:
+        if x.dtype != np.float32:
+            raise TypeError("f32 only")
+        return x * x
+
+    right, wrong = make_op(single), make_op(single, wrong_formula)
+    assert opcheck(right, (x,), test_utils="test_gradients")
+    assert_fails(wrong, (x,), "test_gradients", GradcheckError, "Jacobian mismatch")
+
+
+def test_derivatives_that_are_declared_to_be_others_pass(x):
+    def step(x: jax.Array) -> jax.Array:
+        return jnp.where(x > 0, x, 0.5 * x)
+
+    constant = make_op(step, None)
+    constant.register_autograd(constant="a surrogate is learnt elsewhere")
+    clipped = make_op(step, None)
+    clipped.register_autograd(
+        lambda ctx, g: jnp.clip(g, -0.1, 0.1), setup_context=save_inputs, nonlinear=True
+    )
+    for op in (constant, clipped):
+        assert opcheck(op, (x,), test_utils=("test_gradients", "test_forward_mode"))
+
+
+# test_forward_mode ----------------------------------------------------------------------------------------
+
+
+def test_a_jvp_rule_that_contradicts_the_formula_is_caught(x):
+    op = make_op()
+    op.register_jvp(lambda primals, tangents: (primals[0] ** 2, 3 * primals[0] * tangents[0]))
+    assert_fails(
+        op, (x,), "test_forward_mode", OpMismatchError, "forward mode and the backward contradict each other"
+    )
+
+
+def test_a_wrong_jvp_rule_without_a_formula_is_caught():
+    op = make_op(formula=None)
+    op.register_jvp(lambda primals, tangents: (primals[0] ** 2, 3 * primals[0] * tangents[0]))
+    assert_fails(op, (jnp.ones(2),), "test_forward_mode", OpMismatchError, "the jvp rule is wrong")
+    op = make_op(formula=None)
+    op.register_jvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
+    assert opcheck(op, (jnp.ones(2),), test_utils="test_forward_mode")
+
+
+# test_vmap ------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_batching_rule_is_caught(x):
+    op = make_op(formula=None)
+    op.register_vmap(lambda info, in_dims, x: (x * x * 2, 0))
+    assert_fails(
+        op, (x.detach(),), "test_vmap", OpMismatchError, "the outputs are different under vmap over x"
+    )
+
+
+def test_a_batching_rule_that_mixes_its_members_is_caught(x):
+    op = make_op(formula=None)
+    op.register_vmap(lambda info, in_dims, x: (x[::-1] ** 2, 0))
+    assert_fails(
+        op, (x.detach(),), "test_vmap", OpMismatchError, "the outputs are different under vmap over x"
+    )
+
+
+def test_a_batching_rule_that_is_wrong_for_one_argument_alone_is_caught(x):
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    op = make_op(product, None)
+
+    def rule(info, in_dims, x, y):
+        return (x * y if in_dims == (0, 0) else x * y + 1), 0
+
+    op.register_vmap(rule)
+    assert_fails(
+        op, (x.detach(), x.detach()), "test_vmap", OpMismatchError, "under vmap over (x|y) and one by one"
+    )
+
+
+def test_gradients_that_are_wrong_in_a_batch_are_caught(x):
+    doubled = make_op(lambda g: g * 2, None, schema="(Tensor g) -> Tensor", compile=True)
+    doubled.register_vmap(lambda info, in_dims, g: (g * 3, 0))
+    op = make_op(formula=lambda ctx, g: doubled(g) * ctx.saved_tensors[0])
+    assert_fails(op, (x,), "test_vmap", OpMismatchError, "the gradients are different under vmap")
+
+
+# test_second_gradients ------------------------------------------------------------------------------------
+
+
+def test_a_formula_whose_derivative_is_wrong_is_caught(x):
+    op = make_op(kernel_on_tensors, lambda ctx, g: g * 2 * ctx.saved_tensors[0].detach())
+    assert opcheck(op, (x,), test_utils="test_gradients")
+    assert_fails(op, (x,), "test_second_gradients", GradcheckError, "Jacobian mismatch")
