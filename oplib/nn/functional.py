@@ -22,7 +22,7 @@ _COMPOSED_OF_NETWORKS = (
     *(f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)),
     *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
     *("dropout1d", "dropout2d", "dropout3d", "one_hot", "scaled_dot_product_attention"),
-    "triplet_margin_with_distance_loss",
+    *("gumbel_softmax", "triplet_margin_with_distance_loss"),
 )
 _ALSO_AT_THE_ROOT = (
     *("sigmoid", "tanh", "softmax", "log_softmax"),

@@ -1,3 +1,4 @@
+# ruff: noqa: A002  the parameters are torch's
 """Losses as ``torch.nn.functional`` has them: in its order of arguments, with its older ones and weights."""
 
 from __future__ import annotations
@@ -134,6 +135,25 @@ def _make_with_distance(functions: Functions) -> Function:
             margin: positive.
             swap: whether the distance from positive to negative counts where it is smaller.
             reduction: "none", "mean" or "sum".
+
+        Returns:
+            The loss, or one for each anchor with "none".
+
+        Raises:
+            ArgumentValueError: a margin that is not positive, or another reduction.
+            ArgumentError: tensors of several numbers of dimensions.
+
+        Gradient:
+            By all three, where the loss is not 0.
+
+        Source:
+            torch.nn.functional.triplet_margin_with_distance_loss
+
+        Example:
+            >>> import oplib
+            >>> anchor, near, far = (oplib.tensor([[one]]) for one in (0.0, 1.0, 3.0))
+            >>> oplib.nn.functional.triplet_margin_with_distance_loss(anchor, near, far, margin=3.0)
+            tensor(1.)
         """
         check_margin(op, margin)
         if reduction not in ("none", "mean", "sum"):
@@ -175,6 +195,23 @@ def _make_gaussian(functions: Functions) -> Function:
             full: whether the constant term is added.
             eps: smaller variances count as this.
             reduction: "none", "mean" or "sum".
+
+        Returns:
+            The loss, or one for each item with "none".
+
+        Raises:
+            ArgumentValueError: a known variance is negative, or of another shape, or another reduction.
+
+        Gradient:
+            By all three; by a variance below eps that of eps.
+
+        Source:
+            torch.nn.functional.gaussian_nll_loss
+
+        Example:
+            >>> import oplib
+            >>> oplib.nn.functional.gaussian_nll_loss(oplib.tensor([1.0]), oplib.tensor([2.0]), 1.0)
+            tensor(0.5000)
         """
         given = ones_like(input) * var if isinstance(var, float) else var
         values = given._storage.array if isinstance(given, Tensor) else given

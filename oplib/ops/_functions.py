@@ -10,8 +10,10 @@ from jax import lax
 
 from . import (
     _activations,
+    _alignment,
     _arithmetic,
     _attention,
+    _bags,
     _bounds,
     _compare,
     _complex,
@@ -22,6 +24,7 @@ from . import (
     _elementary,
     _flash_attention,
     _gathering,
+    _grids,
     _indexing,
     _linalg,
     _logic,
@@ -30,6 +33,7 @@ from . import (
     _memory,
     _moments,
     _movement,
+    _norm_pooling,
     _normalisation,
     _order,
     _pointwise,
@@ -52,6 +56,8 @@ from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_linalg import LINALG as _LINALG
 from ._composed_losses import LOSSES
+from ._composed_networks import NETWORKS
+from ._composed_norm_pools import NORM_POOLS
 from ._composed_parts import METHODS as _PART_METHODS
 from ._composed_parts import PARTS
 from ._composed_sequences import METHODS as _SEQUENCE_METHODS
@@ -79,7 +85,18 @@ from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
 Maker = Callable[[str], Function]
-COMPOSED = {**_OF_SEVERAL, **DATA_DEPENDENT, **PARTS, **SHAPES, **_OLDER, **LOSSES, **FORMS, **SEQUENCES}
+COMPOSED = {
+    **_OF_SEVERAL,
+    **DATA_DEPENDENT,
+    **PARTS,
+    **SHAPES,
+    **_OLDER,
+    **LOSSES,
+    **FORMS,
+    **SEQUENCES,
+    **NETWORKS,
+    **NORM_POOLS,
+}
 _METHODS_OF_COMPOSED = frozenset(
     ("norm", *_THEIR_METHODS, *_PART_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS)
     + (*_FORM_METHODS, *_SEQUENCE_METHODS)
@@ -115,8 +132,12 @@ FAMILIES = (
     _flash_attention,
     _losses,
     _margin_losses,
+    _alignment,
     _convolution,
     _pooling,
+    _norm_pooling,
+    _grids,
+    _bags,
     _unfolding,
     _creation,
     _random,

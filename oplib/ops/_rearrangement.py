@@ -220,6 +220,17 @@ def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     )
 
 
+def _channel_shuffle(input: Any, groups: int) -> Any:  # noqa: A002  torch's name
+    if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
+        raise ArgumentError(
+            "channel_shuffle: expects at least 3 dimensions; groups must be positive, and the channels "
+            f"divisible by groups. Got {describe(input)} and {groups}. Choose a divisor."
+        )
+    count, channels, *rest = input.shape
+    parts = lax.reshape(input, (count, groups, channels // groups, *rest))
+    return lax.reshape(jnp.swapaxes(parts, 1, 2), input.shape)
+
+
 # Joined -----------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +307,12 @@ ROWS = (
         _pixel_unshuffle,
         "places turned into channels",
         source="torch.nn.functional.pixel_unshuffle",
+    ),
+    Row(
+        "channel_shuffle(Tensor input, int groups) -> Tensor",
+        _channel_shuffle,
+        "channels dealt out, one of each group in turn",
+        source="torch.nn.functional.channel_shuffle",
     ),
     Row("hstack(Tensor[] tensors) -> Tensor", _joined("hstack", jnp.hstack), "joined along axis 1"),
     Row("vstack(Tensor[] tensors) -> Tensor", _joined("vstack", jnp.vstack), "joined along axis 0"),

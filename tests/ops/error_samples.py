@@ -11,6 +11,7 @@ from .error_samples_places import PLACES
 from .error_samples_pointwise import POINTWISE
 from .error_samples_random import RANDOM
 from .error_samples_reduce import REDUCE
+from .error_samples_sampling import SAMPLING
 from .error_samples_shapes import SHAPES
 from .error_samples_writing import WRITING
 
@@ -24,6 +25,7 @@ REFUSALS = (
     *NETWORKS,
     *LAYERS,
     *LOSSES,
+    *SAMPLING,
     *RANDOM,
     *WRITING,
 )

@@ -47,6 +47,18 @@ def batch_norm_torch(x: Any, weight: Any = None, bias: Any = None) -> Any:
     return FUNCTIONAL.batch_norm(x, None, None, weight, bias, training=True)
 
 
+def bag_torch(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None, **options: Any) -> Any:
+    return FUNCTIONAL.embedding_bag(
+        indices, weight, offsets, per_sample_weights=per_sample_weights, **options
+    )
+
+
+def unpool_torch(rank: int) -> Function:
+    """With a window of two places, as those of the samples are."""
+    unpool = getattr(FUNCTIONAL, f"max_unpool{rank}d")
+    return lambda x, indices, sizes: unpool(x, indices, 2, output_size=sizes)
+
+
 def logits_loss_torch(x: Any, y: Any, weight: Any = None, pos_weight: Any = None, **options: Any) -> Any:
     return FUNCTIONAL.binary_cross_entropy_with_logits(x, y, weight, pos_weight=pos_weight, **options)
 
@@ -61,6 +73,7 @@ ON_TORCH: dict[str, Function] = {
     "einsum": lambda equation, operands: torch.einsum(equation, *operands),
     "elu": ATEN.elu,
     "embedding.padded": torch.embedding,
+    "embedding_bag": bag_torch,
     "expand": lambda x, shape: x.expand(shape),
     "fixed_batch_norm": FUNCTIONAL.batch_norm,
     "fmod.Scalar_Tensor": lambda number, x: torch.fmod(torch.tensor(number, dtype=x.dtype), x),
@@ -72,6 +85,7 @@ ON_TORCH: dict[str, Function] = {
     "linalg_eigh": without_phases(torch.linalg.eigh, 1),
     "linalg_lstsq": first_of(torch.linalg.lstsq),
     "linalg_svd": without_phases(torch.linalg.svd, 0, 2),
+    **{f"max_unpool{rank}d": unpool_torch(rank) for rank in (1, 2, 3)},
     "native_batch_norm": batch_norm_torch,
     "native_instance_norm": lambda x, *weights: FUNCTIONAL.instance_norm(x, None, None, *weights),
     "rdiv": lambda x, number: number / x,

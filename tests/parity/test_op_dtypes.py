@@ -36,14 +36,15 @@ DTYPES = {
     "c": ["complex64", "complex128"],
 }
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float16": 1e-2, "bfloat16": 6e-2}
-PLACES = frozenset({"index", "indices", "mask", "condition", "attn_mask"})
+PLACES = frozenset({"index", "indices", "mask", "condition", "attn_mask", "offsets", "targets"})
+PLACES |= {"input_lengths", "target_lengths"}
 BY_NAME = {row.name: row for row in ROWS}
 
 # Where a row declares more than torch's CPU takes, or less, and why.
 MORE = {
     "cdist": ("h", "torch has no CPU kernel"),
     "avg_pool3d": ("h", "torch has no CPU kernel"),
-    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), ("h", "torch has no CPU kernel")),
+    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss", "ctc_loss", "pdist"), ("h", "torch has no CPU kernel")),
     "fmod.Scalar_Tensor": ("bihfc", "torch has no such overload"),
     "einsum": ("b", "torch refuses products of bools, and JAX gives their sums by or"),
     "view.dtype": ("bh", "the items of the sample have another size"),
@@ -51,6 +52,7 @@ MORE = {
     "linalg_cholesky": ("c", "the sample is not Hermitian with imaginary parts"),
 }
 LESS = {
+    "local_response_norm": ("i", "torch takes means of squares in integers, and cuts them"),
     "complex": ("h", "JAX has no complex numbers of half precision"),
     "view_as_complex": ("h", "JAX has no complex numbers of half precision"),
     "im2col": ("b", "bools have to be converted"),
