@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import jax
@@ -13,19 +12,11 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.library.matrix.marked import Marked, by_both, sum_of
+from tests.library.shards import make_mesh, read_collectives
 
 pytestmark = pytest.mark.devices(8)
 X, W = jnp.arange(8.0) / 4 - 0.9, jnp.float32(1.5)
 SIN, COS = np.sin(X), np.cos(X)
-COLLECTIVE = re.compile(r"= \S+ (all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter)[\w-]*\(")
-
-
-def make_mesh(kind: AxisType) -> jax.sharding.Mesh:
-    return jax.make_mesh((8,), ("i",), axis_types=(kind,))
-
-
-def read_collectives(jitted: Any, *args: Any) -> set[str]:
-    return set(COLLECTIVE.findall(jitted.lower(*args).compile().as_text()))
 
 
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma checked", "vma not checked"])
