@@ -136,7 +136,6 @@ def _make_scatter(functions: Functions) -> Function:
 
 def _make_embedding(functions: Functions) -> Function:
     look_up = DATA_DEPENDENT["embedding"](functions)
-    call = {name: functions[name] for name in ("take", "reshape", "detach")}
 
     def embedding(
         input: Any,
@@ -185,15 +184,19 @@ def _make_embedding(functions: Functions) -> Function:
         if max_norm is not None:
             _shorten(input, weight, max_norm, norm_type)
         found = look_up(input, weight, padding_idx)
-        if not scale_grad_by_freq:
-            return found
-        times = (call["reshape"](input, (-1, 1)) == call["reshape"](input, (1, -1))).sum(0)
-        share = 1.0 / functions["unsqueeze"](call["reshape"](times, tuple(input.shape)), -1)
-        share = share.to(found.dtype) if isinstance(share, Tensor) else share.astype(found.dtype)
-        constant = call["detach"](found)
-        return constant + (found - constant) * share  # the value of found, whose gradient is shared
+        return _share_gradient(functions, found, input) if scale_grad_by_freq else found
 
     return embedding
+
+
+def _share_gradient(functions: Functions, rows: Any, places: Any) -> Any:
+    """Rows that are looked up, with a gradient divided by how often each is."""
+    reshape = functions["reshape"]
+    times = (reshape(places, (-1, 1)) == reshape(places, (1, -1))).sum(0)
+    share = 1.0 / functions["unsqueeze"](reshape(times, tuple(places.shape)), -1)
+    share = share.to(rows.dtype) if isinstance(share, Tensor) else share.astype(rows.dtype)
+    constant = functions["detach"](rows)
+    return constant + (rows - constant) * share  # the value of the rows, whose gradient is shared
 
 
 def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:

@@ -117,20 +117,22 @@ def _convolve(rank: int) -> Any:
             check_numbers(op, least=0, padding=padding)
             pads = [(one, one) for one in spread(op, "padding", padding, rank)]
         _check_sizes(op, input, weight, pads, holes)
-        array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
-        found = lax.conv_general_dilated(
-            array,
-            weight,
-            steps,
-            pads,
-            rhs_dilation=holes,
-            dimension_numbers=_layout(rank),
-            feature_group_count=groups,
-        )
-        found = _add_bias(found, bias, rank)
-        return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+        options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
+        return _run(input, weight, bias, groups, **options)
 
     return kernel
+
+
+def _run(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
+    """Convolves by options of JAX, where the input may lack the axis of the batch, and adds a bias."""
+    rank = weight.ndim - 2
+    array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
+    layout = _layout(rank)
+    found = lax.conv_general_dilated(
+        array, weight, dimension_numbers=layout, feature_group_count=groups, **options
+    )
+    found = _add_bias(found, bias, rank)
+    return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
 
 
 def _transpose(rank: int) -> Any:
@@ -152,19 +154,8 @@ def _transpose(rank: int) -> Any:
         _check_transposed(op, input, weight, steps, holes, pads=pads, extra=extra)
         reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
         around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
-        array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
-        found = lax.conv_general_dilated(
-            array,
-            _flip(weight, groups, rank),
-            (1,) * rank,
-            around,
-            lhs_dilation=steps,
-            rhs_dilation=holes,
-            dimension_numbers=_layout(rank),
-            feature_group_count=groups,
-        )
-        found = _add_bias(found, bias, rank)
-        return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+        options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
+        return _run(input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options)
 
     return kernel
 

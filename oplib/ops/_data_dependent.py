@@ -186,19 +186,14 @@ def _make_repeat_interleave(functions: Functions) -> Function:
         """
         if isinstance(repeats, (int, float, str)):  # the schema says what is wrong with the last two
             return by_number(input, repeats, dim)
-        counts = read_values("repeat_interleave", input if repeats is None else repeats)
-        if (counts < 0).any():
-            raise ArgumentError(
-                f"repeat_interleave: repeats can not be negative. Got {counts.tolist()}. Give 0 or more."
-            )
+        counts = _read_counts(input if repeats is None else repeats)
         if repeats is None:
             return _like(input, np.repeat(np.arange(counts.size), counts))
         if counts.dtype.kind not in "iu":
             raise ArgumentError(
                 f"repeat_interleave: repeats has to be int32 or int64. Got {describe(repeats)}. Convert it."
             )
-        if dim is not None:
-            find_dim("repeat_interleave", input.ndim, dim)
+        find_dim("repeat_interleave", input.ndim, 0 if dim is None else dim)
         whole, dim = (functions["reshape"](input, (-1,)), 0) if dim is None else (input, dim)
         length = whole.shape[dim]
         if counts.size not in (1, length):
@@ -210,6 +205,15 @@ def _make_repeat_interleave(functions: Functions) -> Function:
         return functions["index_select"](whole, dim, _like(input, places))
 
     return repeat_interleave
+
+
+def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
+    counts = read_values("repeat_interleave", repeats)
+    if (counts < 0).any():
+        raise ArgumentError(
+            f"repeat_interleave: repeats can not be negative. Got {counts.tolist()}. Give 0 or more."
+        )
+    return counts
 
 
 def _make_unique(functions: Functions) -> Function:  # noqa: ARG001

@@ -36,30 +36,32 @@ def _max_pool(rank: int) -> Any:
         """The gradient goes to the first of the largest items, and so to the place that is given."""
         check_places(op, rank, input)
         sizes = input.shape[-rank:]
-        windows = Windows(
-            op,
-            sizes,
-            kernel=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            ceil_mode=ceil_mode,
-        )
-        lowest = jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf
-        items = windows.gather(input, strong(lowest, input))
-        flat = lax.broadcast_in_dim(
-            lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes),
-            input.shape,
-            tuple(range(input.ndim - rank, input.ndim)),
-        )
-        places = windows.gather(flat, strong(-1, flat))
+        where: dict[str, Any] = {
+            "kernel": kernel_size,
+            "stride": stride,
+            "padding": padding,
+            "dilation": dilation,
+        }
+        windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
+        lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
+        numbers = _number_places(sizes)
+        flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
+        items, places = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
         is_there = places >= strong(0, places)
-        key = jnp.where(is_there, lax.stop_gradient(items), strong(lowest, items))
-        best = lax.expand_dims(lax.argmax(jnp.where(is_there, key, strong(lowest, key)), 0, jnp.int32), (0,))
-        first = [jnp.take_along_axis(one, best, 0, mode="promise_in_bounds") for one in (items, places)]
-        return lax.squeeze(first[0], (0,)), lax.squeeze(first[1], (0,))
+        return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, places, 0)
 
     return kernel
+
+
+def _number_places(sizes: Sequence[int]) -> Any:
+    return lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
+
+
+def _take_first(key: Any, items: Any, places: Any, axis: int) -> tuple[Any, Any]:
+    """The items and places along an axis where the key is largest, of equal ones the first."""
+    best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
+    first, where = (jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, places))
+    return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
 
 def _avg_pool(rank: int) -> Any:
@@ -133,13 +135,9 @@ def _adaptive_max_pool(rank: int) -> Any:
         """The gradient goes to the first of the largest items, and so to the place that is given."""
         counts = _find_counts(op, rank, input, output_size, has_channels=True)
         sizes = input.shape[-rank:]
-        flat = lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
-        items, places = (_gather_ranges(array, counts) for array in (input, flat))
-        best = lax.argmax(lax.stop_gradient(items), items.ndim - 1, jnp.int32)
+        items, places = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
         places = jnp.broadcast_to(places, items.shape)
-        chosen = lax.expand_dims(best, (best.ndim,))
-        first = [jnp.take_along_axis(one, chosen, -1, mode="promise_in_bounds") for one in (items, places)]
-        return lax.squeeze(first[0], (best.ndim,)), lax.squeeze(first[1], (best.ndim,))
+        return _take_first(lax.stop_gradient(items), items, places, items.ndim - 1)
 
     return kernel
 
