@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from .refusals import Refusal, X, at, real
+from .refusals import Refusal, X, at, each, functional, real
 
 SQUARE = real(3, 3)
 _OF_TWO = ("hinge_embedding_loss", "soft_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss")
 
 LOSSES = [
     *(Refusal(f"nn.functional.{op}", "the sizes of the operands must match", X, real(4)) for op in _OF_TWO),
-    *(
-        Refusal(f"nn.functional.{op}", "is not a valid value for reduction", X, X, reduction="avg")
-        for op in ("hinge_embedding_loss", "soft_margin_loss", "poisson_nll_loss")
+    *each(
+        functional("hinge_embedding_loss soft_margin_loss poisson_nll_loss"),
+        "is not a valid value for reduction",
+        X,
+        X,
+        reduction="avg",
     ),
     Refusal(
         "nn.functional.hinge_embedding_loss", "not implemented for complex", real(3, dtype="complex64"), X

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from .refusals import Refusal, X, at, mask, real
+from .refusals import Refusal, X, at, each, mask, real
+
+SQUARE = np.array([[1.0, -0.667], [0.667, 5.0]], np.float32)
 
 MATRICES = [
-    *(Refusal(op, "the shapes cannot be multiplied", X, X) for op in ["matmul", "mm"]),
+    *each("matmul mm", "the shapes cannot be multiplied", X, X),
     Refusal("matmul", "both arguments need to be at least", X, real()),
     Refusal("matmul", "both arguments need to be at least", real(), real()),
     Refusal("matmul", "expected both operands to have the same dtype", X, real(3, dtype="float64")),
     Refusal("matmul", "Expected a value of type 'Tensor'", X, 2.0),
-    *(
-        Refusal(op, "expected a value of type 'Tensor'", X, None)
-        for op in ["matmul", "kron", "nn.functional.linear"]
-    ),
+    *each("matmul kron nn.functional.linear", "expected a value of type 'Tensor'", X, None),
     Refusal("matmul", "the sizes of the axes before the last", real(2, 2, 3), real(3, 3, 2)),
     Refusal("matmul", "expected a value of type 'Tensor'", X, [1.0]),
     Refusal("matmul", "not implemented for bool", mask(2, 2), mask(2, 2)),
     Refusal("mm", "both arguments are matrices", X, real(3)),
     Refusal("mm", "both arguments are matrices", real(2, 2, 2), real(2, 2, 2)),
-    *(Refusal(op, "expected operands with", X, X) for op in ["bmm", "dot"]),
+    *each("bmm dot", "expected operands with", X, X),
     Refusal("bmm", "the shapes cannot be multiplied", real(2, 2, 3), real(3, 3, 2)),
     Refusal("bmm", "the shapes cannot be multiplied", real(2, 2, 3), real(2, 2, 2)),
     Refusal("mv", "the shapes cannot be multiplied", X, real(2)),
     Refusal("mv", "expected operands with", real(3), real(3)),
-    *(Refusal(op, "the shapes cannot be multiplied", real(3), real(2)) for op in ["dot", "vdot"]),
+    *each("dot vdot", "the shapes cannot be multiplied", real(3), real(2)),
     Refusal("dot", "expected all operands to have the same dtype", real(3), at(0, 1, 2)),
     Refusal("inner", "the last axes must have the same size", X, real(2)),
     Refusal("inner", "expected all operands to have the same dtype", X, at(0, 1, 2)),
@@ -38,7 +37,7 @@ MATRICES = [
     Refusal("addmm", "the shapes cannot be multiplied", real(1), real(3, 4), real(3, 4)),
     Refusal("addmm", "expected all operands to have the same dtype", real(1, dtype="float64"), X, real(3, 4)),
     Refusal("addmm", "expected a value of type 'Scalar'", real(1), X, real(3, 4), beta="a"),
-    *(Refusal(op, "expected a value of type 'Tensor'", real(1), X, None) for op in ["addmm", "addmv"]),
+    *each("addmm addmv", "expected a value of type 'Tensor'", real(1), X, None),
     Refusal("addmv", "the sizes of the operands must match, or be", real(7), X, real(3)),
     Refusal("addmv", "expected operands with", real(1), real(3), real(3)),
     Refusal("addmv", "expected all operands to have the same dtype", real(1, dtype="float64"), X, real(3)),
@@ -47,32 +46,21 @@ MATRICES = [
     Refusal("addr", "expected two vectors", real(1), X, real(3)),
     Refusal("addr", "expected a value of type 'Scalar'", real(1), real(2), real(3), beta="a"),
     Refusal("addr", "expected a value of type 'Tensor'", real(1), real(2), None),
-    *(
-        Refusal(op, "the sizes of the operands must match, or be", real(7), real(2, 2, 3), real(2, 3, 4))
-        for op in ["baddbmm", "addbmm"]
+    *each(
+        "baddbmm addbmm", "the sizes of the operands must match, or be", real(7), real(2, 2, 3), real(2, 3, 4)
     ),
-    *(
-        Refusal(op, "the shapes cannot be multiplied", real(1), real(2, 3, 4), real(2, 3, 4))
-        for op in ["baddbmm", "addbmm"]
+    *each("baddbmm addbmm", "the shapes cannot be multiplied", real(1), real(2, 3, 4), real(2, 3, 4)),
+    *each(
+        "baddbmm addbmm",
+        "expected all operands to have the same dtype",
+        real(1, dtype="float64"),
+        real(2, 2, 3),
+        real(2, 3, 4),
     ),
-    *(
-        Refusal(
-            op,
-            "expected all operands to have the same dtype",
-            real(1, dtype="float64"),
-            real(2, 2, 3),
-            real(2, 3, 4),
-        )
-        for op in ["baddbmm", "addbmm"]
+    *each(
+        "baddbmm addbmm", "expected a value of type 'Scalar'", real(1), real(2, 2, 3), real(2, 3, 4), beta="a"
     ),
-    *(
-        Refusal(op, "expected a value of type 'Scalar'", real(1), real(2, 2, 3), real(2, 3, 4), beta="a")
-        for op in ["baddbmm", "addbmm"]
-    ),
-    *(
-        Refusal(op, "expected a value of type 'Tensor'", real(1), real(2, 2, 3), None)
-        for op in ["baddbmm", "addbmm"]
-    ),
+    *each("baddbmm addbmm", "expected a value of type 'Tensor'", real(1), real(2, 2, 3), None),
     Refusal(
         "addr",
         "for integral input tensors, beta and alpha must not",
@@ -95,7 +83,7 @@ MATRICES = [
     Refusal("tensordot", "contracted dimensions need to match", X, X, ([0, 1], [1])),
     Refusal("tensordot", "dimension out of range", X, X, 3),
     Refusal("cross", "the sizes of the operands must match, or be", X, real(2, 4)),
-    *(Refusal(op, "inputs dimension -", real(2, 2), real(2, 2)) for op in ["cross", "linalg.cross"]),
+    *each("cross linalg.cross", "inputs dimension -", real(2, 2), real(2, 2)),
     Refusal("linalg.cross", "dimension out of range", X, X, dim=4),
     Refusal("cdist", "the tensors need at least two axes, and the same", X, real(2, 2)),
     Refusal("cdist", "the tensors need at least two axes, and the same", real(3), X),
@@ -126,18 +114,13 @@ MATRICES = [
         real(5, 3, 4),
         real(3),
     ),
-    *(
-        Refusal(op, "the tensor must be batches of square matrices, with", X)
-        for op in [
-            "linalg.inv",
-            "linalg.det",
-            "linalg.slogdet",
-            "linalg.cholesky",
-            "linalg.eigh",
-            "linalg.eigvalsh",
-            "linalg.matrix_exp",
-            "logdet",
-        ]
+    *each(
+        (
+            "linalg.inv linalg.det linalg.slogdet linalg.cholesky linalg.eigh linalg.eigvalsh "
+            "linalg.matrix_exp logdet"
+        ),
+        "the tensor must be batches of square matrices, with",
+        X,
     ),
     *(
         Refusal(f"linalg.{op}", "the tensor must be batches of square matrices, with", real(3))
@@ -167,37 +150,22 @@ MATRICES = [
         Refusal(f"linalg.{op}", "not implemented for int", at([0, 1, 2], [3, 4, 5]))
         for op in ["qr", "svd", "svdvals", "pinv"]
     ),
-    Refusal(
-        "linalg.solve",
-        "the right side has another number of rows",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
-        real(3),
-    ),
+    Refusal("linalg.solve", "the right side has another number of rows", SQUARE, real(3)),
     Refusal("linalg.solve", "the tensor must be batches of square matrices, with", X, real(2)),
-    Refusal(
-        "linalg.solve",
-        "expected all operands to have the same dtype",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
-        at(0, 1),
-    ),
-    Refusal(
-        "linalg.solve",
-        "the right side has another number of rows",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
-        real(3, 2),
-    ),
+    Refusal("linalg.solve", "expected all operands to have the same dtype", SQUARE, at(0, 1)),
+    Refusal("linalg.solve", "the right side has another number of rows", SQUARE, real(3, 2)),
     Refusal("linalg.solve", "the sizes of the axes before the last", real(2, 2, 2), real(3, 2, 2)),
     Refusal(
         "linalg.solve_triangular",
         "incompatible shapes for AX = B, or B has fewer than",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        SQUARE,
         real(3, 2),
         upper=True,
     ),
     Refusal(
         "linalg.solve_triangular",
         "incompatible shapes for AX = B, or B has fewer than",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
+        SQUARE,
         real(2),
         upper=True,
     ),
@@ -212,21 +180,11 @@ MATRICES = [
     Refusal("linalg.lstsq", "input must have at least", real(3), real(3)),
     Refusal("linalg.lstsq", "expected all operands to have the same dtype", X, at([0], [1])),
     Refusal("linalg.matrix_power", "the tensor must be batches of square matrices, with", X, 2),
-    Refusal(
-        "linalg.matrix_power",
-        "expected a value of type 'int'",
-        np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
-        0.5,
-    ),
+    Refusal("linalg.matrix_power", "expected a value of type 'int'", SQUARE, 0.5),
     Refusal("linalg.matrix_power", "a negative power needs an inverse, and so float", at([0, 1], [2, 3]), -1),
     Refusal("linalg.qr", "expected mode to be", X, mode="full"),
     *(
-        Refusal(
-            f"linalg.{op}",
-            "expected UPLO argument to be",
-            np.array([[1.0, -0.6669999957084656], [0.6669999957084656, 5.0]], np.float32),
-            UPLO="X",
-        )
+        Refusal(f"linalg.{op}", "expected UPLO argument to be", SQUARE, UPLO="X")
         for op in ["eigh", "eigvalsh"]
     ),
     Refusal("linalg.matrix_norm", "this order is not supported", X, 3),

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from .refusals import Refusal, X, at, mask, real
+from .refusals import Refusal, X, at, each, functional, mask, real
+
+PROBABILITIES = np.array([[0.667, 0.4, 0.133], [0.133, 0.4, 0.667]], np.float32)
 
 NETWORKS = [
-    *(
-        Refusal(op, "the sizes of the operands must match, or be", X, real(4))
-        for op in [
-            "nn.functional.mse_loss",
-            "nn.functional.l1_loss",
-            "nn.functional.smooth_l1_loss",
-            "nn.functional.huber_loss",
-            "nn.functional.kl_div",
-            "cosine_similarity",
-        ]
+    *each(
+        (
+            "nn.functional.mse_loss nn.functional.l1_loss nn.functional.smooth_l1_loss "
+            "nn.functional.huber_loss nn.functional.kl_div cosine_similarity"
+        ),
+        "the sizes of the operands must match, or be",
+        X,
+        real(4),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "'avg' is not a valid value for reduction", X, X, reduction="avg")
-        for op in [
-            "mse_loss",
-            "l1_loss",
-            "smooth_l1_loss",
-            "huber_loss",
-            "kl_div",
-            "binary_cross_entropy",
-            "binary_cross_entropy_with_logits",
-        ]
+    *each(
+        functional(
+            "mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
+            "binary_cross_entropy_with_logits"
+        ),
+        "'avg' is not a valid value for reduction",
+        X,
+        X,
+        reduction="avg",
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "not implemented for int", at(0, 1, 2), at(0, 1, 2))
-        for op in [
-            "mse_loss",
-            "smooth_l1_loss",
-            "huber_loss",
-            "kl_div",
-            "binary_cross_entropy",
-            "binary_cross_entropy_with_logits",
-        ]
+    *each(
+        functional(
+            "mse_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits"
+        ),
+        "not implemented for int",
+        at(0, 1, 2),
+        at(0, 1, 2),
     ),
     Refusal(
         "nn.functional.l1_loss",
@@ -47,14 +42,7 @@ NETWORKS = [
         at(0, 1, 2),
         at(0, 1, 2),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "expected a value of type 'Tensor'", X, None)
-        for op in [
-            "kl_div",
-            "nll_loss",
-            "cross_entropy",
-        ]
-    ),
+    *each(functional("kl_div nll_loss cross_entropy"), "expected a value of type 'Tensor'", X, None),
     Refusal(
         "nn.functional.binary_cross_entropy", "using a target size that is different to the input", X, real(4)
     ),
@@ -69,32 +57,14 @@ NETWORKS = [
     Refusal(
         "nn.functional.binary_cross_entropy",
         "expected all operands to have the same dtype",
-        np.array(
-            [
-                [0.6669999957084656, 0.4000000059604645, 0.13300000131130219],
-                [0.13300000131130219, 0.4000000059604645, 0.6669999957084656],
-            ],
-            np.float32,
-        ),
+        PROBABILITIES,
         at([0, 1, 0], [1, 0, 1]),
     ),
     Refusal(
         "nn.functional.binary_cross_entropy",
         "the sizes of the operands must match, or be",
-        np.array(
-            [
-                [0.6669999957084656, 0.4000000059604645, 0.13300000131130219],
-                [0.13300000131130219, 0.4000000059604645, 0.6669999957084656],
-            ],
-            np.float32,
-        ),
-        np.array(
-            [
-                [0.6669999957084656, 0.4000000059604645, 0.13300000131130219],
-                [0.13300000131130219, 0.4000000059604645, 0.6669999957084656],
-            ],
-            np.float32,
-        ),
+        PROBABILITIES,
+        PROBABILITIES,
         real(4),
     ),
     Refusal(
@@ -110,54 +80,48 @@ NETWORKS = [
         X,
         real(2, 1),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "index 3 is out of bounds for a dimension of size 3", X, at(0, 3))
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"),
+        "index 3 is out of bounds for a dimension of size 3",
+        X,
+        at(0, 3),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "expected a target of shape", X, at(0))
-        for op in ["nll_loss", "cross_entropy"]
-    ),
-    *(
-        Refusal(f"nn.functional.{op}", "expected a target of shape", X, at([0, 1]))
-        for op in ["nll_loss", "cross_entropy"]
-    ),
+    *each(functional("nll_loss cross_entropy"), "expected a target of shape", X, at(0)),
+    *each(functional("nll_loss cross_entropy"), "expected a target of shape", X, at([0, 1])),
     Refusal("nn.functional.nll_loss", "expected integers for classes", X, real(2)),
-    *(
-        Refusal(
-            f"nn.functional.{op}", "'avg' is not a valid value for reduction", X, at(0, 1), reduction="avg"
-        )
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"),
+        "'avg' is not a valid value for reduction",
+        X,
+        at(0, 1),
+        reduction="avg",
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "weight tensor should be defined either for all", X, at(0, 1), real(2))
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"),
+        "weight tensor should be defined either for all",
+        X,
+        at(0, 1),
+        real(2),
     ),
-    *(
-        Refusal(
-            f"nn.functional.{op}",
-            "expected all operands to have the same dtype",
-            X,
-            at(0, 1),
-            real(3, dtype="float64"),
-        )
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"),
+        "expected all operands to have the same dtype",
+        X,
+        at(0, 1),
+        real(3, dtype="float64"),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "not implemented for int", at([0, 1, 2], [3, 4, 5]), at(0, 1))
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"), "not implemented for int", at([0, 1, 2], [3, 4, 5]), at(0, 1)
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "index -1 is out of bounds for a dimension of size 3", X, at(-1, 0))
-        for op in ["nll_loss", "cross_entropy"]
+    *each(
+        functional("nll_loss cross_entropy"),
+        "index -1 is out of bounds for a dimension of size 3",
+        X,
+        at(-1, 0),
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "expected 1 or more dimensions", real(), at(0))
-        for op in ["nll_loss", "cross_entropy"]
-    ),
-    *(
-        Refusal(f"nn.functional.{op}", "expected a value of type 'int'", X, at(0, 1), ignore_index=0.5)
-        for op in ["nll_loss", "cross_entropy"]
+    *each(functional("nll_loss cross_entropy"), "expected 1 or more dimensions", real(), at(0)),
+    *each(
+        functional("nll_loss cross_entropy"), "expected a value of type 'int'", X, at(0, 1), ignore_index=0.5
     ),
     Refusal(
         "nn.functional.cross_entropy", "a target of probabilities has the shape of the input", X, real(2)
@@ -175,20 +139,13 @@ NETWORKS = [
     Refusal(
         "cosine_similarity", "not implemented for int", at([0, 1, 2], [3, 4, 5]), at([0, 1, 2], [3, 4, 5])
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "given normalized_shape=", X, (2,))
-        for op in ["layer_norm", "rms_norm"]
-    ),
+    *each(functional("layer_norm rms_norm"), "given normalized_shape=", X, (2,)),
     Refusal("nn.functional.layer_norm", "given normalized_shape=", X, ()),
     Refusal("nn.functional.layer_norm", "expected a value of type 'int[]'", X, 3),
-    *(
-        Refusal(f"nn.functional.{op}", "expected weight and bias of the same shape as", X, (3,), real(2))
-        for op in ["layer_norm", "rms_norm"]
+    *each(
+        functional("layer_norm rms_norm"), "expected weight and bias of the same shape as", X, (3,), real(2)
     ),
-    *(
-        Refusal(f"nn.functional.{op}", "not implemented for int", at([0, 1, 2], [3, 4, 5]), (3,))
-        for op in ["layer_norm", "rms_norm"]
-    ),
+    *each(functional("layer_norm rms_norm"), "not implemented for int", at([0, 1, 2], [3, 4, 5]), (3,)),
     Refusal("nn.functional.layer_norm", "given normalized_shape=", X, (2, 2, 3)),
     Refusal(
         "nn.functional.layer_norm", "expected the parameters to have the dtype of the", X, (3,), at(0, 1, 2)

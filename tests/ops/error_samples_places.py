@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .refusals import Refusal, X, at, mask, real
+from .refusals import Refusal, X, at, each, mask, real
 
 PLACES = [
     Refusal("gather", "dimension out of range", X, 2, at([0, 1, 0], [1, 0, 1])),
@@ -31,36 +31,48 @@ PLACES = [
     Refusal("take_along_dim", "expected dtype int", X, X, 1),
     Refusal("take_along_dim", "input and indices should have the same number of", X, at(0, 1), 1),
     Refusal("take_along_dim", "input and indices should have the same number of", X, at([0], [0], [0]), 1),
-    *(
-        Refusal(op, "dimension out of range", X, 2, at([0, 1, 0], [1, 0, 1]), X)
-        for op in ["scatter", "scatter_add"]
+    *each("scatter scatter_add", "dimension out of range", X, 2, at([0, 1, 0], [1, 0, 1]), X),
+    *each(
+        "scatter scatter_add",
+        "index 3 is out of bounds for a dimension of size 3",
+        X,
+        1,
+        at([0, 3]),
+        real(1, 2),
     ),
-    *(
-        Refusal(op, "index 3 is out of bounds for a dimension of size 3", X, 1, at([0, 3]), real(1, 2))
-        for op in ["scatter", "scatter_add"]
+    *each(
+        "scatter scatter_add",
+        "index must have the same number of dimensions as src,",
+        X,
+        1,
+        at([0, 1, 2]),
+        real(1, 2),
     ),
-    *(
-        Refusal(op, "index must have the same number of dimensions as src,", X, 1, at([0, 1, 2]), real(1, 2))
-        for op in ["scatter", "scatter_add"]
+    *each(
+        "scatter scatter_add",
+        "expected self.dtype to be equal to src.dtype",
+        X,
+        1,
+        at([0, 1]),
+        real(1, 2, dtype="float64"),
     ),
-    *(
-        Refusal(
-            op, "expected self.dtype to be equal to src.dtype", X, 1, at([0, 1]), real(1, 2, dtype="float64")
-        )
-        for op in ["scatter", "scatter_add"]
+    *each("scatter scatter_add", "expected dtype int", X, 1, X, X),
+    *each("scatter scatter_add", "index must have the same number of dimensions as", X, 1, at(0, 1), real(2)),
+    *each(
+        "scatter scatter_add",
+        "index -1 is out of bounds for a dimension of size 3",
+        X,
+        1,
+        at([-1, 1]),
+        real(1, 2),
     ),
-    *(Refusal(op, "expected dtype int", X, 1, X, X) for op in ["scatter", "scatter_add"]),
-    *(
-        Refusal(op, "index must have the same number of dimensions as", X, 1, at(0, 1), real(2))
-        for op in ["scatter", "scatter_add"]
-    ),
-    *(
-        Refusal(op, "index -1 is out of bounds for a dimension of size 3", X, 1, at([-1, 1]), real(1, 2))
-        for op in ["scatter", "scatter_add"]
-    ),
-    *(
-        Refusal(op, "index must have the same number of dimensions as", X, 1, at([0], [0], [0]), real(3, 1))
-        for op in ["scatter", "scatter_add"]
+    *each(
+        "scatter scatter_add",
+        "index must have the same number of dimensions as",
+        X,
+        1,
+        at([0], [0], [0]),
+        real(3, 1),
     ),
     Refusal("scatter", "expected a value of type 'Tensor'", X, 1, at([0]), "a"),
     Refusal("scatter", "reduce argument must be either add or multiply", X, 1, at([0]), X, reduce="mean"),

@@ -4,151 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from .refusals import Refusal, X, at, mask, real
+from .refusals import Refusal, X, at, each, mask, real
+
+OVER_DIMS = "sum mean amax logsumexp var std all any nansum count_nonzero amin nanmean"
+OVER_ONE_DIM = "prod cumsum cumprod logcumsumexp cummax cummin sort argsort median mode"
+DIMS_OPTIONAL = "sum mean var std all any nansum count_nonzero nanmean"
+DIMS_REQUIRED = "amax logsumexp amin"
 
 REDUCE = [
-    *(
-        Refusal(op, "dimension out of range", X, 2)
-        for op in [
-            "sum",
-            "mean",
-            "amax",
-            "logsumexp",
-            "var",
-            "std",
-            "all",
-            "any",
-            "nansum",
-            "count_nonzero",
-            "amin",
-            "nanmean",
-            "prod",
-            "max",
-            "min",
-            "argmax",
-            "argmin",
-            "cumsum",
-            "cumprod",
-            "logcumsumexp",
-            "cummax",
-            "cummin",
-            "sort",
-            "argsort",
-            "median",
-            "mode",
-            "softmax",
-        ]
-    ),
-    *(
-        Refusal(op, "dimension out of range", X, -3)
-        for op in [
-            "sum",
-            "mean",
-            "amax",
-            "logsumexp",
-            "var",
-            "std",
-            "all",
-            "any",
-            "nansum",
-            "count_nonzero",
-            "amin",
-            "nanmean",
-        ]
-    ),
-    *(
-        Refusal(op, "a dim appears multiple times in the list of dims", X, [0, 0])
-        for op in [
-            "sum",
-            "mean",
-            "amax",
-            "logsumexp",
-            "var",
-            "std",
-            "all",
-            "any",
-            "nansum",
-            "count_nonzero",
-            "amin",
-            "nanmean",
-        ]
-    ),
-    *(
-        Refusal(op, "expected a value of type 'int[1]?'", X, "x")
-        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
-    ),
-    *(
-        Refusal(op, "expected a value of type 'int[1]?'", X, 0.5)
-        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
-    ),
-    *(
-        Refusal(op, "expected a value of type 'int[1]?'", X, [0, 0.5])
-        for op in ["sum", "mean", "var", "std", "all", "any", "nansum", "count_nonzero", "nanmean"]
-    ),
-    *(Refusal(op, "expected a value of type 'int[1]'", X, "x") for op in ["amax", "logsumexp", "amin"]),
-    *(Refusal(op, "expected a value of type 'int[1]'", X, 0.5) for op in ["amax", "logsumexp", "amin"]),
-    *(Refusal(op, "expected a value of type 'int[1]'", X, [0, 0.5]) for op in ["amax", "logsumexp", "amin"]),
-    *(
-        Refusal(op, "expected a value of type 'int'", X, 0.5)
-        for op in [
-            "prod",
-            "cumsum",
-            "cumprod",
-            "logcumsumexp",
-            "cummax",
-            "cummin",
-            "sort",
-            "argsort",
-            "median",
-            "mode",
-            "softmax",
-        ]
-    ),
-    *(
-        Refusal(op, "expected a value of type 'int'", X, "x")
-        for op in [
-            "prod",
-            "cumsum",
-            "cumprod",
-            "logcumsumexp",
-            "cummax",
-            "cummin",
-            "sort",
-            "argsort",
-            "median",
-            "mode",
-        ]
-    ),
-    *(Refusal(op, "Expected a value of type 'Tensor'", X, 0.5) for op in ["max", "min"]),
-    *(Refusal(op, "expected a value of type 'Tensor'", X, "x") for op in ["max", "min"]),
-    *(Refusal(op, "expected a value of type 'int?'", X, 0.5) for op in ["argmax", "argmin"]),
-    *(Refusal(op, "expected a value of type 'int?'", X, "x") for op in ["argmax", "argmin"]),
+    *each(f"{OVER_DIMS} {OVER_ONE_DIM} max min argmax argmin softmax", "dimension out of range", X, 2),
+    *each(OVER_DIMS, "dimension out of range", X, -3),
+    *each(OVER_DIMS, "a dim appears multiple times in the list of dims", X, [0, 0]),
+    *each(DIMS_OPTIONAL, "expected a value of type 'int[1]?'", X, "x"),
+    *each(DIMS_OPTIONAL, "expected a value of type 'int[1]?'", X, 0.5),
+    *each(DIMS_OPTIONAL, "expected a value of type 'int[1]?'", X, [0, 0.5]),
+    *each(DIMS_REQUIRED, "expected a value of type 'int[1]'", X, "x"),
+    *each(DIMS_REQUIRED, "expected a value of type 'int[1]'", X, 0.5),
+    *each(DIMS_REQUIRED, "expected a value of type 'int[1]'", X, [0, 0.5]),
+    *each(f"{OVER_ONE_DIM} softmax", "expected a value of type 'int'", X, 0.5),
+    *each(OVER_ONE_DIM, "expected a value of type 'int'", X, "x"),
+    *each("max min", "Expected a value of type 'Tensor'", X, 0.5),
+    *each("max min", "expected a value of type 'Tensor'", X, "x"),
+    *each("argmax argmin", "expected a value of type 'int?'", X, 0.5),
+    *each("argmax argmin", "expected a value of type 'int?'", X, "x"),
     Refusal("kthvalue", "dimension out of range", X, 1, 5),
-    *(Refusal(op, "argument 'keepdim' goes with a dim", X, keepdim=True) for op in ["max", "prod", "median"]),
+    *each("max prod median", "argument 'keepdim' goes with a dim", X, keepdim=True),
     Refusal("sum", "expected a value of type 'ScalarType?'", X, 0, dtype="float"),
     Refusal("sum", "expected a value of type 'ScalarType?'", X, dtype=3),
     Refusal("max", "argument 'keepdim' goes with a dim", X, X, 0),
-    *(Refusal(op, "the sizes of the operands must match, or be", X, real(4)) for op in ["max", "dist"]),
-    *(
-        Refusal(op, "not implemented for int", at(0, 1, 2))
-        for op in ["mean", "var", "linalg.vector_norm", "norm"]
-    ),
+    *each("max dist", "the sizes of the operands must match, or be", X, real(4)),
+    *each("mean var linalg.vector_norm norm", "not implemented for int", at(0, 1, 2)),
     Refusal("mean", "not implemented for int", X, dtype=np.dtype("int64")),
     Refusal("std", "expected a value of type 'Scalar?'", X, correction="a"),
     Refusal("var", "only one of unbiased and correction can be given", X, 0, unbiased=True, correction=1),
-    *(
-        Refusal(op, "expected reduction dim to be specified for a tensor", real(0))
-        for op in ["max", "min", "amax", "amin", "aminmax", "argmax", "argmin"]
+    *each(
+        "max min amax amin aminmax argmax argmin",
+        "expected reduction dim to be specified for a tensor",
+        real(0),
     ),
-    *(
-        Refusal(op, "expected reduction dim", real(2, 0), 1)
-        for op in ["max", "amax", "argmax", "median", "mode"]
-    ),
+    *each("max amax argmax median mode", "expected reduction dim", real(2, 0), 1),
     Refusal("kthvalue", "expected reduction dim", real(2, 0), 1, 1),
-    *(
-        Refusal(op, "not implemented for complex", real(2, dtype="complex64"))
-        for op in ["argmax", "max", "sort"]
-    ),
+    *each("argmax max sort", "not implemented for complex", real(2, dtype="complex64")),
     Refusal("argmax", "not implemented for bool", mask(2)),
     Refusal("topk", "selected index k out of range", X, 4),
     Refusal("topk", "selected index k out of range", X, -1),

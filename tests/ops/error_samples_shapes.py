@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from .refusals import Refusal, X, at, real
+from .refusals import Refusal, X, at, each, real
 
 SHAPES = [
-    *(
-        Refusal(op, "shape [4, 2] is invalid for an input of 6 items", X, (4, 2))
-        for op in ["reshape", "Tensor.view"]
-    ),
+    *each("reshape Tensor.view", "shape [4, 2] is invalid for an input of 6 items", X, (4, 2)),
     Refusal("reshape", "shape [-1, -1] is invalid for an input of 6 items", X, (-1, -1)),
     Refusal("reshape", "shape [-2, 3] is invalid for an input of 6 items", X, (-2, 3)),
     Refusal("reshape", "shape [-1, 4] is invalid for an input of 6 items", X, (-1, 4)),
     Refusal("reshape", "expected a value of type 'int[]'", X, 2.0),
-    *(
-        Refusal(op, "expected a value of type 'int[]'", X, "a")
-        for op in ["reshape", "Tensor.expand", "split", "flip"]
-    ),
+    *each("reshape Tensor.expand split flip", "expected a value of type 'int[]'", X, "a"),
     Refusal("reshape", "expected a value of type 'int[]'", X, (2.0, 3)),
     Refusal("reshape", "shape [-1, 0] is invalid for an input of 0 items", real(0), (-1, 0)),
     Refusal("Tensor.expand", "the sizes must match the existing ones where these", X, (2, 4)),
     Refusal("Tensor.expand", "the sizes must match the existing ones where these", X, (3,)),
     Refusal("Tensor.expand", "the sizes must match the existing ones where these", X, (-1, 2, 3)),
     Refusal("broadcast_to", "the sizes must match the existing ones where these", X, (4,)),
-    *(Refusal(op, "dimension out of range", X, 2) for op in ["flatten", "squeeze", "unbind"]),
+    *each("flatten squeeze unbind", "dimension out of range", X, 2),
     Refusal("flatten", "start_dim cannot come after end_dim", X, 1, 0),
-    *(
-        Refusal(op, "expected a value of type 'int'", X, "a")
-        for op in ["flatten", "unsqueeze", "repeat_interleave"]
-    ),
+    *each("flatten unsqueeze repeat_interleave", "expected a value of type 'int'", X, "a"),
     Refusal("unflatten", "provided sizes", X, 1, (2, 2)),
     Refusal("unflatten", "dimension out of range", X, 3, (3,)),
     Refusal("unflatten", "provided sizes", X, 1, ()),
@@ -36,7 +27,7 @@ SHAPES = [
     Refusal("squeeze", "expected a value of type 'int[1]?'", X, 0.5),
     Refusal("unsqueeze", "dimension out of range", X, 3),
     Refusal("unsqueeze", "dimension out of range", X, -4),
-    *(Refusal(op, "dimension out of range", X, 0, 2) for op in ["transpose", "movedim"]),
+    *each("transpose movedim", "dimension out of range", X, 0, 2),
     Refusal("transpose", "expected a value of type 'int'", X, 0, 1.0),
     Refusal("t", "expects a tensor with at most", real(2, 2, 2)),
     Refusal("permute", "the dims must name each dimension once", X, (0,)),
@@ -44,16 +35,16 @@ SHAPES = [
     Refusal("permute", "dimension out of range", X, (0, 2)),
     Refusal("movedim", "source and destination name as many dims, each once", X, (0, 1), (0,)),
     Refusal("movedim", "source and destination name as many dims, each once", X, (0, 0), (0, 1)),
-    *(Refusal(op, "dimension out of range", real(3)) for op in ["diagonal", "rot90"]),
+    *each("diagonal rot90", "dimension out of range", real(3)),
     Refusal("diagonal", "dimensions cannot be identical", X, 0, 0, 0),
     Refusal("diagonal", "dimension out of range", X, 0, 0, 3),
     Refusal("unbind", "dimension specified as", real()),
     Refusal("split", "split_size can only be", X, -1),
     Refusal("split", "split_sizes expects to sum exactly to", X, [1, 1], 1),
-    *(Refusal(op, "dimension out of range", X, 2, 2) for op in ["split", "chunk"]),
+    *each("split chunk", "dimension out of range", X, 2, 2),
     Refusal("split", "split_sizes expects to sum exactly to", X, [4, -1], 1),
     Refusal("chunk", "it expects at least a", X, 0),
-    *(Refusal(op, "expected a value of type 'int'", X, 1.5) for op in ["chunk", "repeat_interleave"]),
+    *each("chunk repeat_interleave", "expected a value of type 'int'", X, 1.5),
     Refusal("narrow", "start (2) + length (2) exceeds dimension size (3)", X, 1, 2, 2),
     Refusal("narrow", "start is out of range", X, 1, 4, 1),
     Refusal("narrow", "start (0) + length (-1) exceeds dimension size (2)", X, 0, 0, -1),
@@ -62,19 +53,19 @@ SHAPES = [
     Refusal("select", "dimension out of range", X, 2, 0),
     Refusal("select", "it cannot be applied to a", real(), 0, 0),
     Refusal("select", "expected a value of type 'int'", X, 0, 0.5),
-    *(Refusal(op, "expected a non-empty list of Tensors", []) for op in ["cat", "stack"]),
+    *each("cat stack", "expected a non-empty list of Tensors", []),
     Refusal("cat", "Sizes of tensors must match except in dimension", [X, real(2, 2)]),
     Refusal("cat", "Sizes of tensors must match except in dimension", [X, real(3)]),
     Refusal("cat", "dimension out of range", [X, X], 2),
     Refusal("cat", "zero-dimensional tensor", [real(), real()]),
-    *(Refusal(op, "expected a value of type 'Tensor[]'", X) for op in ["cat", "stack"]),
+    *each("cat stack", "expected a value of type 'Tensor[]'", X),
     Refusal("cat", "expected a value of type 'Tensor[]'", [X, None]),
     Refusal("cat", "Expected a value of type 'Tensor'", [X, 1.0]),
     Refusal("cat", "expected a value of type 'Tensor[]'", None),
     Refusal("cat", "expected a value of type 'int'", [X, X], 0.5),
     Refusal("stack", "expects each tensor to be equal size", [X, real(3)]),
     Refusal("stack", "dimension out of range", [X, X], 3),
-    *(Refusal(op, "expects a non-empty list of tensors", []) for op in ["hstack", "dstack"]),
+    *each("hstack dstack", "expects a non-empty list of tensors", []),
     Refusal("vstack", "sizes of tensors must match except in the dimension", [X, real(4)]),
     Refusal("hstack", "sizes of tensors must match except in the dimension", [X, real(3, 3)]),
     Refusal("dstack", "sizes of tensors must match except in the dimension", [X, real(2)]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .refusals import Refusal, X, at, mask, real
+from .refusals import Refusal, X, at, each, mask, real
 
 WRITING = [
     Refusal("add", "result type Float can", X, X, out=at([0, 1, 2], [3, 4, 5])),
@@ -23,9 +23,9 @@ WRITING = [
     Refusal("Tensor.pow_", "result type Float can", at(0, 1, 2), 0.5),
     Refusal("Tensor.scatter_", "index 9 is out of bounds for a dimension of size 3", X, 1, at([9]), 1.0),
     Refusal("Tensor.copy_", "expected a value of type 'Tensor'", real(3), None),
-    *(Refusal(op, "no dimension has a negative length", (-1,)) for op in ["zeros", "ones", "empty"]),
-    *(Refusal(op, "argument 'size' is made of integers", "a") for op in ["zeros", "ones", "empty"]),
-    *(Refusal(op, "argument 'size' is made of integers", (2.5,)) for op in ["zeros", "ones", "empty"]),
+    *each("zeros ones empty", "no dimension has a negative length", (-1,)),
+    *each("zeros ones empty", "argument 'size' is made of integers", "a"),
+    *each("zeros ones empty", "argument 'size' is made of integers", (2.5,)),
     Refusal("full", "this operand has no dtype", (2,), "a"),
     Refusal("full", "no dimension has a negative length", (-2,), 1.0),
     Refusal("arange", "argument 'step' leads from start to end", 0, 5, -1),

@@ -43,6 +43,16 @@ class Refusal:
         return function(*args, **{name: _make(lib, value, tensors) for name, value in self.kwargs.items()})
 
 
+def each(ops: str, says: str, *args: Any, **kwargs: Any) -> list[Refusal]:
+    """The same call of several functions, whose paths stand side by side."""
+    return [Refusal(op, says, *args, **kwargs) for op in ops.split()]
+
+
+def functional(names: str) -> str:
+    """The paths of functions of ``nn.functional``."""
+    return " ".join(f"nn.functional.{name}" for name in names.split())
+
+
 def _make(lib: Any, value: Any, tensors: list[Any]) -> Any:
     if isinstance(value, np.ndarray):
         tensor = lib.tensor(value.tolist(), dtype=getattr(lib, value.dtype.name)).reshape(value.shape)
