@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +95,23 @@ def test_gradients_are_right_whatever_was_recorded_before(
                 assert (one.grad is not None) is want
                 if want:
                     np.testing.assert_allclose(one.grad.array, 3.0 * np.asarray(other.array))
+
+
+@pytest.mark.parametrize("mask", [m for m in itertools.product((False, True), repeat=3) if any(m)], ids=str)
+@pytest.mark.parametrize("function", [oplib.lerp, oplib.addcmul], ids=lambda one: one.__name__)
+def test_gradients_of_three_tensors_go_to_those_that_want_them(function: Any, mask: tuple[bool, ...]) -> None:
+    def formula(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+        return (x + z * (y - x) if function is oplib.lerp else x + y * z).sum()
+
+    arrays = (X, Y, X * 0.25 + 1.0)
+    expected = jax.grad(formula, argnums=(0, 1, 2))(*arrays)
+    for _ in range(3):  # the first call is recorded in the complete way, the next by the lines it left
+        tensors = [Tensor.from_array(one, requires_grad=want) for one, want in zip(arrays, mask, strict=True)]
+        function(*tensors).sum().backward()
+        for tensor, gradient, want in zip(tensors, expected, mask, strict=True):
+            assert (tensor.grad is not None) is want
+            if want:
+                np.testing.assert_allclose(tensor.grad.array, gradient, rtol=1e-6)
 
 
 def test_a_rule_that_is_registered_later_is_used_at_once(scale: Any) -> None:

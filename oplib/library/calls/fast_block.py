@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from oplib.autograd.record_pattern import Pattern
+from oplib.library.carrier.specialization import MAX_CHOSEN
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument
 
@@ -119,15 +120,20 @@ class _Part:
 
     def _record_lines(self) -> list[str]:
         """The hot path of training: everything that ``record`` does, spelled out for what is known."""
-        wanted = ", ".join("False" if name is None else f"__q_{name}" for name in self.names)
         lines = self._record_one_lines() if self.block.is_single else self._record_several_lines()
         return [
             *[f"__q_{name} = {name}._requires_grad" for name in self.tensors],
             f"if ({' or '.join(f'__q_{name}' for name in self.tensors)}) and __m.grad_enabled:",
-            f"    __w = ({wanted},)",
-            "    __r = __s.recorders[__w]",
+            f"    __r = {self._recorder()}",
             *_indent(lines),
         ]
+
+    def _recorder(self) -> str:
+        """The recorder for who requires grad: of few arrays an attribute, which needs no key to be made."""
+        if len(self.names) <= MAX_CHOSEN:
+            return _choose([(place, name) for place, name in enumerate(self.names) if name is not None])
+        wanted = ", ".join("False" if name is None else f"__q_{name}" for name in self.names)
+        return f"__s.recorders[({wanted},)]"
 
     def _record_several_lines(self) -> list[str]:
         read = ", ".join(expression for expression, _ in self.flat)
@@ -206,6 +212,15 @@ class _Part:
 
     def _storage(self, place: int) -> str:
         return "__nobody" if self.names[place] is None else f"__s{place}"
+
+
+def _choose(asked: list[tuple[int, str]], bits: int = 0) -> str:
+    """The expression of one of the recorders that are attributes; one of the tensors asked requires grad."""
+    if not asked:
+        return f"__s.record{bits}"
+    (place, name), *rest = asked
+    yes = _choose(rest, bits | 1 << place)
+    return f"({yes} if __q_{name} else {_choose(rest, bits)})" if rest or bits else yes
 
 
 def _indent(lines: list[str], depth: int = 1) -> list[str]:

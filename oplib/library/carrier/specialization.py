@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from .primitive import Carrier
 
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
 CAPACITY = 256
+MAX_CHOSEN = 3  # arrays of a call up to which the recorders are attributes too
 _uses = itertools.count()
 
 
@@ -35,6 +37,7 @@ class Specialization:
         run_one: the same for an op with one result, which it returns bare.
         run_donating: the same as ``run``, taking over the buffers of donated arguments.
         recorders: by the pattern of needed gradients ``(*arrays) -> (plan, *outputs, *extras)``.
+        record1: the recorder where the first array alone needs a gradient; and so on, a bit for each array.
         function: the op as a pure array function, for what JAX differentiates.
         pushers: by the pattern of inputs with a tangent, see :meth:`pusher`.
         last_use: a number that grows with every look-up, for the cache.
@@ -48,6 +51,13 @@ class Specialization:
         "layout",
         "overload",
         "pushers",
+        "record1",
+        "record2",
+        "record3",
+        "record4",
+        "record5",
+        "record6",
+        "record7",
         "recorders",
         "run",
         "run_donating",
@@ -62,6 +72,8 @@ class Specialization:
         self.call = call = BoundCall(overload, layout)
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)
+        for bits in range(1, 1 << MAX_CHOSEN):
+            setattr(self, f"record{bits}", partial(self._record_first, bits))
         self._plain: ArrayFunction | None = None
         self.pushers: dict[Mask, ArrayFunction] = {}
 
@@ -89,6 +101,12 @@ class Specialization:
             return recorded
 
         return jax.jit(record, inline=True)
+
+    def _record_first(self, bits: int, *arrays: Any) -> Recorded:
+        """What stands in the place of a recorder until it is called."""
+        recorder = self.recorders[tuple(bool(bits >> place & 1) for place in range(len(arrays)))]
+        setattr(self, f"record{bits}", recorder)
+        return recorder(*arrays)
 
     def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:
         """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.
