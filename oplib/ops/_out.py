@@ -20,6 +20,8 @@ from oplib.tensor import Tensor
 from oplib.tensor.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
 
+from ._parameters import spell, takes_further_names
+
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
 
@@ -34,21 +36,14 @@ def add_out(function: Function, name: str) -> Function:
         name: of the op.
     """
     parameters = list(inspect.signature(function).parameters.values())
+    spelling = spell(parameters)
     namespace: dict[str, Any] = {"__function": function, "__write": write_out, "__name": name}
-    declared: list[str] = []
-    given: list[str] = []
-    for one in parameters:
-        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
-            declared.append("*")
-        if one.default is not _KINDS.empty:
-            namespace[f"__{one.name}"] = one.default
-        declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__{one.name}")
-        given.append(f"{one.name}={one.name}" if one.kind is _KINDS.KEYWORD_ONLY else one.name)
-    star = [] if "*" in declared else ["*"]
-    call = f"__function({', '.join(given)})"
-    values = "".join(f"{one.name}, " for one in parameters)
+    namespace |= spelling.namespace
+    star = [] if "*" in spelling.declared else ["*"]
+    call = f"__function({', '.join(spelling.given)})"
+    values = "".join(f"{one.name}, " for one in parameters if one.kind is not _KINDS.VAR_KEYWORD)
     lines = [
-        f"def {name}({', '.join([*declared, *star, 'out=None'])}):",
+        f"def {name}({', '.join([*spelling.declared, *star, 'out=None', *spelling.rest])}):",
         f"    if out is None: return {call}",
         f"    return __write(__name, lambda: {call}, out, ({values}))",
     ]
@@ -61,7 +56,8 @@ def add_out(function: Function, name: str) -> Function:
 
 def takes_out(function: Function) -> bool:
     """Whether all arguments of a function can be handed on by name."""
-    kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+    parameters = inspect.signature(function).parameters.values()
+    kinds = {one.kind for one in parameters if not takes_further_names(one)}
     return kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
 
 

@@ -6,15 +6,17 @@ import functools
 import keyword
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter
 from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.calls.fusion import Branch, fuse
 from oplib.library.objects.deferral import defer, settle
-from oplib.library.schema import FunctionSchema
+from oplib.library.schema import Argument, FunctionSchema
 from oplib.tensor import Tensor
 
 from ._dtype_classes import check_classes
+from ._parameters import has_further_names, loosen, spell
 from ._table import Row
 from ._viewer import make_viewer
 
@@ -89,36 +91,49 @@ class Overloads(Mapping[str, OpOverload]):
         return list(self._rows)
 
 
-def make_function(row: Row, overload: OpOverload) -> Callable[..., Any]:
+def make_function(row: Row, overload: OpOverload, *, by_further_names: bool = True) -> Callable[..., Any]:
     """Makes the function of an op with one overload: ``oplib.exp(input)``.
 
     It is written out as text, because it has the parameters of the schema. The overload's ``call`` is looked
     up each time: rules replace it.
+
+    Args:
+        row: of the op.
+        overload: what it has been registered as.
+        by_further_names: whether the function takes ``axis`` for ``dim``, and the like.
     """
     schema = overload._schema
-    names = [_to_parameter(argument.name) for argument in schema.arguments]
-    defaults: dict[str, Any] = {}
-    parameters: list[str] = []
-    given: list[str] = []
-    for name, argument in zip(names, schema.arguments, strict=True):
-        if argument.kwarg_only and "*" not in parameters:
-            parameters.append("*")
-        if argument.has_default_value():
-            defaults[f"__{name}"] = argument.default_value
-        parameters.append(f"{name}=__{name}" if argument.has_default_value() else name)
-        given.append(f"{argument.name}={name}" if argument.kwarg_only else name)
+    parameters = [_make_parameter(argument) for argument in schema.arguments]
+    names = ", ".join(one.name for one in parameters)
     results = make_results(schema)
+    pairs = zip(parameters, schema.arguments, strict=True)
+    given = [f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs]
     call = f"__op.call({', '.join(given)})"
-    returned = f"__results(*{call})" if results else call
-    lines = [f"def {row.op}({', '.join(parameters)}):", f"    return {returned}"]
-    namespace: dict[str, Any] = {"__op": overload, "__results": results, **defaults}
+    lines = [f"    return __results(*{call})" if results else f"    return {call}"]
+    namespace: dict[str, Any] = {"__op": overload, "__results": results}
     if row.view is not None:
-        lines.insert(1, f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
+        lines.insert(0, f"    if isinstance(input, __Tensor): return __look({names})")
         namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
-    text = "\n".join(lines)
-    exec(compile(text, f"<oplib.{row.op}>", "exec"), namespace)
-    function = namespace[row.op]
+    if by_further_names and has_further_names(parameters):
+        parameters, line, used = loosen(parameters, row.op)
+        lines.insert(0, line)
+        namespace |= used
+    spelling = spell(parameters)
+    namespace |= spelling.namespace
+    lines.insert(0, f"def {row.op}({', '.join([*spelling.declared, *spelling.rest])}):")
+    exec(compile("\n".join(lines), f"<oplib.{row.op}>", "exec"), namespace)
+    function = namespace["__again"] = namespace[row.op]
     return function if results or row.view is not None else fuse(function, Branch("", overload))
+
+
+def _make_parameter(argument: Argument) -> Parameter:
+    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
+    name = "input" if argument.name == "self" else argument.name
+    return Parameter(
+        f"{name}_" if keyword.iskeyword(name) else name,
+        Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
+        default=argument.default_value if argument.has_default_value() else Parameter.empty,
+    )
 
 
 def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
@@ -131,12 +146,6 @@ def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
 def _name_results(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
     """One class for ops whose results have the same names."""
     return namedtuple("_".join(names), names)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  from the table
-
-
-def _to_parameter(name: str) -> str:
-    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
-    name = "input" if name == "self" else name
-    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def describe_function(rows: list[Row]) -> str:

@@ -11,6 +11,7 @@ from oplib.tensor import Tensor, op_methods
 from oplib.tensor.op_methods import OpMethods
 
 from ._functions import ALIASES, FUNCTIONS, METHODS, OVERLOADS
+from ._parameters import list_parameters
 
 STUB = Path(__file__).with_name("_functions.pyi")
 METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
@@ -84,7 +85,7 @@ def _declare(name: str, function: Callable[..., Any], *, is_method: bool = False
     empty = inspect.Parameter.empty
     parameters = [
         parameter.replace(annotation=Any, default=empty if parameter.default is empty else ...)
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in list_parameters(function)
     ]
     if is_method:
         parameters[0] = parameters[0].replace(name="self", annotation=empty)

@@ -85,8 +85,9 @@ def _spell_part(name: str, kind: str) -> str:
         return f"{name}.__class__, {name}"
     if kind in ("float", "Scalar"):
         return f"{name}.__class__, {name} or __str({name})"  # which tells zeros apart, and None from them
-    freezer = "__freeze_ints" if kind.startswith("int[") else "__freeze"
-    return f"None if {name} is None else {freezer}({name})"
+    if kind.startswith("int["):  # most are one number, which no other value gives as a key
+        return f"{name} if {name} is None or {name}.__class__ is int else __freeze_ints({name})"
+    return f"None if {name} is None else __freeze({name})"
 
 
 def freeze_softly(value: Any) -> object:

@@ -114,7 +114,11 @@ class Fusion:
         places = branch.places or tuple(range(len(dispatcher.schema.arguments)))
         if max(places) >= len(names):
             return  # an operator has no place for a keyword argument
-        kept = [f"{name} is __d_{name}" for place, name in enumerate(names) if place not in places]
+        others = [one for place, one in enumerate(self._parameters) if place not in places]
+        kept = [
+            f"not {one.name}" if one.kind is _KINDS.VAR_KEYWORD else f"{one.name} is __d_{one.name}"
+            for one in others
+        ]
         tests = [branch.test.format(*names)] if branch.test else []
         block = FastBlock(dispatcher.record, number, [names[place] for place in places])
         self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
@@ -123,6 +127,9 @@ class Fusion:
 def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:
     declared: list[str] = []
     for one in parameters:
+        if one.kind is _KINDS.VAR_KEYWORD:
+            declared.append(f"**{one.name}")
+            continue
         if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
             declared.append("*")
         declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__d_{one.name}")
@@ -130,4 +137,6 @@ def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:
 
 
 def _hand_on(parameter: inspect.Parameter) -> str:
+    if parameter.kind is _KINDS.VAR_KEYWORD:
+        return f"**{parameter.name}"
     return f"{parameter.name}={parameter.name}" if parameter.kind is _KINDS.KEYWORD_ONLY else parameter.name

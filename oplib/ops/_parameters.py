@@ -1,0 +1,181 @@
+"""Parameters of generated functions, as text, and the further names that some have.
+
+Torch takes numpy's names for some of its parameters: ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``.
+So does every function here that has one of these.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from oplib.errors import ArgumentTypeError, describe
+from oplib.library.calls.fusion import fuse, list_branches
+
+Function = Callable[..., Any]
+FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_KINDS = inspect.Parameter
+_NAMES = inspect.Parameter("names", _KINDS.VAR_KEYWORD)
+
+
+class _Absent:
+    """Stands for an argument that must be given, by one name or another."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+_ABSENT: Any = _Absent()
+
+
+class Spelling(NamedTuple):
+    """Parameters as text.
+
+    Attributes:
+        declared: as they stand in the head of a function, without further keyword-only ones.
+        given: as they are handed on.
+        rest: what takes all other names, at the end of the head; nothing where there is no such.
+        namespace: the defaults, which the head refers to.
+    """
+
+    declared: list[str]
+    given: list[str]
+    rest: list[str]
+    namespace: dict[str, Any]
+
+
+def spell(parameters: Sequence[inspect.Parameter]) -> Spelling:
+    """Writes parameters out."""
+    found = Spelling([], [], [], {})
+    for one in parameters:
+        if one.kind is _KINDS.VAR_KEYWORD:
+            found.rest.append(f"**{one.name}")
+            found.given.append(f"**{one.name}")
+            continue
+        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in found.declared:
+            found.declared.append("*")
+        if one.default is not _KINDS.empty:
+            found.namespace[f"__{one.name}"] = one.default
+        found.declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__{one.name}")
+        found.given.append(f"{one.name}={one.name}" if one.kind is _KINDS.KEYWORD_ONLY else one.name)
+    return found
+
+
+def takes_further_names(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is what the further names come in by."""
+    return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == _NAMES.name
+
+
+def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
+    """Whether a parameter has a further name, and all can be handed on by name."""
+    kinds = {one.kind for one in parameters}
+    named = {one.name for one in parameters} & set(FURTHER_NAMES.values())
+    return bool(named) and kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
+
+
+def add_further_names(function: Function, name: str) -> Function:
+    """Lets a function take its parameters by their further names too; one that has none stays itself.
+
+    Args:
+        function: of an op.
+        name: of the op.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    if not has_further_names(parameters):
+        return function
+    loose, line, namespace = loosen(parameters, name)
+    spelling = spell(loose)
+    lines = [
+        f"def {name}({', '.join([*spelling.declared, *spelling.rest])}):",
+        line,
+        f"    return __function({', '.join(spelling.given[:-1])})",
+    ]
+    namespace |= {**spelling.namespace, "__function": function, "__again": function}
+    exec(compile("\n".join(lines), f"<oplib.{name} by further names>", "exec"), namespace)
+    made = namespace[name]
+    made.__doc__ = function.__doc__
+    branches = list_branches(function)
+    return fuse(made, *branches) if branches else made
+
+
+def list_parameters(function: Function) -> list[inspect.Parameter]:
+    """Returns the parameters of a function, further names among those that are only given by name."""
+    found = list(inspect.signature(function).parameters.values())
+    if not any(map(takes_further_names, found)):
+        return found
+    own = {one.name for one in found}
+    further = [name for name, meant in FURTHER_NAMES.items() if meant in own]
+    named = [inspect.Parameter(name, _KINDS.KEYWORD_ONLY, default=_ABSENT) for name in further]
+    return [*found[:-1], *named]
+
+
+def loosen(
+    parameters: Sequence[inspect.Parameter], name: str
+) -> tuple[list[inspect.Parameter], str, dict[str, Any]]:
+    """Returns parameters that take any name, the line that looks at these, and what it refers to.
+
+    The line calls ``__again`` with what it has put in its place. The short cut of an op stands before it and
+    serves what is given by the own names. A required parameter that has a further name need not be there by
+    its own, nor, as Python has it, need those after it.
+
+    Args:
+        parameters: of a function.
+        name: of its op, for errors.
+    """
+    loose: list[inspect.Parameter] = []
+    absent: list[str] = []
+    for one in parameters:
+        is_required = one.default is _KINDS.empty and one.kind is _KINDS.POSITIONAL_OR_KEYWORD
+        if is_required and (absent or one.name in FURTHER_NAMES.values()):
+            absent.append(one.name)
+            one = one.replace(default=_ABSENT)
+        loose.append(one)
+    tests = "".join(f" or {one} is __absent" for one in absent)
+    values = ", ".join(f"{one.name!r}: {one.name}" for one in parameters)
+    line = f"    if names{tests}: return __again(**__rename({{{values}}}, names))"
+    rename = _Renaming(name, {one.name: one.default for one in loose})
+    return [*loose, _NAMES], line, {"__absent": _ABSENT, "__rename": rename}
+
+
+class _Renaming:
+    """Puts arguments that were given by further names in their place.
+
+    Args:
+        name: of the op, for errors.
+        defaults: of the parameters by their own names.
+    """
+
+    def __init__(self, name: str, defaults: Mapping[str, Any]) -> None:
+        self._name = name.replace("linalg_", "linalg.")
+        self._defaults = defaults
+        self._meant = {further: own for further, own in FURTHER_NAMES.items() if own in defaults}
+
+    def __call__(self, values: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the arguments by their own names.
+
+        Raises:
+            ArgumentTypeError: there is no such name, or one argument is given by both, or one is missing.
+        """
+        for further, value in named.items():
+            own = self._meant.get(further)
+            if own is None:
+                raise ArgumentTypeError(
+                    f"{self._name}() got an unexpected keyword argument '{further}'. Got {describe(value)}. "
+                    f"There are {', '.join([*self._defaults, *self._meant])}."
+                )
+            if values[own] is not self._defaults[own]:
+                raise ArgumentTypeError(
+                    f"{self._name}: '{own}' and '{further}' are one argument. Got {describe(values[own])} "
+                    f"and {describe(value)}. Give it once."
+                )
+            values[own] = value
+        missing = [f"'{name}'" for name, value in values.items() if value is _ABSENT]
+        if missing:
+            raise ArgumentTypeError(
+                f"{self._name}() missing {len(missing)} required positional "
+                f"argument{'s' if len(missing) > 1 else ''}: {' and '.join(missing)}. Got "
+                f"{', '.join(describe(one) for one in values.values() if one is not _ABSENT)}. Give "
+                f"{'them' if len(missing) > 1 else 'it'}."
+            )
+        return values
