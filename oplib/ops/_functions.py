@@ -77,6 +77,7 @@ from ._older_linalg import OLDER as _OLDER
 from ._operand_choosers import OF_OPERANDS
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
+from ._parameters import add_further_names
 from ._placement import to_device
 from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
 from ._registrar import Overloads, describe_function, make_function
@@ -256,9 +257,14 @@ _CHOOSERS = {
 def _make(name: str) -> Function:
     rows = OVERLOADS.rows_of(name)
     chooser = _CHOOSERS.get(name)
-    function = make_function(rows[0], OVERLOADS[rows[0].name]) if chooser is None else chooser(OVERLOADS)
-    if name in CHECKED:
+    is_checked = name in CHECKED
+    if chooser is None:
+        function = make_function(rows[0], OVERLOADS[rows[0].name], by_further_names=not is_checked)
+    else:
+        function = chooser(OVERLOADS)
+    if is_checked:
         function = CHECKED[name](function, name)
+    function = add_further_names(function, name)
     fuse_operators(name, function)
     function.__doc__ = describe_function(rows)
     return _name_plain(function, name)
@@ -315,11 +321,11 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
 
 
 def _compose(name: str) -> Function:
-    return _name_plain(COMPOSED[name](_functions), name)
+    return _name_plain(add_further_names(COMPOSED[name](_functions), name), name)
 
 
 def _compose_linalg(name: str) -> Function:
-    return name_function(_LINALG[name](_functions), name)
+    return name_function(add_further_names(_LINALG[name](_functions), name), name)
 
 
 def _has_self(name: str) -> bool:
