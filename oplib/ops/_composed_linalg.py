@@ -295,7 +295,7 @@ def _make_multi_dot(functions: Functions) -> Function:
         sizes = [first.shape[0] if first.ndim > 1 else 1]
         sizes += [one.shape[0] for one in tensors[1:]]
         sizes.append(last.shape[-1] if last.ndim > 1 else 1)
-        return _multiply(matmul, tensors, _find_order(sizes), 0, len(tensors) - 1)
+        return _multiply(matmul, tensors, _find_order(sizes), (0, len(tensors) - 1))
 
     return multi_dot
 
@@ -316,11 +316,12 @@ def _find_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-def _multiply(matmul: Function, factors: Sequence[Any], cuts: Any, start: int, end: int) -> Any:
+def _multiply(matmul: Function, factors: Sequence[Any], cuts: Any, run: tuple[int, int]) -> Any:
+    start, end = run
     if start == end:
         return factors[start]
-    cut = cuts[start, end]
-    first, second = (_multiply(matmul, factors, cuts, *run) for run in ((start, cut), (cut + 1, end)))
+    cut = cuts[run]
+    first, second = (_multiply(matmul, factors, cuts, part) for part in ((start, cut), (cut + 1, end)))
     return matmul(first, second)
 
 

@@ -24,7 +24,7 @@ def _layout(rank: int) -> tuple[str, str, str]:
     return f"NC{letters}", f"OI{letters}", f"NC{letters}"
 
 
-def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, groups: int) -> None:
+def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
     """Checks what a convolution and its transpose have in common: ranks, channels, groups and bias."""
     is_transposed = op.startswith("conv_transpose")
     check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
@@ -53,7 +53,7 @@ def _check(op: str, rank: int, input: Any, weight: Any, bias: Any, groups: int) 
         )
 
 
-def _check_sizes(op: str, input: Any, weight: Any, pads: Any, holes: Sequence[int]) -> None:
+def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence[int]) -> None:
     """Raises where the kernel is larger than the padded input."""
     rank = len(holes)
     sizes, kernel = input.shape[-rank:], weight.shape[2:]
@@ -81,7 +81,7 @@ def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[i
 
 
 def _name_padding(
-    op: str, name: str, sizes: Sequence[int], steps: Sequence[int], holes: Sequence[int]
+    op: str, name: str, sizes: Sequence[int], *, steps: Sequence[int], holes: Sequence[int]
 ) -> list[tuple[int, int]]:
     """What "same" or "valid" stands for."""
     if name == "valid":
@@ -108,22 +108,22 @@ def _convolve(rank: int) -> Any:
         dilation: Sequence[int] = (1,),
         groups: int = 1,
     ) -> Any:
-        _check(op, rank, input, weight, bias, groups)
+        _check(op, input, weight, bias, rank=rank, groups=groups)
         steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
         check_numbers(op, stride=steps, dilation=holes)
         if isinstance(padding, str):
-            pads = _name_padding(op, padding, weight.shape[2:], steps, holes)
+            pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
         else:
             check_numbers(op, least=0, padding=padding)
             pads = [(one, one) for one in spread(op, "padding", padding, rank)]
-        _check_sizes(op, input, weight, pads, holes)
+        _check_sizes(op, input, weight, pads=pads, holes=holes)
         options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
-        return _run(input, weight, bias, groups, **options)
+        return _convolve_batch(input, weight, bias, groups, **options)
 
     return kernel
 
 
-def _run(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
+def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
     """Convolves by options of JAX, where the input may lack the axis of the batch, and adds a bias."""
     rank = weight.ndim - 2
     array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
@@ -148,20 +148,22 @@ def _transpose(rank: int) -> Any:
         groups: int = 1,
         dilation: Sequence[int] = (1,),
     ) -> Any:
-        _check(op, rank, input, weight, bias, groups)
+        _check(op, input, weight, bias, rank=rank, groups=groups)
         steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
         pads, extra = spread(op, "padding", padding, rank), spread(op, "output_padding", output_padding, rank)
-        _check_transposed(op, input, weight, steps, holes, pads=pads, extra=extra)
+        _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
         reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
         around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
         options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
-        return _run(input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options)
+        return _convolve_batch(
+            input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options
+        )
 
     return kernel
 
 
 def _check_transposed(
-    op: str, input: Any, weight: Any, steps: Any, holes: Any, *, pads: Any, extra: Any
+    op: str, input: Any, weight: Any, *, steps: Any, holes: Any, pads: Any, extra: Any
 ) -> None:
     """Raises where a number is too small, or there would be no place in the result."""
     sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]

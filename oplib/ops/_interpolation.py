@@ -110,23 +110,25 @@ _MODES = {
 }
 
 
-def _check_options(input: Any, size: Any, scale_factor: Any, mode: str, options: tuple[Any, ...]) -> None:
-    align_corners, recompute, antialias = options
-    rank = input.ndim - 2
+def _check_sizes(size: Any, scale_factor: Any, recompute: bool | None) -> None:
     if (size is None) == (scale_factor is None):
         raise ArgumentValueError(
             f"interpolate: only one of size or scale_factor should be defined. Got size={size} and "
             f"scale_factor={scale_factor}. Give just one."
         )
-    if align_corners is not None and mode in _MODES and not _MODES[mode]:
-        raise ArgumentValueError(
-            f"interpolate: align_corners goes with linear and cubic modes only. Got mode={mode!r}. Leave "
-            "it out."
-        )
     if recompute and size is not None:
         raise ArgumentValueError(
             f"interpolate: recompute_scale_factor is not meaningful with an explicit size. Got size={size}. "
             "Leave it out."
+        )
+
+
+def _check_mode(input: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
+    rank = input.ndim - 2
+    if align_corners is not None and mode in _MODES and not _MODES[mode]:
+        raise ArgumentValueError(
+            f"interpolate: align_corners goes with linear and cubic modes only. Got mode={mode!r}. Leave "
+            "it out."
         )
     if antialias and (mode not in ("bilinear", "bicubic") or rank != 2):
         raise ArgumentValueError(
@@ -172,7 +174,8 @@ def interpolate(
     antialias: bool = False,
 ) -> Any:
     """The kernel of the op."""
-    _check_options(input, size, scale_factor, mode, (align_corners, recompute_scale_factor, antialias))
+    _check_sizes(size, scale_factor, recompute_scale_factor)
+    _check_mode(input, mode, align_corners, antialias)
     counts, factors = _find_counts(input, size, scale_factor)
     scales: list[float | None] = [*factors]
     if not factors or recompute_scale_factor or mode == "area":

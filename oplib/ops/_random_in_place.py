@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 
 
-def _fill(op: OpOverload, name: str, input: Any, numbers: Sequence[Any], generator: Any) -> Any:
+def _fill(op: OpOverload, name: str, input: Any, numbers: Sequence[Any], *, generator: Any) -> Any:
     check_written(input, name)
     check_may_write(input, name, numbers)
     return write_in_place(input, op.call(input, *numbers, generator=generator), name)
@@ -46,13 +46,13 @@ def make_uniform_(overloads: Overloads) -> Function:
             ArgumentError: ``to`` is less than ``from``.
             UnsupportedDtypeError: another dtype.
         """
-        low, high = _read_pair("uniform_", ("from", 0.0), ("to", 1.0), bounds, named)
+        low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
         if low > high:
             raise ArgumentError(
                 f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "
                 "Exchange them."
             )
-        return _fill(op, "uniform_", input, (low, high), generator)
+        return _fill(op, "uniform_", input, (low, high), generator=generator)
 
     return uniform_
 
@@ -77,7 +77,7 @@ def make_normal_(overloads: Overloads) -> Function:
             UnsupportedDtypeError: another dtype.
         """
         check_deviation("normal_", std)
-        return _fill(op, "normal_", input, (mean, std), generator)
+        return _fill(op, "normal_", input, (mean, std), generator=generator)
 
     return normal_
 
@@ -100,7 +100,7 @@ def make_bernoulli_(overloads: Overloads) -> Function:
         """
         check_probability("bernoulli_", p)
         op = by_number if isinstance(p, (int, float)) else by_tensor
-        return _fill(op, "bernoulli_", input, (p,), generator)
+        return _fill(op, "bernoulli_", input, (p,), generator=generator)
 
     return bernoulli_
 
@@ -122,7 +122,7 @@ def make_exponential_(overloads: Overloads) -> Function:
             UnsupportedDtypeError: another dtype.
         """
         _check_positive("exponential_", "lambda", lambd)
-        return _fill(op, "exponential_", input, (lambd,), generator)
+        return _fill(op, "exponential_", input, (lambd,), generator=generator)
 
     return exponential_
 
@@ -147,7 +147,7 @@ def make_log_normal_(overloads: Overloads) -> Function:
             UnsupportedDtypeError: another dtype.
         """
         _check_positive("log_normal_", "std", std)
-        return _fill(op, "log_normal_", input, (mean, std), generator)
+        return _fill(op, "log_normal_", input, (mean, std), generator=generator)
 
     return log_normal_
 
@@ -170,7 +170,7 @@ def make_geometric_(overloads: Overloads) -> Function:
         """
         if not 0 < p < 1:
             raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
-        return _fill(op, "geometric_", input, (p,), generator)
+        return _fill(op, "geometric_", input, (p,), generator=generator)
 
     return geometric_
 
@@ -195,7 +195,7 @@ def make_cauchy_(overloads: Overloads) -> Function:
             UnsupportedDtypeError: another dtype.
         """
         _check_positive("cauchy_", "sigma", sigma)
-        return _fill(op, "cauchy_", input, (median, sigma), generator)
+        return _fill(op, "cauchy_", input, (median, sigma), generator=generator)
 
     return cauchy_
 
@@ -215,10 +215,10 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
         ArgumentError: no number lies between them, or the dtype does not hold them.
         UnsupportedDtypeError: a complex dtype.
     """
-    first = ("to", None) if len(bounds) == 1 and "to" not in named else ("from", 0)
-    second = ("from", 0) if first[0] == "to" else ("to", None)
-    given = _read_pair("random_", first, second, bounds, named)
-    low, high = given if first[0] == "from" else reversed(given)
+    is_upper = len(bounds) == 1 and "to" not in named
+    defaults = {"to": None, "from": 0} if is_upper else {"from": 0, "to": None}
+    given = _read_pair("random_", defaults, bounds, named)
+    low, high = reversed(given) if is_upper else given
     if not all(one is None or isinstance(one, int) for one in (low, high)):
         raise ArgumentTypeError(f"random_: bounds are integers. Got {low} and {high}. Convert them.")
     check_written(input, "random_")
@@ -234,21 +234,17 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
 
 
 def _read_pair(
-    op: str,
-    first: tuple[str, Any],
-    second: tuple[str, Any],
-    given: Sequence[Any],
-    named: Mapping[str, Any],
+    op: str, defaults: dict[str, Any], given: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Reads two numbers of which one has a name that is no name in Python."""
-    values = dict(zip((first[0], second[0]), given, strict=False)) | dict(named)
-    unknown = set(values) - {first[0], second[0]}
-    if unknown or len(given) > 2:
+    values = dict(zip(defaults, given, strict=False)) | dict(named)
+    if len(given) > 2 or not set(values) <= set(defaults):
         raise ArgumentTypeError(
-            f"{op}: it takes {first[0]} and {second[0]}. Got {list(given)} and {dict(named)}. Give these "
+            f"{op}: it takes {' and '.join(defaults)}. Got {list(given)} and {dict(named)}. Give these "
             "two, by place or by name."
         )
-    return values.get(first[0], first[1]), values.get(second[0], second[1])
+    first, second = (defaults | values).values()
+    return first, second
 
 
 def _check_positive(op: str, name: str, number: float) -> None:

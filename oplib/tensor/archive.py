@@ -4,10 +4,10 @@ The file is a zip archive that ``numpy.load`` reads too: ``tree.json``, and one 
 array. In the tree None, bools, integers, finite floats and strings are themselves. Everything else is an
 object with one key that says what it is: ``{"list": [...]}``, ``{"tuple": [...]}``,
 ``{"dict": [[key, value], ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``,
-``{"complex": [re, im]}``,
-``{"bytes": "<hex>"}``, ``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}`` or ``{"jax": n}``, where
-``n`` counts the entries of ``arrays`` beside the tree: ``{"dtype": "bfloat16", "requires_grad": true}``.
-Dtypes that numpy has not are stored as unsigned integers of their width.
+``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``, ``{"dtype": "float32"}``, ``{"tensor": n}``,
+``{"numpy": n}`` or ``{"jax": n}``, where ``n`` counts the entries of ``arrays`` beside the tree:
+``{"dtype": "bfloat16", "requires_grad": true}``. Dtypes that numpy has not are stored as unsigned integers
+of their width.
 """
 
 from __future__ import annotations

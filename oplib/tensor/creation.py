@@ -49,7 +49,9 @@ def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
     """
-    return _fill(read_size("zeros", size), 0, _dtype_or_default(dtype), device, requires_grad)
+    return _fill(
+        read_size("zeros", size), 0, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
+    )
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -59,7 +61,9 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
         >>> ones((2,))
         tensor([1., 1.])
     """
-    return _fill(read_size("ones", size), 1, _dtype_or_default(dtype), device, requires_grad)
+    return _fill(
+        read_size("ones", size), 1, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
+    )
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -69,7 +73,9 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         >>> empty(2, 3).shape
         (2, 3)
     """
-    return _fill(read_size("empty", size), 0, _dtype_or_default(dtype), device, requires_grad)
+    return _fill(
+        read_size("empty", size), 0, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
+    )
 
 
 def full(
@@ -94,11 +100,11 @@ def full(
         tensor([7, 7])
     """
     found = result_type(fill_value) if dtype is None else normalize_dtype(dtype)
-    return _fill(read_size("full", (size,)), fill_value, found, device, requires_grad)
+    return _fill(read_size("full", (size,)), fill_value, found, device=device, requires_grad=requires_grad)
 
 
 def _fill(
-    shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], device: Any, requires_grad: bool
+    shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], *, device: Any, requires_grad: bool
 ) -> Tensor:
     return Tensor.from_array(fill(shape, value, dtype, find_placement(device)), requires_grad=requires_grad)
 
