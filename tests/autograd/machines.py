@@ -69,7 +69,20 @@ class Instruction(NamedTuple):
     hook: float | None
 
 
-class Tape:
+class Machine:
+    """Runs programs, one instruction after the other."""
+
+    def run(self, program: list[Instruction]) -> None:
+        """Runs all instructions."""
+        for instruction in program:
+            self.step(instruction)
+
+    def step(self, instruction: Instruction) -> None:
+        """Runs one; what cannot be done with the values chosen is left out, on all machines alike."""
+        raise NotImplementedError
+
+
+class Tape(Machine):
     """Runs a program on Tensors.
 
     Attributes:
@@ -81,13 +94,7 @@ class Tape:
         self.leaves = leaves
         self.values = list(leaves)
 
-    def run(self, program: list[Instruction]) -> None:
-        """Runs all instructions."""
-        for instruction in program:
-            self.step(instruction)
-
     def step(self, instruction: Instruction) -> None:
-        """Runs one; what cannot be done with the values chosen is left out, on both machines alike."""
         kind, name, first, second, _ = instruction
         place = first % len(self.values)
         t, u = self.values[place], self.values[second % len(self.values)]
@@ -142,7 +149,7 @@ class View(NamedTuple):
     live: bool
 
 
-class Functions:
+class Functions(Machine):
     """Runs a program on arrays, as pure functions of the leaves."""
 
     def __init__(self, arrays: list[Any], probes: dict[int, Any] | None = None) -> None:
@@ -187,11 +194,6 @@ class Functions:
         self.storages.append(array.reshape(-1))
         self.live.append(live)
         self.values.append(View(len(self.storages) - 1, np.arange(array.size).reshape(array.shape), live))
-
-    def run(self, program: list[Instruction]) -> None:
-        """Runs all instructions."""
-        for instruction in program:
-            self.step(instruction)
 
     def step(self, instruction: Instruction) -> None:
         """Does on arrays what the tape does on Tensors."""

@@ -13,10 +13,10 @@ import pytest
 
 import oplib
 from oplib import Tensor
-from oplib.autograd import Function
 from oplib.errors import ArgumentError, AutogradError, MissingRuleError
 from oplib.library import _scoped_library, ops
 from oplib.library.autograd import Info, make_autograd_impl
+from tests.autograd.functions import Double
 
 from .kernels import KINDS
 from .rule_ops import make_scale, register_with
@@ -265,23 +265,14 @@ def test_errors_name_op_argument_and_declaration() -> None:
 
 
 def test_a_user_function_and_an_op_share_one_graph(hint: Any) -> None:
-    class Triple(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 3
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 3
-
     scale = make_scale(hint)
     scale.register_autograd(
         lambda ctx, grad: (grad * ctx.k, None),
         setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]),
     )
     x = oplib.tensor([1.0], requires_grad=True)
-    Triple.apply(scale(Triple.apply(x), 5.0)).sum().backward()
-    assert x.grad.item() == 45.0
+    Double.apply(scale(Double.apply(x), 5.0)).sum().backward()
+    assert x.grad.item() == 20.0
 
 
 def test_an_error_in_the_formula_leaves_grad_as_it_was(hint: Any) -> None:

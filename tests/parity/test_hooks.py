@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from .programs import Programs, leaf
+from .programs import Programs, leaf, make_function
 
 
 class Trace:
@@ -88,17 +88,9 @@ def diamond(lib):
 
 
 def siblings(lib):
-    class Both(lib.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2, x * 3
-
-        @staticmethod
-        def backward(ctx, g, h):
-            return g * 2 + h * 3
-
+    both = make_function(lib, lambda ctx, x: (x * 2, x * 3), lambda ctx, g, h: g * 2 + h * 3)
     x = leaf(lib, 1, 2)
-    p, q = Both.apply(x)
+    p, q = both.apply(x)
     return p.sum(), [x], {"x": x, "p": p, "q": q}
 
 

@@ -9,9 +9,10 @@ import jax
 import pytest
 
 import oplib
-from oplib.autograd import Function, grad, gradcheck, gradgradcheck
+from oplib.autograd import grad, gradcheck, gradgradcheck
 from oplib.errors import SavedTensorError
 from oplib.utils.checkpoint import checkpoint
+from tests.autograd.functions import Square, make_function
 
 from .regions import BOTH, Region, find_gradients
 
@@ -115,17 +116,8 @@ def test_grad_inputs_and_create_graph_work(x, w):
 
 
 def test_saved_tensors_of_a_function_may_be_read_twice(x):
-    class Square(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * (ctx.saved_tensors[0] + ctx.saved_tensors[0])
-
-    checkpoint(lambda x: Square.apply(x.exp()), x, use_reentrant=False).sum().backward()
+    square = make_function(Square.forward, lambda ctx, g: g * (ctx.saved_tensors[0] + ctx.saved_tensors[0]))
+    checkpoint(lambda x: square.apply(x.exp()), x, use_reentrant=False).sum().backward()
     assert x.grad.tolist() == pytest.approx([2 * 2.718281828, 2 * 7.389056099])
 
 
