@@ -15,12 +15,13 @@ from oplib.autograd.rebase import note_write
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.arguments.recording import refuse_out_gradient
 from oplib.library.calls.fusion import fuse, list_branches
+from oplib.library.calls.spelling import spell
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
 
-from ._parameters import spell, takes_further_names
+from ._parameters import takes_further_names
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter

@@ -1,4 +1,4 @@
-"""Parameters of generated functions, as text, and the further names that some have.
+"""The further names that some parameters of generated functions have.
 
 Torch takes numpy's names for some of its parameters: ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``.
 So does every function here that has one of these.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.calls.fusion import fuse, list_branches
+from oplib.library.calls.spelling import spell
 
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
@@ -27,39 +28,6 @@ class _Absent:
 
 
 _ABSENT: Any = _Absent()
-
-
-class Spelling(NamedTuple):
-    """Parameters as text.
-
-    Attributes:
-        declared: as they stand in the head of a function, without further keyword-only ones.
-        given: as they are handed on.
-        rest: what takes all other names, at the end of the head; nothing where there is no such.
-        namespace: the defaults, which the head refers to.
-    """
-
-    declared: list[str]
-    given: list[str]
-    rest: list[str]
-    namespace: dict[str, Any]
-
-
-def spell(parameters: Sequence[inspect.Parameter]) -> Spelling:
-    """Writes parameters out."""
-    found = Spelling([], [], [], {})
-    for one in parameters:
-        if one.kind is _KINDS.VAR_KEYWORD:
-            found.rest.append(f"**{one.name}")
-            found.given.append(f"**{one.name}")
-            continue
-        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in found.declared:
-            found.declared.append("*")
-        if one.default is not _KINDS.empty:
-            found.namespace[f"__{one.name}"] = one.default
-        found.declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__{one.name}")
-        found.given.append(f"{one.name}={one.name}" if one.kind is _KINDS.KEYWORD_ONLY else one.name)
-    return found
 
 
 def takes_further_names(parameter: inspect.Parameter) -> bool:

@@ -11,12 +11,13 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.calls.fusion import Branch, fuse
+from oplib.library.calls.spelling import spell
 from oplib.library.objects.deferral import defer, settle
 from oplib.library.schema import Argument, FunctionSchema
 from oplib.tensor import Tensor
 
 from ._dtype_classes import check_classes
-from ._parameters import has_further_names, loosen, spell
+from ._parameters import has_further_names, loosen
 from ._table import Row
 from ._viewer import make_viewer
 

@@ -1,0 +1,48 @@
+"""Parameters as text, for functions that are written out: how they are declared, and handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+
+class Spelling(NamedTuple):
+    """Parameters as text.
+
+    Attributes:
+        declared: as they stand in the head of a function, without further keyword-only ones.
+        given: as they are handed on.
+        rest: what takes all other names, at the end of the head; nothing where there is no such.
+        namespace: the defaults, which the head refers to.
+    """
+
+    declared: list[str]
+    given: list[str]
+    rest: list[str]
+    namespace: dict[str, Any]
+
+
+def spell(parameters: Sequence[Parameter]) -> Spelling:
+    """Writes parameters out; the default of ``x`` is called ``__d_x``.
+
+    Example:
+        >>> import inspect
+        >>> def f(x, by=2, *, keep=False): ...
+        >>> found = spell(list(inspect.signature(f).parameters.values()))
+        >>> found.declared, found.given
+        (['x', 'by=__d_by', '*', 'keep=__d_keep'], ['x', 'by', 'keep=keep'])
+    """
+    found = Spelling([], [], [], {})
+    for one in parameters:
+        if one.kind is Parameter.VAR_KEYWORD:
+            found.rest.append(f"**{one.name}")
+            found.given.append(f"**{one.name}")
+            continue
+        if one.kind is Parameter.KEYWORD_ONLY and "*" not in found.declared:
+            found.declared.append("*")
+        if one.default is not Parameter.empty:
+            found.namespace[f"__d_{one.name}"] = one.default
+        found.declared.append(one.name if one.default is Parameter.empty else f"{one.name}=__d_{one.name}")
+        found.given.append(f"{one.name}={one.name}" if one.kind is Parameter.KEYWORD_ONLY else one.name)
+    return found
