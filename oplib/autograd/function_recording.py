@@ -52,9 +52,10 @@ class Call:
     def __init__(
         self,
         leaves: Sequence[Any],
+        flags: Sequence[bool],
+        *,
         argument_count: int,
         specs: Specs,
-        flags: Sequence[bool],
         sequence_nr: int,
         recording: bool,
     ) -> None:

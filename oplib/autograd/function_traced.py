@@ -60,7 +60,7 @@ def call_traced(
     Raises:
         TracingError: a tensor from outside the trace would be written.
     """
-    traced = _TracedCall(cls, len(args), list(keywords), leaves, call)
+    traced = _TracedCall(cls, leaves, call, positional=len(args), names=list(keywords))
     run = jax.custom_vjp(traced.forward)
     run.defvjp(traced.forward_and_save, traced.backward)
     arrays = run(*[tensor._storage.array for tensor in call.inputs])
@@ -71,7 +71,7 @@ class _TracedCall:
     """One call, as the three functions that JAX asks for."""
 
     def __init__(
-        self, cls: type[Function], positional: int, names: list[str], leaves: Sequence[Any], call: Call
+        self, cls: type[Function], leaves: Sequence[Any], call: Call, *, positional: int, names: list[str]
     ) -> None:
         self._cls = cls
         self._positional = positional
@@ -99,7 +99,14 @@ class _TracedCall:
         boxes = iter([ARRAYS.box(array) for array in arrays])
         leaves = [next(boxes) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
         values = unflatten_values(leaves, call.argument_count, call.specs)
-        inner = Call(leaves, call.argument_count, call.specs, call.flags, call.sequence_nr, False)
+        inner = Call(
+            leaves,
+            call.flags,
+            argument_count=call.argument_count,
+            specs=call.specs,
+            sequence_nr=call.sequence_nr,
+            recording=False,
+        )
         ctx = self._ctx = _new(self._cls._backward_cls)
         needs = [flag and has_gradient(leaf.dtype) for leaf, flag in zip(leaves, call.flags, strict=True)]
         ctx.needs_input_grad = unflatten_values(needs, call.argument_count, call.specs)

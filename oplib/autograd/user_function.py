@@ -157,7 +157,14 @@ class Function(metaclass=FunctionMeta):
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
         recording = state.grad_enabled and True in needs and not state.inference
-        call = Call(leaves, len(values), specs, flags, state.sequence_nr, recording)
+        call = Call(
+            leaves,
+            flags,
+            argument_count=len(values),
+            specs=specs,
+            sequence_nr=state.sequence_nr,
+            recording=recording,
+        )
         state.sequence_nr += recording
         if not recording and is_differentiated_by_jax(cls, call):
             return call_traced(cls, args, keywords, leaves, call)

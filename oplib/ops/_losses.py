@@ -186,7 +186,7 @@ def _bce_with_logits(
     return _reduce(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
 
 
-def _check_classes(op: str, input: Any, target: Any, weight: Any, axis: int) -> None:
+def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
     """Checks what goes with classes: a target of integers, and one weight for each class."""
     if not input.ndim:
         kind = ArgumentValueError if op == "nll_loss" else DimensionError
@@ -226,7 +226,7 @@ def _nll(
 ) -> Any:
     """Of log-probabilities, with the classes along axis 1, or 0 where there is no batch."""
     axis = 1 if input.ndim > 1 else 0
-    _check_classes("nll_loss", input, target, weight, axis)
+    _check_classes("nll_loss", input, target, weight, axis=axis)
     _check_target("nll_loss", input, target, axis)
     counts = target != strong(ignore_index, target)
     classes = jnp.where(counts, target, strong(0, target))
@@ -267,7 +267,7 @@ def _cross_entropy(
             "share."
         )
     if is_integral(target.dtype) or not input.ndim:
-        _check_classes("cross_entropy", input, target, weight, axis)
+        _check_classes("cross_entropy", input, target, weight, axis=axis)
     elif ignore_index >= 0:
         raise ArgumentError(
             "cross_entropy: ignore_index is not supported for a target of probabilities. Got "

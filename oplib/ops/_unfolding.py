@@ -23,7 +23,8 @@ def _unfold(
     stride: Sequence[int] = (1,),
 ) -> Any:
     check_places("unfold", 2, input)
-    windows = _find_windows("unfold", input.shape[-2:], kernel_size, dilation, padding, stride)
+    options = {"dilation": dilation, "padding": padding, "stride": stride}
+    windows = _find_windows("unfold", input.shape[-2:], kernel_size, **options)
     array = input if input.ndim == 4 else lax.expand_dims(input, (0,))
     items = windows.gather(array, lax.full((), 0, input.dtype))  # [kernel, N, C, rows, columns]
     kept = lax.transpose(items, (1, 2, 0, 3, 4))
@@ -46,7 +47,8 @@ def _fold(
             f"Got {describe(input)}. Give columns: batch, items of a window, windows."
         )
     sizes = spread("fold", "output_size", output_size, 2)
-    windows = _find_windows("fold", sizes, kernel_size, dilation, padding, stride)
+    options = {"dilation": dilation, "padding": padding, "stride": stride}
+    windows = _find_windows("fold", sizes, kernel_size, **options)
     count = math.prod(windows.kernel)
     if input.shape[-2] % count or input.shape[-1] != math.prod(windows.counts):
         raise ArgumentError(
@@ -61,12 +63,8 @@ def _fold(
     return found if input.ndim == 3 else lax.squeeze(found, (0,))
 
 
-def _find_windows(
-    op: str, sizes: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> Windows:
-    return Windows(
-        op, sizes, kernel=kernel, stride=stride, padding=padding, dilation=dilation, limits_padding=False
-    )
+def _find_windows(op: str, sizes: Sequence[int], kernel: Any, **options: Any) -> Windows:
+    return Windows(op, sizes, kernel=kernel, **options, limits_padding=False)
 
 
 _HOW = "int[2] dilation=1, int[2] padding=0, int[2] stride=1"
