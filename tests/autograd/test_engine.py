@@ -83,7 +83,7 @@ def test_the_first_four_arguments_are_required(x):
 
 @pytest.mark.spec("004.10")
 def test_flags_are_integers_or_booleans(x):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         run((x * x,), (oplib.tensor(1.0),), None, False)
     run((x * x,), (oplib.tensor(1.0),), 1, 0, accumulate_grad=1)
     assert x.grad.item() == 4.0

@@ -83,5 +83,5 @@ def test_queueing_a_callback_outside_a_run_raises():
 @pytest.mark.spec("004.14")
 def test_a_callback_that_cannot_be_called_is_a_type_error():
     x = oplib.tensor(1.0, requires_grad=True)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="'int' object is not callable"):
         Probe.apply(x, lambda: engine.queue_callback(3)).backward()

@@ -158,7 +158,7 @@ def test_the_gradient_of_a_list_of_numbers_is_none(x):
 
 @pytest.mark.spec("003.14")
 def test_keywords_are_refused(x):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'a'"):
         make(lambda ctx, a: a, lambda ctx, g: g).apply(a=x)
 
 

@@ -34,7 +34,7 @@ def hint(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.spec("003.1", "003.2")
 def test_003_2_info_has_two_required_fields() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
         Info()  # type: ignore[call-arg]
 
 
@@ -158,7 +158,7 @@ def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> No
     )
     op.register_autograd(lambda ctx, grad: [grad, grad])
     x = oplib.tensor([1.0], requires_grad=True)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="an incorrect number of gradients"):
         op(x, x).sum().backward()
 
 

@@ -283,7 +283,7 @@ def test_a_wrong_element_is_told_by_its_place():
 
 
 def test_an_argument_error_is_a_runtime_error():
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match=r"argument 'v' .* expected a value of type 'int'"):
         convert("int", "a")
 
 

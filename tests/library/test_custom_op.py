@@ -40,12 +40,20 @@ class TestForms:
             custom_op(name, add_one)
 
     @pytest.mark.parametrize(
-        "name", ["cop::", "cop::a-b", "cop::1x", "cop::x.y.z", "cop::f.default", "cop::f.__x__"]
+        ("name", "told"),
+        [
+            ("cop::", "expected the name of an op"),
+            ("cop::a-b", "found '-'"),
+            ("cop::1x", "found '1x'"),
+            ("cop::x.y.z", r"found '\.'"),
+            ("cop::f.default", "'default' is not a legal overload name"),
+            ("cop::f.__x__", "'__x__' is not a legal overload name"),
+        ],
     )
-    def test_a_name_that_the_schema_parser_does_not_know_is_refused(self, name):
-        with pytest.raises(SchemaError):
+    def test_a_name_that_the_schema_parser_does_not_know_is_refused(self, name, told):
+        with pytest.raises(SchemaError, match=told):
             custom_op(name, add_one)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match=told):
             custom_op(name, add_one, schema="(Tensor x) -> Tensor")
 
     @pytest.mark.parametrize("namespace", ["prim", "oplib"])
@@ -54,7 +62,9 @@ class TestForms:
             custom_op(f"{namespace}::f", add_one)
 
     def test_name_and_function_are_positional_only(self):
-        with pytest.raises(TypeError):
+        with pytest.raises(
+            TypeError, match="positional-only arguments passed as keyword arguments: 'name, fn'"
+        ):
             custom_op(name="cop::f", fn=add_one)
 
 
@@ -134,7 +144,7 @@ class TestSchema:
         assert schema_of(op) == "cop::f(Tensor(a0!) x, int n, Tensor(a2!) y) -> ()"
 
     def test_mutates_args_is_keyword_only_and_may_be_left_out(self):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="3 were given"):
             custom_op("cop::f", add_one, ())
         assert not custom_op("cop::f", add_one)._schema.is_mutable
 
@@ -146,7 +156,7 @@ class TestSchema:
             )
 
     def test_none_is_no_iterable_of_names(self):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="'NoneType' object is not iterable"):
             custom_op("cop::f", eager, mutates_args=None)
 
     def test_a_tensor_only_by_keyword_is_refused(self):

@@ -223,7 +223,7 @@ def test_an_eager_kernel_that_reads_values_under_a_trace_raises() -> None:
         return x * x.item()
 
     assert reader(oplib.tensor(2.0)).item() == 4.0
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="eager::reader: the kernel reads values while it is traced"):
         jax.jit(reader)(jnp.float32(2))
 
 

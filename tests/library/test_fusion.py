@@ -158,7 +158,7 @@ def test_operators_leave_what_is_no_operand_to_the_other_side() -> None:
     x = leaf(X)
     for _ in range(3):
         assert [x + Foreign(), x * Foreign(), x - Foreign(), x / Foreign(), x @ Foreign()] == ["mine"] * 5
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="unsupported operand type"):
             x + "a"
         assert (x == None) is False  # noqa: E711  Python's own answer is asked for
 

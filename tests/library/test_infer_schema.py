@@ -326,7 +326,7 @@ class TestMutation:
             infer_schema(self.fn, mutates_args="x")
 
     def test_none_is_not_iterable(self):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="'NoneType' object is not iterable"):
             infer_schema(self.fn, mutates_args=None)
 
     def test_an_optional_list_is_marked_inside(self):

@@ -69,7 +69,7 @@ class TestRegisterKernel:
             register_kernel("ker::ff", "cpu", add_two)
 
     def test_the_function_is_positional_only(self, op):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'func'"):
             op.register_kernel("cpu", func=add_two)
 
     def test_what_cannot_be_called_is_refused(self, op):

@@ -111,5 +111,5 @@ def test_an_error_points_at_the_place():
 
 
 def test_a_schema_error_is_a_runtime_error():
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="expected a type but found end of text"):
         parse_schema("f(")

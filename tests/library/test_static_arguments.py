@@ -160,7 +160,7 @@ def test_a_list_argument_is_told_apart_by_the_types_of_its_members() -> None:
 
     assert lists(jnp.ones(()), [1.0, 2.0]) == 3.0
     assert lists(jnp.ones(()), (1, 2)) == 3.0
-    with pytest.raises(ArgumentError):
+    with pytest.raises(ArgumentError, match="element 0 does not fit"):
         lists(jnp.ones(()), ["a"])
 
 
