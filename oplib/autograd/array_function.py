@@ -20,6 +20,7 @@ from oplib.config import config
 from .array_types import match_type, sum_gradient
 from .concreteness import VALUE_ERRORS
 from .liveness import find_forwarded, find_live_inputs
+from .wide_graph import note_width
 
 Arrays = tuple[Any, ...]
 Mask = tuple[bool, ...]
@@ -198,6 +199,7 @@ class Plan:
         sole: the backward from one cotangent, where it is known and never changes; else None.
         structure: how the outputs stand in the result of the op, for the floor that knows ops.
         names: of the inputs and then the outputs, where the function is an op; else empty.
+        is_wide: JAX's 64 bits were on when the function was traced, and have to be for the backward.
         pattern: what it shares with plans for other shapes, see :mod:`.record_pattern`; None until asked for.
     """
 
@@ -208,6 +210,7 @@ class Plan:
         "extras",
         "gather_reads",
         "input_count",
+        "is_wide",
         "names",
         "outputs",
         "pattern",
@@ -221,6 +224,7 @@ class Plan:
 
     def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
         self.wanted = wanted
+        self.is_wide = note_width()
         self.input_count = len(wanted)
         self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
         self.differentiable: Mask = tuple(

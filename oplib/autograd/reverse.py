@@ -18,6 +18,7 @@ from .graph_logging import engine_run_backward
 from .journal import GradJournal
 from .overrides import find_overrides, hand_over, is_tensor_like
 from .seeds import make_grads
+from .wide_graph import in_its_width
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
@@ -69,19 +70,20 @@ def backward(
         options["inputs"] = None if inputs is None else wanted
         hand_over(backward, overrides, (outputs,), options)
         return
-    grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
-    if create_graph:
-        _warn_of_cycle()
-    engine_run_backward(
-        outputs,
-        grads,
-        create_graph if retain_graph is None else retain_graph,
-        create_graph,
-        wanted,
-        allow_unreachable=True,
-        accumulate_grad=True,
-        journal=GradJournal() if grad_transaction else None,
-    )
+    with in_its_width(outputs):
+        grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
+        if create_graph:
+            _warn_of_cycle()
+        engine_run_backward(
+            outputs,
+            grads,
+            create_graph if retain_graph is None else retain_graph,
+            create_graph,
+            wanted,
+            allow_unreachable=True,
+            accumulate_grad=True,
+            journal=GradJournal() if grad_transaction else None,
+        )
 
 
 def grad(  # noqa: PLR0917  the order of the arguments is torch's
@@ -143,7 +145,8 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
             warnings.warn(
                 "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=2
             )
-        found = _find_grads(roots, wanted, options)
+        with in_its_width(roots):
+            found = _find_grads(roots, wanted, options)
     return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
 
 

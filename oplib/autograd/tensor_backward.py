@@ -17,6 +17,7 @@ from .plan import Plan
 from .reverse import Grads, Inputs, backward
 from .run import Run, running
 from .seeds import find_seed
+from .wide_graph import needs_64_bits, wide_plans, x64
 
 
 def run_backward(
@@ -34,6 +35,10 @@ def run_backward(
     Raises:
         AutogradError: as :func:`.reverse.backward`, which takes what is not plain.
     """
+    if wide_plans.any and needs_64_bits((tensor,)):
+        with x64(True):
+            run_backward(tensor, gradient, retain_graph, create_graph, inputs)
+        return
     seed = find_seed(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
     is_watched = running.vmap_levels or modes.dual_level is not None or is_logging()
