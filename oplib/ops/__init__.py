@@ -7,7 +7,7 @@ Where a line belongs, from the row of an op to the function that is called:
 
 =====================================  ==================================================================
 what an op is: schema, kernel, rules   a table, one for each family: the files with ``ROWS``, which
-                                       ``_functions.FAMILIES`` lists in the order of ``docs/use/ops.md``
+                                       ``_families`` lists in the order of ``docs/use/ops.md``
 what a row may say                     ``_table``; its classes of dtypes in ``_dtype_classes``
 what kernels share                     ``_promotion`` (dtypes, broadcasting), ``_dims``, ``_index_rules``,
                                        ``_windows`` (pooling), ``_scatter_product``, ``_flash_kernels``

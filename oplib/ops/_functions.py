@@ -8,143 +8,29 @@ from typing import Any
 import jax
 from jax import lax
 
-from . import (
-    _activations,
-    _alignment,
-    _arithmetic,
-    _attention,
-    _bags,
-    _bounds,
-    _compare,
-    _complex,
-    _convolution,
-    _creation,
-    _decompositions,
-    _dropout,
-    _elementary,
-    _flash_attention,
-    _gathering,
-    _grids,
-    _indexing,
-    _linalg,
-    _logic,
-    _losses,
-    _margin_losses,
-    _memory,
-    _moments,
-    _movement,
-    _norm_pooling,
-    _normalisation,
-    _order,
-    _pointwise,
-    _pooling,
-    _products,
-    _random,
-    _random_forms,
-    _rearrangement,
-    _reduce,
-    _scan,
-    _scattering,
-    _searching,
-    _shrinkage,
-    _unfolding,
-)
 from . import _view_rules as rules
 from ._checked_places import CHECKED
-from ._composed import COMPOSED as _OF_SEVERAL
-from ._composed_forms import FORMS
-from ._composed_forms import METHODS as _FORM_METHODS
-from ._composed_linalg import LINALG as _LINALG
-from ._composed_losses import LOSSES
-from ._composed_networks import NETWORKS
-from ._composed_norm_pools import NORM_POOLS
-from ._composed_parts import METHODS as _PART_METHODS
-from ._composed_parts import PARTS
-from ._composed_sequences import METHODS as _SEQUENCE_METHODS
-from ._composed_sequences import SEQUENCES
-from ._composed_shapes import METHODS as _SHAPE_METHODS
-from ._composed_shapes import SHAPES
-from ._data_dependent import DATA_DEPENDENT
-from ._data_dependent import METHODS as _THEIR_METHODS
+from ._composed_linalg import LINALG as COMPOSED_LINALG
+from ._families import COMPOSED, METHODS_OF_COMPOSED, OF_LINALG, OVERLOADS, ROWS, WITH_OUT
 from ._fill_in_place import choose_masked_fill, make_index_put
 from ._form_choosers import OF_FORMS
 from ._getitem import Getter
 from ._in_place import detach_, make_in_place
 from ._memory import make_view_dtype
 from ._names import NETWORK_IN_PLACE, ROOT_IN_PLACE, name_function, name_method
-from ._older_linalg import METHODS as _OLDER_METHODS
-from ._older_linalg import OLDER as _OLDER
 from ._operand_choosers import OF_OPERANDS
 from ._operators import fuse_operators
 from ._out import add_out, takes_out
 from ._parameters import add_further_names
 from ._placement import to_device
+from ._random_forms import CHOOSERS as OF_RANDOM
 from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
-from ._registrar import Overloads, describe_function, make_function
+from ._registrar import describe_function, make_function
 from ._setitem import make_setitem
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
 Maker = Callable[[str], Function]
-COMPOSED = {
-    **_OF_SEVERAL,
-    **DATA_DEPENDENT,
-    **PARTS,
-    **SHAPES,
-    **_OLDER,
-    **LOSSES,
-    **FORMS,
-    **SEQUENCES,
-    **NETWORKS,
-    **NORM_POOLS,
-}
-_METHODS_OF_COMPOSED = frozenset(
-    ("norm", *_THEIR_METHODS, *_PART_METHODS, *_SHAPE_METHODS, *_OLDER_METHODS)
-    + (*_FORM_METHODS, *_SEQUENCE_METHODS)
-)
-
-FAMILIES = (
-    _pointwise,
-    _elementary,
-    _arithmetic,
-    _activations,
-    _shrinkage,
-    _bounds,
-    _compare,
-    _logic,
-    _complex,
-    _reduce,
-    _moments,
-    _scan,
-    _order,
-    _movement,
-    _memory,
-    _rearrangement,
-    _indexing,
-    _gathering,
-    _scattering,
-    _searching,
-    _linalg,
-    _products,
-    _decompositions,
-    _normalisation,
-    _dropout,
-    _attention,
-    _flash_attention,
-    _losses,
-    _margin_losses,
-    _alignment,
-    _convolution,
-    _pooling,
-    _norm_pooling,
-    _grids,
-    _bags,
-    _unfolding,
-    _creation,
-    _random,
-)
-ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
-OVERLOADS = Overloads(ROWS)
 
 # Called by Tensor methods and by floors below, and no public function under this name.
 _INTERNAL = frozenset(
@@ -170,11 +56,7 @@ _INTERNAL = frozenset(
     | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
     | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
     | {"col2im", "im2col"}
-    | {
-        row.op
-        for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS
-        if row.op.startswith("linalg_")
-    }
+    | OF_LINALG
 )
 
 
@@ -248,7 +130,7 @@ class Functions(Mapping[str, Function]):
 _CHOOSERS = {
     **OF_OPERANDS,
     **OF_FORMS,
-    **_random_forms.CHOOSERS,
+    **OF_RANDOM,
     "masked_fill": choose_masked_fill,
     "split": choose_split,
 }
@@ -325,14 +207,14 @@ def _compose(name: str) -> Function:
 
 
 def _compose_linalg(name: str) -> Function:
-    return name_function(add_further_names(_LINALG[name](_functions), name), name)
+    return name_function(add_further_names(COMPOSED_LINALG[name](_functions), name), name)
 
 
 def _has_self(name: str) -> bool:
     if name == "index_put":
         return True
     if name in COMPOSED:
-        return name in _METHODS_OF_COMPOSED
+        return name in METHODS_OF_COMPOSED
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
@@ -348,7 +230,7 @@ def _add_out(function: Function, name: str) -> Function:
 def _make_linalg(name: str) -> Function:
     if name == "linalg_matmul":
         return _public["matmul"]
-    return _add_out(_functions[name] if name not in _LINALG else _compose_linalg(name), name)
+    return _add_out(_functions[name] if name not in COMPOSED_LINALG else _compose_linalg(name), name)
 
 
 _ALSO_WITH_OUT = (
@@ -361,18 +243,14 @@ _ALSO_WITH_OUT = (
 )
 
 # torch's functions of these families can write their result into a tensor that is given; its methods cannot.
-_WITH_OUT = frozenset(
-    row.op
-    for family in (_pointwise, _elementary, _arithmetic, _bounds, _logic, _compare, _linalg, _reduce)
-    for row in family.ROWS
-) - {"rsub"} | set(_ALSO_WITH_OUT)
+_WITH_OUT = WITH_OUT | set(_ALSO_WITH_OUT)
 _plain = Functions({**_with_aliases(_functions), **dict.fromkeys(COMPOSED, _compose)})
 _find_plain = _plain.__getitem__
 _public = Functions({name: _make_with_out if name in _WITH_OUT else _find_plain for name in _plain})
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
 LINALG = Functions(
     dict.fromkeys(
-        [name for name in (*OVERLOADS.list_ops(), *_LINALG) if name.startswith("linalg_")]
+        [name for name in (*OVERLOADS.list_ops(), *COMPOSED_LINALG) if name.startswith("linalg_")]
         + ["linalg_matmul"],
         _make_linalg,
     )

@@ -10,7 +10,8 @@ from types import ModuleType
 from oplib.tensor import Tensor
 
 from ._dtype_classes import describe_classes
-from ._functions import FAMILIES, FUNCTIONS, IN_PLACE
+from ._families import FAMILIES
+from ._functions import FUNCTIONS, IN_PLACE
 from ._registrar import describe_derivative
 from ._table import Row
 
@@ -26,13 +27,16 @@ its tensors may meet; its operands, the numbers that may change at every call wi
 gradient, derived by JAX from the kernel unless told; and whose contract it follows. The result of an op
 marked *view* shares the memory of its argument, and writing into either is seen in both.
 
+A parameter `dim` of a function or method may also be called `axis`, and `keepdim` `keepdims`.
+
 The classes of dtypes are bool; int, with a sign or without; half, which is float16 and bfloat16; float,
 which is float32 and float64; and complex. What is of another class is refused with an
 `UnsupportedDtypeError`. Where a `dtype` is given, it is that which counts.
 
 Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
 is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
-A matrix without an inverse raises a `LinAlgError`, and gives inf or nan when it is traced
+What is no probability is refused by `binary_cross_entropy`, and counted as it stands under a trace. A matrix
+without an inverse raises a `LinAlgError`, and gives inf or nan when it is traced
 ([ADR 16](../adr/0016-what-is-looked-at-before-and-after-a-call.md)). A division of integers by 0 gives what
 JAX gives.
 """
@@ -88,6 +92,8 @@ def _calls(op: str) -> Iterator[str]:
         yield f"`oplib.{op}`"
     if hasattr(Tensor, op):
         yield f"`.{op}`"
+    if f"{op}_" in FUNCTIONS:
+        yield f"`oplib.{op}_`"
     if f"{op}_" in IN_PLACE:
         yield f"`.{op}_`"
 

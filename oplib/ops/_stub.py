@@ -38,7 +38,6 @@ from typing import Any
 from ._registrar import Overloads
 from ._table import Row
 
-FAMILIES: tuple[Any, ...]
 ROWS: tuple[Row, ...]
 ALIASES: Mapping[str, str]
 OVERLOADS: Overloads

@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.errors import OplibError
-from oplib.ops._functions import FAMILIES
+from oplib.ops._families import FAMILIES
 
 from .error_samples import REFUSALS
 from .refusals import Refusal

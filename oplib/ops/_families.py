@@ -1,0 +1,133 @@
+"""Which built-in ops there are, and which functions are made of several: the tables, put together."""
+
+from __future__ import annotations
+
+from . import (
+    _activations,
+    _alignment,
+    _arithmetic,
+    _attention,
+    _bags,
+    _bounds,
+    _compare,
+    _complex,
+    _convolution,
+    _creation,
+    _decompositions,
+    _dropout,
+    _elementary,
+    _flash_attention,
+    _gathering,
+    _grids,
+    _indexing,
+    _linalg,
+    _logic,
+    _losses,
+    _margin_losses,
+    _memory,
+    _moments,
+    _movement,
+    _norm_pooling,
+    _normalisation,
+    _order,
+    _pointwise,
+    _pooling,
+    _products,
+    _random,
+    _rearrangement,
+    _reduce,
+    _scan,
+    _scattering,
+    _searching,
+    _shrinkage,
+    _unfolding,
+)
+from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed_forms import FORMS
+from ._composed_forms import METHODS as _FORM_METHODS
+from ._composed_losses import LOSSES
+from ._composed_networks import NETWORKS
+from ._composed_norm_pools import NORM_POOLS
+from ._composed_parts import METHODS as _PART_METHODS
+from ._composed_parts import PARTS
+from ._composed_sequences import METHODS as _SEQUENCE_METHODS
+from ._composed_sequences import SEQUENCES
+from ._composed_shapes import METHODS as _SHAPE_METHODS
+from ._composed_shapes import SHAPES
+from ._data_dependent import DATA_DEPENDENT
+from ._data_dependent import METHODS as _THEIR_METHODS
+from ._older_linalg import METHODS as _OLDER_METHODS
+from ._older_linalg import OLDER as _OLDER
+from ._registrar import Overloads
+
+FAMILIES = (
+    _pointwise,
+    _elementary,
+    _arithmetic,
+    _activations,
+    _shrinkage,
+    _bounds,
+    _compare,
+    _logic,
+    _complex,
+    _reduce,
+    _moments,
+    _scan,
+    _order,
+    _movement,
+    _memory,
+    _rearrangement,
+    _indexing,
+    _gathering,
+    _scattering,
+    _searching,
+    _linalg,
+    _products,
+    _decompositions,
+    _normalisation,
+    _dropout,
+    _attention,
+    _flash_attention,
+    _losses,
+    _margin_losses,
+    _alignment,
+    _convolution,
+    _pooling,
+    _norm_pooling,
+    _grids,
+    _bags,
+    _unfolding,
+    _creation,
+    _random,
+)
+ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
+OVERLOADS = Overloads(ROWS)
+
+COMPOSED = {
+    **_OF_SEVERAL,
+    **DATA_DEPENDENT,
+    **PARTS,
+    **SHAPES,
+    **_OLDER,
+    **LOSSES,
+    **FORMS,
+    **SEQUENCES,
+    **NETWORKS,
+    **NORM_POOLS,
+}
+METHODS_OF_COMPOSED = frozenset(("norm", *_FORM_METHODS, *_OLDER_METHODS, *_PART_METHODS)).union(
+    _SEQUENCE_METHODS, _SHAPE_METHODS, _THEIR_METHODS
+)
+"""Those that are methods of Tensor too."""
+
+WITH_OUT = frozenset(
+    row.op
+    for family in (_pointwise, _elementary, _arithmetic, _bounds, _logic, _compare, _linalg, _reduce)
+    for row in family.ROWS
+) - {"rsub"}
+"""The ops of families whose functions can write their result into a tensor that is given, but for some."""
+
+OF_LINALG = frozenset(
+    row.op for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS if row.op.startswith("linalg_")
+)
+"""The ops that ``oplib.linalg`` has functions of."""
