@@ -1,20 +1,18 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
+# ruff: noqa: A002  the parameters are torch's
 """Functions that are made of several ops, or call one with other arguments than its schema has."""
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import Generator
+from oplib.errors import ArgumentError, ArgumentValueError
 
+from ._composed_attention import ATTENTION
 from ._composed_norms import NORMS
 from ._composed_pools import POOLS
 from ._dropout import COMPOSED as DROPOUTS
-from ._dropout import check_p
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -161,59 +159,12 @@ def _make_norm(functions: Functions) -> Function:
     return norm
 
 
-def _make_attention(functions: Functions) -> Function:
-    def scaled_dot_product_attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-        *,
-        generator: Generator | None = None,
-    ) -> Any:
-        """Weighs the values by the softmax of the products of queries and keys.
-
-        Args:
-            query: ``[..., L, E]``.
-            key: ``[..., S, E]``.
-            value: ``[..., S, V]``.
-            attn_mask: ``[..., L, S]``, bools (True takes part) or numbers that are added.
-            dropout_p: with what probability a weight becomes 0.
-            is_causal: whether a query sees only the keys up to its own place.
-            scale: of the products; by default ``1 / sqrt(E)``.
-            enable_gqa: whether several heads of the query share a head of key and value.
-            generator: where the randomness of dropout comes from; by default the global Generator.
-        """
-        if is_causal and attn_mask is not None:
-            raise ArgumentError(
-                "scaled_dot_product_attention: explicit attn_mask should not be set when is_causal=True. Got "
-                f"{describe(attn_mask)}. Give just one."
-            )
-        check_p("scaled_dot_product_attention", dropout_p)
-        factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-        options = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
-        if not dropout_p and attn_mask is None:
-            return functions["flash_attention"](query, key, value, is_causal, factor, enable_gqa)[0]
-        if not dropout_p:
-            return functions["sdpa"](query, key, value, attn_mask, **options)
-        if dropout_p == 1:
-            return functions["sdpa"](query, key, value * 0, attn_mask, **options)
-        return functions["sdpa_dropout"](
-            query, key, value, attn_mask, dropout_p, **options, generator=generator
-        )
-
-    return scaled_dot_product_attention
-
-
 COMPOSED: dict[str, Callable[[Functions], Function]] = {
+    **ATTENTION,
     **DROPOUTS,
     **NORMS,
     **POOLS,
     "einsum": _make_einsum,
     "norm": _make_norm,
-    "scaled_dot_product_attention": _make_attention,
     "tensordot": _make_tensordot,
 }

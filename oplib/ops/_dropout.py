@@ -38,11 +38,11 @@ def drop(array: Any, kept: Any, p: Any) -> Any:
     one = strong(1, p)
     scale = one / (one - p)
     scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
-    return jnp.where(_spread(kept, array), scaled, jnp.zeros_like(array))
+    return jnp.where(spread(kept, array), scaled, jnp.zeros_like(array))
 
 
-def _spread(value: Any, like: Any) -> Any:
-    """Broadcasts a value and spreads it over the devices of an explicit mesh as another is."""
+def spread(value: Any, like: Any) -> Any:
+    """Broadcasts a value, and spreads it over the devices of an explicit mesh as another is."""
     return match_type(broadcast_to(value, like.shape), jax.typeof(like))
 
 
@@ -70,9 +70,9 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     kept = draw_kept(shape, p, generator)
     one, alpha = strong(1, p), strong(_ALPHA, p)
     scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
-    own = [_spread(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
-    dropped = _spread(to_dtype_of(alpha * scale * (p - one), array), array)
-    return jnp.where(_spread(kept, array), array * own[0] + own[1], dropped)
+    own = [spread(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = spread(to_dtype_of(alpha * scale * (p - one), array), array)
+    return jnp.where(spread(kept, array), array * own[0] + own[1], dropped)
 
 
 def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:

@@ -3,8 +3,11 @@
 
 Beside the result the op gives, for each row, the logarithm of the sum of exponentials: from it the backward
 computes the weights anew (Dao et al., "FlashAttention", 2022). The backward is an op too, so that both have a
-Pallas kernel for accelerators; these never store the scores. Elsewhere, and where these kernels do not fit or
-do not pay, both are lines of JAX, which second and forward derivatives go through on every platform.
+Pallas kernel for accelerators; these never store the scores. Elsewhere both are lines of JAX, which second
+and forward derivatives go through on every platform.
+
+The queries ``[..., G, L, E]`` have an axis more than the keys: G of them share each head of keys. So a rule
+can say that batches and heads may be spread over devices, and no head is repeated.
 """
 
 from __future__ import annotations
@@ -21,50 +24,54 @@ from oplib.library import Derivative
 from oplib.library.objects.namespace import ops
 from oplib.tensor import dtypes
 
-from ._attention import _check, _share_heads
-from ._promotion import find_shape, strong
+from ._attention import NAME, check_operands, find_past, score
+from ._dropout import spread
+from ._promotion import strong
 from ._table import Row
 
 SQUARE = 2**18  # scores of a head from which on not to store them is worth a kernel of its own
-_HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+def pays(query: Any, key: Any, value: Any, *, enable_gqa: bool) -> bool:
+    """Whether attention to these keys is long enough for this op, and of one batch."""
+    if min(query.ndim, key.ndim, value.ndim) < 2 or 0 in (*query.shape, *key.shape, *value.shape):
+        return False
+    lengths = query.shape[-2], key.shape[-2]
+    if not all(isinstance(one, int) for one in lengths) or lengths[0] * lengths[1] < SQUARE:
+        return False  # nobody knows how long a symbol is
+    if key.shape[:-2] != value.shape[:-2]:
+        return False
+    if not enable_gqa:
+        return query.shape[:-2] == key.shape[:-2]
+    return query.shape[:-3] == key.shape[:-3] and not query.shape[-3] % key.shape[-3]
+
 
 # The formulas -----------------------------------------------------------------------------------------------
 
 
-def _spread(operands: tuple[Any, ...], enable_gqa: bool) -> tuple[Any, ...]:
-    """Repeats and broadcasts heads and batches, so that all three have the same."""
-    query, key, value = operands
-    if enable_gqa:
-        key, value = _share_heads(query, key, value)
-    batch = find_shape("scaled_dot_product_attention", query, key, value, lead=-2)
-    return tuple(jnp.broadcast_to(one, batch + one.shape[-2:]) for one in (query, key, value))
+def _flatten(array: Any, key: Any) -> Any:
+    """Makes rows ``[..., G*L, ...]`` of what a head of keys has, so that a product is one of matrices."""
+    width = array.shape[key.ndim :]
+    return lax.reshape(
+        array, (*key.shape[:-2], array.shape[key.ndim - 2] * array.shape[key.ndim - 1], *width)
+    )
 
 
 def _score(query: Any, key: Any, is_causal: bool, scale: float) -> Any:
-    """The scores, in single precision for half; -inf where a query does not see a key."""
-    wide = dtypes.float32 if query.dtype in _HALF else query.dtype
-    scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide)
-    scores = lax.convert_element_type(scores, wide) * jnp.asarray(scale, wide)
+    """The scores ``[..., G*L, S]``; -inf where a query does not see a key."""
+    scores = score(_flatten(query, key), key, scale)
     if not is_causal:
         return scores
-    return jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, strong(-jnp.inf, scores))
+    past = jnp.tile(find_past(query.shape[-2], key.shape[-2]), (query.shape[-3], 1))
+    return jnp.where(spread(past, scores), scores, strong(-jnp.inf, scores))
 
 
-def _attend(
-    query: Any, key: Any, value: Any, is_causal: bool, scale: float, enable_gqa: bool
-) -> tuple[Any, Any]:
-    _check(query, key, value)
-    q, k, v = _spread((query, key, value), enable_gqa)
-    scores = _score(q, k, is_causal, scale)
-    if not k.shape[-2]:  # nothing is seen: the sum of no values, as of no exponentials
-        return jnp.matmul(lax.convert_element_type(scores, v.dtype), v), jnp.full_like(
-            scores, -jnp.inf, shape=scores.shape[:-1]
-        )
-    top = lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
-    weights = lax.exp(scores - top)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    result = jnp.matmul(lax.convert_element_type(weights / total, v.dtype), v)
-    return result, lax.squeeze(top + lax.log(total), (scores.ndim - 1,))
+def _attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+    check_operands(query, key, value)
+    scores = _score(query, key, is_causal, scale)
+    weights = lax.convert_element_type(jax.nn.softmax(scores), value.dtype)
+    result, total = jnp.matmul(weights, value), jax.nn.logsumexp(scores, axis=-1)
+    return lax.reshape(result, (*query.shape[:-1], value.shape[-1])), lax.reshape(total, query.shape[:-1])
 
 
 def _differentiate(
@@ -76,42 +83,27 @@ def _differentiate(
     grad: Any,
     is_causal: bool,
     scale: float,
-    enable_gqa: bool,
 ) -> tuple[Any, Any, Any]:
     """``delta``: of each row, the product of result and gradient, less the gradient of ``total``."""
-    (q, k, v), pull = jax.vjp(lambda *three: _spread(three, enable_gqa), query, key, value)
-    weights = lax.exp(_score(q, k, is_causal, scale) - lax.expand_dims(total, (total.ndim,)))
+    q, g, *columns = (_flatten(one, key) for one in (query, grad, total, delta))
+    total, delta = (lax.expand_dims(one, (one.ndim,)) for one in columns)
+    weights = lax.exp(_score(query, key, is_causal, scale) - total)
     wide = weights.dtype
-    slopes = jnp.matmul(grad, jnp.swapaxes(v, -1, -2), preferred_element_type=wide)
-    slopes = weights * (lax.convert_element_type(slopes, wide) - lax.expand_dims(delta, (delta.ndim,)))
-    slopes = lax.convert_element_type(slopes * jnp.asarray(scale, wide), q.dtype)
-    weights = lax.convert_element_type(weights, v.dtype)
-    of_key, of_value = (jnp.matmul(jnp.swapaxes(x, -1, -2), y) for x, y in ((slopes, q), (weights, grad)))
-    return pull((jnp.matmul(slopes, k), of_key, of_value))
+    slopes = jnp.matmul(g, jnp.swapaxes(value, -1, -2), preferred_element_type=wide)
+    slopes = weights * (lax.convert_element_type(slopes, wide) - delta)
+    slopes = lax.convert_element_type(slopes * jnp.asarray(scale, wide), query.dtype)
+    weights = lax.convert_element_type(weights, value.dtype)
+    of_key, of_value = (jnp.matmul(jnp.swapaxes(x, -1, -2), y) for x, y in ((slopes, q), (weights, g)))
+    return lax.reshape(jnp.matmul(slopes, key), query.shape), of_key, of_value
 
 
 # The kernels of accelerators --------------------------------------------------------------------------------
 
 
-def pays(query: Any, key: Any, value: Any, enable_gqa: bool) -> bool:
-    """Whether operands suit the kernels of accelerators: long enough, of one batch, no double."""
-    if min(query.ndim, key.ndim) < 2:
-        return False  # it is refused elsewhere
-    if query.shape[-2] * key.shape[-2] < SQUARE or query.dtype not in (*_HALF, dtypes.float32):
-        return False
-    if 0 in (*query.shape, *value.shape) or key.shape[:-2] != value.shape[:-2]:
-        return False
-    if not enable_gqa:
-        return query.shape[:-2] == key.shape[:-2]
-    return query.shape[:-3] == key.shape[:-3] and not query.shape[-3] % key.shape[-3]
-
-
 def _attend_on(platform: str) -> Callable[..., Any]:
-    def attend(
-        query: Any, key: Any, value: Any, is_causal: bool, scale: float, enable_gqa: bool
-    ) -> tuple[Any, Any]:
-        if not pays(query, key, value, enable_gqa):
-            return _attend(query, key, value, is_causal, scale, enable_gqa)
+    def attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+        if not _fits(query, key, value):
+            return _attend(query, key, value, is_causal, scale)
         kernels = _find_kernels()
         return kernels.attend(
             kernels.PLATFORMS[platform], query, key, value, is_causal=is_causal, scale=scale
@@ -122,13 +114,18 @@ def _attend_on(platform: str) -> Callable[..., Any]:
 
 def _differentiate_on(platform: str) -> Callable[..., Any]:
     def differentiate(*operands: Any) -> Any:
-        *arrays, is_causal, scale, enable_gqa = operands
-        if not pays(arrays[0], arrays[1], arrays[2], enable_gqa):
+        *arrays, is_causal, scale = operands
+        if not _fits(*arrays[:3]):
             return _differentiate(*operands)
         kernels = _find_kernels()
         return kernels.differentiate(kernels.PLATFORMS[platform], arrays, is_causal=is_causal, scale=scale)
 
     return differentiate
+
+
+def _fits(query: Any, key: Any, value: Any) -> bool:
+    """Whether the kernels take these operands: they know no doubles, and nothing empty."""
+    return query.dtype != dtypes.float64 and 0 not in (*query.shape, *key.shape, *value.shape)
 
 
 def _find_kernels() -> Any:
@@ -154,7 +151,7 @@ def _backward(ctx: Any, grad: Any, grad_total: Any) -> tuple[Any, ...]:
     if grad_total is not None:
         delta = delta - grad_total
     backward = ops.oplib.flash_attention_backward.default
-    return (*backward(*operands, total, delta, grad, *ctx.options), None, None, None)
+    return (*backward(*operands, total, delta, grad, *ctx.options), None, None)
 
 
 def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
@@ -164,23 +161,23 @@ def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  t
 
 def _backward_again(ctx: Any, *grads: Any) -> tuple[Any, ...]:
     _, pull = jax.vjp(lambda *arrays: _differentiate(*arrays, *ctx.options), *ctx.saved_tensors)
-    return (*pull(grads), None, None, None)
+    return (*pull(grads), None, None)
 
 
 def _push_through(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward derivative of a formula, by JAX; its last three arguments are no tensors."""
+    """The forward derivative of a formula, by JAX; its last two arguments are no tensors."""
 
     def push(primals: Any, tangents: Any) -> Any:
-        *arrays, is_causal, scale, enable_gqa = primals
+        *arrays, is_causal, scale = primals
         pairs = zip(arrays, tangents, strict=False)
         given = [jnp.zeros_like(one) if tangent is None else tangent for one, tangent in pairs]
-        return jax.jvp(lambda *values: formula(*values, is_causal, scale, enable_gqa), arrays, given)
+        return jax.jvp(lambda *values: formula(*values, is_causal, scale), arrays, given)
 
     return push
 
 
-_SOURCE = "torch.nn.functional.scaled_dot_product_attention"
-_OPTIONS = "bool is_causal, float scale, bool enable_gqa"
+_SOURCE = f"torch.nn.functional.{NAME}"
+_OPTIONS = "bool is_causal, float scale"
 ROWS = (
     Row(
         f"flash_attention(Tensor query, Tensor key, Tensor value, {_OPTIONS}) -> (Tensor, Tensor)",
@@ -189,6 +186,7 @@ ROWS = (
         derivative=Derivative(backward=_backward, setup_context=_save),
         kernels=(("tpu", _attend_on("tpu")), ("gpu", _attend_on("gpu"))),
         jvp=_push_through(_attend),
+        sharding="... g l e, ... s e, ... s v -> ... g l v, ... g l need_replication={l, v}",
         source=_SOURCE,
         dtypes="hf",
     ),
@@ -200,6 +198,9 @@ ROWS = (
         derivative=Derivative(backward=_backward_again, setup_context=_save_inputs),
         kernels=(("tpu", _differentiate_on("tpu")), ("gpu", _differentiate_on("gpu"))),
         jvp=_push_through(_differentiate),
+        # the gradients of a key sum over the queries that share it
+        sharding="... g l e, ... s e, ... s v, ... g l, ... g l, ... g l v -> ... g l e, ... s e, ... s v "
+        "need_replication={g, l, e, s, v}",
         source=_SOURCE,
         dtypes="hf",
     ),

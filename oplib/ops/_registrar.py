@@ -44,9 +44,11 @@ def register(row: Row) -> OpOverload:
             missing=derivative.missing,
         )
     for platform, kernel in row.kernels:
-        op.register_kernel(platform, kernel)
+        op.register_kernel(platform, check_classes(row.op, kernel, row.dtypes))
     if row.jvp is not None:
         op.register_jvp(row.jvp)
+    if row.sharding is not None:
+        op.register_sharding(row.sharding)
     return op._opoverload
 
 

@@ -29,6 +29,7 @@ class Row:
             ``_view_rules``; a rule may give None where a copy is needed. Tensors then never reach the kernel.
         kernels: for some platforms, pairs of these and a kernel; ``kernel`` serves the others.
         jvp: how it differentiates forwards, where that does not follow from ``derivative``.
+        sharding: which axes may be spread over devices together, where XLA cannot find that out by itself.
         node: what the node of the view is called, less "Backward0"; by default after the op.
         dtypes: the classes of dtypes that it takes, see ``_dtype_classes``; its kernel refuses the others.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
@@ -43,6 +44,7 @@ class Row:
     view: Function | None = None
     kernels: tuple[tuple[str, Function], ...] = ()
     jvp: Function | None = None
+    sharding: str | None = None
     node: str = ""
     dtypes: str = "bihfc"
     source: str = ""

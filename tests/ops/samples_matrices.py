@@ -102,11 +102,11 @@ NETWORKS: dict[str, list[Sample]] = {
         Sample((CUBE, CUBE + 0.1, CUBE - 0.2), {"is_causal": True, "scale": 0.3, "enable_gqa": False}),
     ],
     "flash_attention": [
-        Sample((CUBE, *DUAL, False, 0.5, False)),
-        Sample((draw(4, 3, 4), draw(2, 3, 4), draw(2, 3, 5), True, 0.3, True)),
+        Sample((CUBE, draw(5, 4), draw(5, 3), False, 0.5)),
+        Sample((draw(2, 2, 3, 4), draw(2, 3, 4), draw(2, 3, 5), True, 0.3)),
     ],
     "flash_attention_backward": [
-        Sample((CUBE, *DUAL, draw(2, 3), shift(draw(2, 3)), draw(2, 3, 3), False, 0.5, False)),
+        Sample((draw(2, 1, 3, 4), *DUAL, draw(2, 1, 3), shift(draw(2, 1, 3)), draw(2, 1, 3, 3), False, 0.5)),
     ],
     **{name: losses(shift(X[::-1])) for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")},
     "kl_div": [*losses(SHARES), *losses(shift(X[::-1]), log_target=True)],
