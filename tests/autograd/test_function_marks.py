@@ -240,7 +240,7 @@ def test_a_name_that_is_computed_cannot_be_set(x, name):
         setattr(ctx, name, 5)
         return a * 2
 
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match=f"property '{name}' of 'MadeBackward' object has no setter"):
         make_function(forward).apply(x)
 
 

@@ -200,7 +200,7 @@ def test_a_tensor_from_outside_is_not_written_by_a_trace():
     def pass_on(ctx, g):
         return g, g
 
-    with pytest.raises(TracingError):
+    with pytest.raises(TracingError, match="stored in a tensor made outside this trace"):
         jax.jit(step)(A)
     assert outside.tolist() == [1.0, 1.0]
 

@@ -13,6 +13,16 @@ from oplib.tensor import Tensor
 KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
 """What the tensors of a kernel are annotated with, by its kind."""
 
+ILLEGAL_NAMES = {
+    "": "expected the name of an op",
+    "a-b": "found '-'",
+    "1x": "found '1x'",
+    "x.y.z": r"found '\.'",
+    "f.default": "'default' is not a legal overload name",
+    "f.__x__": "'__x__' is not a legal overload name",
+}
+"""Names that no op may have in its namespace, and what is said of each."""
+
 X = jnp.zeros(2)
 
 

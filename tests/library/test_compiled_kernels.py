@@ -196,7 +196,7 @@ def test_advancing_a_generator_from_outside_while_tracing_raises() -> None:
     def noise(x: jax.Array) -> jax.Array:
         return x + oplib.rand(1, generator=generator).array
 
-    with pytest.raises(TracingError):
+    with pytest.raises(TracingError, match="Generator: a draw inside a trace"):
         noise(jnp.ones(1))
 
 

@@ -66,9 +66,9 @@ class TestNewDefinition:
 
     def test_one_that_fails_leaves_the_old_op(self):
         op = custom_op("cop::f", add_one)
-        with pytest.raises(SchemaInferenceError):
+        with pytest.raises(SchemaInferenceError, match="must have a type annotation"):
             custom_op("cop::f", lambda x: x)
-        with pytest.raises(RegistrationValueError):
+        with pytest.raises(RegistrationValueError, match="'operand' names 'x'"):
             custom_op("cop::f", add_two, operand=("x",))
         assert op(X)[0] == 1
 

@@ -143,7 +143,7 @@ def test_a_pass_frees_the_graph_and_retain_graph_keeps_it(x):
     total.backward(retain_graph=True)
     total.backward()
     np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(ROWS), rtol=1e-6)
-    with pytest.raises(SavedTensorError):
+    with pytest.raises(SavedTensorError, match="a second time"):
         total.backward()
 
 
