@@ -10,16 +10,18 @@ what an op is: schema, kernel, rules   a table, one for each family: the files w
                                        ``_families`` lists in the order of ``docs/use/ops.md``
 what a row may say                     ``_table``; its classes of dtypes in ``_dtype_classes``
 what kernels share                     ``_promotion`` (dtypes, broadcasting), ``_dims``, ``_index_rules``,
-                                       ``_windows`` (pooling), ``_scatter_product``, ``_flash_kernels``
+                                       ``_windows`` (pooling), ``_interpolation``, ``_scatter_product``,
+                                       ``_wide_integers``; ``_flash_kernels`` and ``_flash_sweeps``
 what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``
 which overload a call means            ``_operand_choosers`` (tensor or number), ``_form_choosers``,
                                        ``_random_forms``
-what is looked at around a call        ``_checked_places`` before it, ``_checked_matrices`` after it
-functions that are made of several     ``_composed*`` by subject; those that read values in
-                                       ``_data_dependent``
+what is looked at around a call        ``_checked_*``, by what it is
+functions that are made of several     ``_composed*`` by subject, ``_least_squares``, ``_older_linalg``;
+                                       those that read values in ``_data_dependent``, by ``_values``
 ``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_window``, ``_getitem``, ``_setitem``
 forms that write                       ``_in_place``, ``_fill_in_place``, ``_random_in_place``, ``_out``
-rows to functions, and their names     ``_registrar``, ``_functions``, ``_names``, ``_operators``
+rows to functions                      ``_registrar``, ``_functions``, ``_operators``, ``_placement``
+their names, and those of parameters   ``_names``, ``_parameters``
 what is made of the tables             ``_stub``, ``_page``
 =====================================  ==================================================================
 """
