@@ -11,6 +11,11 @@ from oplib.tensor import dtypes
 
 
 def check_index(op: str, index: Any) -> None:
+    """Checks that an index holds ints.
+
+    Raises:
+        ArgumentError: it holds something else.
+    """
     if index.dtype not in (dtypes.int32, dtypes.int64):
         raise ArgumentError(
             f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
@@ -18,13 +23,23 @@ def check_index(op: str, index: Any) -> None:
 
 
 def check_vector(op: str, index: Any) -> None:
+    """Checks that an index holds ints, and has one dim at most.
+
+    Raises:
+        ArgumentError: it holds something else.
+        DimensionError: it has more dims.
+    """
     check_index(op, index)
     if index.ndim > 1:
         raise DimensionError(f"{op}: index is supposed to be a vector. Got {describe(index)}. Flatten it.")
 
 
 def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
-    """An index of gather and scatter is no larger than the tensor, but along the dim."""
+    """Checks that an index of gather or scatter holds ints, and is no larger than the tensor but along a dim.
+
+    Raises:
+        ArgumentError: it is larger, has other dims, or holds something else.
+    """
     check_index(op, index)
     sizes = zip(index.shape, self.shape, strict=False)
     if max(index.ndim, 1) != max(self.ndim, 1) or any(
@@ -37,7 +52,7 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
 
 
 def list_places(index: Any, axis: int) -> tuple[Any, ...]:
-    """The index of an array that takes ``[..., index[...], ...]`` along an axis."""
+    """Returns the index of an array that takes ``[..., index[...], ...]`` along an axis."""
     return tuple(
         index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
         for place in range(index.ndim)
