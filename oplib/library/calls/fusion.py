@@ -18,6 +18,7 @@ from oplib.library.objects.overload import OpOverload
 
 from .fast_block import FastBlock
 from .fast_path import ShortCut
+from .spelling import spell
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
@@ -83,10 +84,10 @@ class Fusion:
         self._parameters = list(inspect.signature(whole).parameters.values())
         self._preparing = threading.Lock()
         self._is_prepared = False
-        defaults = {f"__d_{one.name}": one.default for one in self._parameters}
-        names = {"__whole": whole, "__prepare": self._prepare, **defaults}
-        head = f"def {whole.__name__}({', '.join(_declare(self._parameters))}):"
-        tail = f"    return __whole({', '.join(map(_hand_on, self._parameters))})"
+        spelling = spell(self._parameters)
+        names = {"__whole": whole, "__prepare": self._prepare, **spelling.namespace}
+        head = f"def {whole.__name__}({', '.join([*spelling.declared, *spelling.rest])}):"
+        tail = f"    return __whole({', '.join(spelling.given)})"
         self._short_cut = ShortCut([head, "    __prepare()"], [tail], names, f"<oplib.{whole.__name__}>")
         self.function = self._short_cut.define()
         self.function.__doc__ = whole.__doc__
@@ -115,6 +116,8 @@ class Fusion:
         if max(places) >= len(names):
             return  # an operator has no place for a keyword argument
         others = [one for place, one in enumerate(self._parameters) if place not in places]
+        if any(one.default is one.empty and one.kind is not _KINDS.VAR_KEYWORD for one in others):
+            return  # each call gives something that the overload does not take
         kept = [
             f"not {one.name}" if one.kind is _KINDS.VAR_KEYWORD else f"{one.name} is __d_{one.name}"
             for one in others
@@ -122,21 +125,3 @@ class Fusion:
         tests = [branch.test.format(*names)] if branch.test else []
         block = FastBlock(dispatcher.record, number, [names[place] for place in places])
         self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
-
-
-def _declare(parameters: Sequence[inspect.Parameter]) -> list[str]:
-    declared: list[str] = []
-    for one in parameters:
-        if one.kind is _KINDS.VAR_KEYWORD:
-            declared.append(f"**{one.name}")
-            continue
-        if one.kind is _KINDS.KEYWORD_ONLY and "*" not in declared:
-            declared.append("*")
-        declared.append(one.name if one.default is _KINDS.empty else f"{one.name}=__d_{one.name}")
-    return declared
-
-
-def _hand_on(parameter: inspect.Parameter) -> str:
-    if parameter.kind is _KINDS.VAR_KEYWORD:
-        return f"**{parameter.name}"
-    return f"{parameter.name}={parameter.name}" if parameter.kind is _KINDS.KEYWORD_ONLY else parameter.name
