@@ -32,7 +32,7 @@ def _is_broken(value: Any) -> bool:
 
 
 def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Any:
-    """Makes the wrapper of an op that needs a matrix of a certain kind, in the calls that ``inverts`` tells."""
+    """Makes the wrapper of an op that needs matrices of a kind, in the calls that ``inverts`` tells."""
 
     def wrap(function: Function, _: str) -> Function:
         @functools.wraps(function)
