@@ -24,3 +24,9 @@ def scratch_registry() -> Iterator[None]:
 def hint(request: pytest.FixtureRequest) -> Any:
     """What the tensors of a kernel are annotated with, of every kind."""
     return KINDS[request.param]
+
+
+@pytest.fixture
+def told_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warning about overriding, which comes once per process, has come."""
+    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)

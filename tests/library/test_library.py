@@ -26,12 +26,6 @@ X = jnp.zeros(2)
 
 
 @pytest.fixture
-def told_already(monkeypatch):
-    """The warning about overriding, which comes once per process, has come."""
-    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)
-
-
-@pytest.fixture
 def lib():
     with _scoped_library("lab", "FRAGMENT") as library:
         yield library

@@ -27,12 +27,6 @@ def record(name):
     return getattr(ops.reg, name).default.record
 
 
-@pytest.fixture
-def told_already(monkeypatch):
-    """The warning about overriding, which comes once per process, has come."""
-    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)
-
-
 @pytest.mark.usefixtures("told_already")
 class TestStacks:
     def test_the_newest_kernel_is_in_force(self):

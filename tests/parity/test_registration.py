@@ -11,7 +11,6 @@ import warnings
 import pytest
 
 import oplib.library
-from oplib.library.registration.registry import registry
 from oplib.tensor import Tensor
 
 torch = pytest.importorskip("torch")
@@ -22,12 +21,7 @@ OPLIB = types.SimpleNamespace(
 )
 NUMBERS = itertools.count()
 
-
-@pytest.fixture(autouse=True)
-def scratch_registry():
-    saved = registry.save()
-    yield
-    registry.restore(saved)
+pytestmark = pytest.mark.usefixtures("forget_ops")
 
 
 class Program:
