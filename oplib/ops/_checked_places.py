@@ -128,7 +128,7 @@ def _masked(function: Function, name: str) -> Function:
 
 CHECKED: dict[str, Callable[[Function, str], Function]] = {
     **dict.fromkeys(("gather", "index_select", "scatter", "scatter_add", "scatter_reduce"), _along),
-    **dict.fromkeys(("index_add", "index_copy", "index_fill"), _along),
+    **dict.fromkeys(("index_add", "index_copy", "index_fill", "index_reduce"), _along),
     **dict.fromkeys(("take", "put"), _flat),
     "masked_scatter": _masked,
     "take_along_dim": _along_dim,

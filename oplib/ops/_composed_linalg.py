@@ -9,6 +9,7 @@ from typing import Any
 
 from oplib.errors import ArgumentError, describe
 
+from ._composed_factors import TENSORS
 from ._least_squares import find_tolerance, make_lstsq
 
 Function = Callable[..., Any]
@@ -326,6 +327,7 @@ def _multiply(matmul: Function, factors: Sequence[Any], cuts: Any, run: tuple[in
 
 
 LINALG: dict[str, Callable[[Functions], Function]] = {
+    **TENSORS,
     "linalg_pinv": _make_pinv,
     "linalg_cond": _make_cond,
     "linalg_diagonal": _make_diagonal,

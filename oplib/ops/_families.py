@@ -40,9 +40,13 @@ from . import (
     _scattering,
     _searching,
     _shrinkage,
+    _statistics,
     _unfolding,
+    _view_scatter,
 )
 from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed_factors import FACTORS
+from ._composed_factors import METHODS as _FACTOR_METHODS
 from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
 from ._composed_losses import LOSSES
@@ -54,6 +58,8 @@ from ._composed_sequences import METHODS as _SEQUENCE_METHODS
 from ._composed_sequences import SEQUENCES
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
+from ._composed_statistics import METHODS as _STATISTICS_METHODS
+from ._composed_statistics import STATISTICS
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._older_linalg import METHODS as _OLDER_METHODS
@@ -80,7 +86,9 @@ FAMILIES = (
     _indexing,
     _gathering,
     _scattering,
+    _view_scatter,
     _searching,
+    _statistics,
     _linalg,
     _products,
     _decompositions,
@@ -114,9 +122,11 @@ COMPOSED = {
     **SEQUENCES,
     **NETWORKS,
     **NORM_POOLS,
+    **STATISTICS,
+    **FACTORS,
 }
 METHODS_OF_COMPOSED = frozenset(("norm", *_FORM_METHODS, *_OLDER_METHODS, *_PART_METHODS)).union(
-    _SEQUENCE_METHODS, _SHAPE_METHODS, _THEIR_METHODS
+    _SEQUENCE_METHODS, _SHAPE_METHODS, _THEIR_METHODS, _STATISTICS_METHODS, _FACTOR_METHODS
 )
 """Those that are methods of Tensor too."""
 

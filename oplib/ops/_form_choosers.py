@@ -42,18 +42,22 @@ def _extremum(name: str) -> Chooser:
     return choose
 
 
-def choose_median(overloads: Overloads) -> Function:
-    """Makes ``median(input)`` and ``median(input, dim, keepdim)``."""
-    whole, along = overloads["median"], overloads["median.dim"]
-    results = make_results(along._schema)
-    assert results is not None
+def _median(name: str) -> Chooser:
+    """Makes ``median(input)`` and ``median(input, dim, keepdim)``, or ``nanmedian``."""
 
-    def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
-        if dim is None and keepdim is not False:
-            raise _refuse_keepdim("median", keepdim)
-        return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
+    def choose(overloads: Overloads) -> Function:
+        whole, along = overloads[name], overloads[f"{name}.dim"]
+        results = make_results(along._schema)
+        assert results is not None
 
-    return function
+        def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
+            if dim is None and keepdim is not False:
+                raise _refuse_keepdim(name, keepdim)
+            return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
+
+        return function
+
+    return choose
 
 
 def choose_prod(overloads: Overloads) -> Function:
@@ -172,7 +176,7 @@ OF_FORMS: dict[str, Chooser] = {
     "sort": choose_sort,
     "max": _extremum("max"),
     "min": _extremum("min"),
-    "median": choose_median,
+    **{name: _median(name) for name in ("median", "nanmedian")},
     "prod": choose_prod,
     **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
     "detach": choose_detach,

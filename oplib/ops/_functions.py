@@ -235,6 +235,7 @@ def _make_linalg(name: str) -> Function:
 
 _ALSO_WITH_OUT = (
     *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
+    *("cholesky_inverse", "cholesky_solve", "histc", "index_reduce", "nanmedian"),
     *("cholesky", "complex", "cross", "cummax", "cummin", "cumprod", "cumsum", "diag", "dot", "dstack"),
     *("gather", "hstack", "index_select", "inner", "inverse", "kron", "kthvalue", "logcumsumexp"),
     *("masked_select", "matrix_power", "median", "mode", "msort", "multinomial", "mv", "nonzero", "norm"),

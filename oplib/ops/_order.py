@@ -99,12 +99,22 @@ def _median_place(array: Any, axis: int) -> Any:
     return jnp.where(jnp.any(is_nan, axis), lax.argmax(is_nan, axis, default_int_dtype()), middle)
 
 
-def _median(self: Any) -> Any:
+def _nanmedian_place(array: Any, axis: int) -> Any:
+    """The same of the items that are numbers, which stand before the others."""
+    if is_integral(array.dtype):
+        return _median_place(array, axis)
+    order = _sort_places(array, axis, descending=False)
+    count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=order.dtype)
+    middle = lax.max(count - strong(1, count), strong(0, count)) // strong(2, count)
+    return lax.squeeze(jnp.take_along_axis(order, middle, axis, mode="promise_in_bounds"), (axis,))
+
+
+def _median(self: Any, find: Any = _median_place) -> Any:
     """Equal items share the gradient."""
     if not self.size:
         return jnp.full((), jnp.nan, self.dtype)
     flat = lax.reshape(self, (self.size,))
-    found = lax.stop_gradient(flat[_median_place(flat, 0)])
+    found = lax.stop_gradient(flat[find(flat, 0)])
     if is_integral(flat.dtype):
         return found
     is_it = (flat == found) | (jnp.isnan(flat) & jnp.isnan(found))
@@ -115,13 +125,20 @@ def _median(self: Any) -> Any:
     return found + jnp.sum(moved) / jnp.sum(share)
 
 
-def _median_dim(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    axis = find_dim("median", self.ndim, dim)
-    refuse_empty("median", self, [axis])
-    if not self.ndim:
-        return self, lax.full((), 0, default_int_dtype())
-    places = _median_place(self, axis)
-    return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+def _nanmedian(self: Any) -> Any:
+    return _median(self, _nanmedian_place)
+
+
+def _median_along(op: str, find: Any) -> Any:
+    def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        axis = find_dim(op, self.ndim, dim)
+        refuse_empty(op, self, [axis])
+        if not self.ndim:
+            return self, lax.full((), 0, default_int_dtype())
+        places = find(self, axis)
+        return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+
+    return kernel
 
 
 def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -181,8 +198,20 @@ ROWS = (
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _median_dim,
+        _median_along("median", _median_place),
         "items in the middle along a dim, and where they stand",
+        dtypes="ihf",
+    ),
+    Row(
+        "nanmedian(Tensor self) -> Tensor",
+        _nanmedian,
+        "item in the middle of those that are numbers; equal ones share the gradient",
+        dtypes="ihf",
+    ),
+    Row(
+        "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _median_along("nanmedian", _nanmedian_place),
+        "items in the middle along a dim of those that are numbers, and where they stand",
         dtypes="ihf",
     ),
     Row(

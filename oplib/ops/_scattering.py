@@ -81,31 +81,34 @@ def _scatter_reduce(
     check_fit("scatter_reduce", self, index, axis)
     _check_dtype("scatter_reduce", self, src)
     _check_source("scatter_reduce", index, src)
-    _check_reduce(reduce, self)
-    places, items = list_places(index, axis), _cut_to(src, index)
-    if reduce == "prod" and self.ndim and index.size and self.size:
+    _check_reduce("scatter_reduce", reduce, self)
+    return _reduce_at(self, list_places(index, axis), _cut_to(src, index), reduce, include_self)
+
+
+def _reduce_at(self: Any, places: Any, items: Any, reduce: str, include_self: bool) -> Any:
+    if reduce == "prod" and self.ndim and items.size and self.size:
         return multiply_scattered(self, places, items, include_self=include_self)
     start = self if include_self else self.at[places].set(_neutral(reduce, self), mode="drop")
     target = start.at[places]
     if reduce != "mean":
         return combine(target, _REDUCTIONS[reduce], items, mode="drop")
     total = combine(target, "add", items, mode="drop")
-    ones = jnp.ones(index.shape, self.dtype)
+    ones = jnp.ones(items.shape, self.dtype)
     start_counts = jnp.full(self.shape, int(include_self), self.dtype)
     counts = start_counts.at[places].add(ones, mode="drop")
     counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
     return jnp.floor_divide(total, counts) if is_integral(self.dtype) else total / counts
 
 
-def _check_reduce(reduce: str, self: Any) -> None:
+def _check_reduce(op: str, reduce: str, self: Any) -> None:
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(
-            f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
+            f"{op}: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
             "Choose one of them."
         )
     if reduce in ("amax", "amin") and self.dtype.kind == "c":
         raise UnsupportedDtypeError(
-            f"scatter_reduce: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
+            f"{op}: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
             "Choose sum, prod or mean."
         )
 
@@ -148,6 +151,31 @@ def _index_with(op: str, put: str) -> Any:
         return combine(self.at[_whole(axis, index)], put, items, mode="drop")
 
     return kernel
+
+
+def _index_reduce(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    op = "index_reduce"
+    check_vector(op, index)
+    _check_dtype(op, self, source)
+    axis = find_dim(op, self.ndim, dim)
+    if reduce == "sum":
+        raise ArgumentError(
+            f"{op}: expected reduce to be one of prod, mean, amax or amin. Got {reduce!r}. Use index_add."
+        )
+    _check_reduce(op, reduce, self)
+    whole = self if self.ndim else lax.reshape(self, (1,))
+    items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
+    expected = (*whole.shape[:axis], index.size, *whole.shape[axis + 1 :])
+    if items.shape != expected or source.ndim != self.ndim:
+        raise ArgumentError(
+            f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those of "
+            f"the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of {describe(self)}. "
+            f"Give a source of shape {list(expected)}."
+        )
+    full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
+    return lax.reshape(_reduce_at(whole, list_places(full, axis), items, reduce, include_self), self.shape)
 
 
 def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -232,6 +260,13 @@ ROWS = (
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
         _index_with("index_copy", "set"),
         "with the slices of source at these places of a dim",
+        in_place=True,
+    ),
+    Row(
+        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        _index_reduce,
+        "with the slices of source combined with those at these places of a dim",
         in_place=True,
     ),
     Row(

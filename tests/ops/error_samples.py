@@ -13,6 +13,7 @@ from .error_samples_random import RANDOM
 from .error_samples_reduce import REDUCE
 from .error_samples_sampling import SAMPLING
 from .error_samples_shapes import SHAPES
+from .error_samples_statistics import STATISTICS
 from .error_samples_writing import WRITING
 
 REFUSALS = (
@@ -26,6 +27,7 @@ REFUSALS = (
     *LAYERS,
     *LOSSES,
     *SAMPLING,
+    *STATISTICS,
     *RANDOM,
     *WRITING,
 )

@@ -55,6 +55,14 @@ PLACES: dict[str, list[Sample]] = {
         Sample((X, 0, np.array([1], np.int32), draw(1, 3)), {"alpha": 0.5}),
     ],
     "index_copy": [Sample((X, 1, np.array([2, 0], np.int32), draw(2, 2)))],
+    "index_reduce": [
+        Sample((X, 1, np.array([0, 2, 0], np.int32), shift(X[::-1]), reduce))
+        for reduce in ("mean", "prod", "amax", "amin")
+    ]
+    + [Sample((X, 0, np.array([1], np.int32), draw(1, 3), "mean"), {"include_self": False})],
+    "select_scatter": [Sample((X, draw(3), 0, 1)), Sample((X, draw(2), -1, -2))],
+    "slice_scatter": [Sample((X, draw(2, 2), 1, 0, 9, 2)), Sample((X, draw(1, 3), 0, -1))],
+    "diagonal_scatter": [Sample((X, draw(2))), Sample((CUBE, draw(3, 1), 1, 2, 0))],
     "index_fill": [Sample((X, 1, np.array([2, 0], np.int32), 1.5))],
     "put": [
         Sample((X, np.array([4, 1], np.int32), draw(2))),

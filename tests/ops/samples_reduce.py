@@ -8,6 +8,7 @@ from .drawing import POSITIVE, Sample, X, draw, draw_mask
 
 CUBE = draw(2, 3, 4)
 WITH_NAN = np.where(draw_mask(2, 3), X, np.nan)
+HALF_NAN = np.array([[np.nan, 1.0, 3.0], [2.0, -1.0, np.nan]])
 WITH_ZERO = np.where(draw_mask(2, 3), X, 0.0)
 TIED = np.array([[1.0, 3.0, 1.0, 2.0], [2.0, 2.0, 0.5, 0.5]])
 
@@ -79,5 +80,14 @@ REDUCE: dict[str, list[Sample]] = {
     "topk": [Sample((X, 2)), Sample((CUBE, 1, 0, False)), Sample((draw(5, **POSITIVE), 5))],
     "kthvalue": [Sample((X, 2)), Sample((X, 1, 0, True))],
     "median": [Sample((X,)), Sample((draw(5),)), Sample((draw(),))],
+    "nanmedian": [Sample((WITH_NAN,)), Sample((draw(5),))],
+    "nanmedian.dim": [Sample((HALF_NAN, 0)), Sample((HALF_NAN, 1, True)), Sample((draw(), 0))],
+    "cov": [
+        Sample((X,)),
+        Sample((X,), {"aweights": draw(3, **POSITIVE), "fweights": np.array([1, 2, 1], np.int32)}),
+        Sample((draw(4),), {"correction": 0}),
+    ],
+    "corrcoef": [Sample((draw(2, 4),)), Sample((draw(4),))],
+    "histc": [Sample((X, 4)), Sample((CUBE, 3, -1.0, 1.5))],
     "mode": [Sample((TIED,)), Sample((TIED, 0, True))],
 }

@@ -1,0 +1,136 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Statistics of observations: covariances, correlations, histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtype_rules import COMPLEX, FLOATING
+
+from ._promotion import in_single, is_integral, strong, to_floating
+from ._table import Row, constant
+
+
+def _list_variables(op: str, self: Any) -> Any:
+    """One variable in each row."""
+    if self.ndim > 2:
+        raise ArgumentError(
+            f"{op}: expected input to have two or fewer dimensions. Got {describe(self)}. Give one variable "
+            "in each row."
+        )
+    return lax.reshape(to_floating(self), (1,) * (2 - self.ndim) + self.shape)
+
+
+def _check_weights(name: str, weights: Any, kinds: str, rows: Any) -> None:
+    is_right = is_integral(weights.dtype) if kinds == "integral" else weights.dtype in FLOATING
+    if weights.ndim > 1 or weights.size != rows.shape[1] or not is_right:
+        raise ArgumentError(
+            f"cov: expected {name} to have one {kinds} number for each observation. Got "
+            f"{describe(weights)} for {describe(rows)}. Convert or cut them."
+        )
+
+
+def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: int = 1) -> Any:
+    rows = _list_variables("cov", self)
+    real = lax.real(rows) if rows.dtype in COMPLEX else rows
+    given: list[Any] = []
+    for name, weights, kinds in (
+        ("fweights", fweights, "integral"),
+        ("aweights", aweights, "floating point"),
+    ):
+        if weights is not None:
+            _check_weights(name, weights, kinds, rows)
+            given.append(lax.reshape(lax.convert_element_type(weights, real.dtype), (rows.shape[1],)))
+
+    def compute(rows: Any, *given: Any) -> Any:
+        one = strong(1, lax.real(rows) if rows.dtype in COMPLEX else rows)
+        weights = jnp.broadcast_to(one, (rows.shape[1],))
+        for part in given:
+            weights = weights * part
+        total = jnp.sum(weights)
+        less = strong(correction, one)
+        if aweights is not None and correction:
+            less = less * jnp.sum(weights * given[-1]) / total
+        heavy = rows * lax.expand_dims(lax.convert_element_type(weights, rows.dtype), (0,))
+        mean = jnp.sum(heavy, 1, keepdims=True) / lax.convert_element_type(total, rows.dtype)
+        away = rows - mean
+        heavy = away * lax.expand_dims(lax.convert_element_type(weights, rows.dtype), (0,))
+        freedom = total - less
+        freedom = jnp.where(freedom > strong(0, freedom), freedom, strong(0, freedom))
+        return (away @ jnp.conj(heavy.T)) / lax.convert_element_type(freedom, rows.dtype)
+
+    found = in_single(compute)(rows, *given)
+    return lax.reshape(found, tuple(size for size in found.shape if size != 1))
+
+
+def _corrcoef(self: Any) -> Any:
+    found = _cov(_list_variables("corrcoef", self))
+    if not found.ndim:
+        return found / found
+
+    def compute(found: Any) -> Any:
+        deviation = lax.sqrt(jnp.diagonal(found))
+        scaled = found / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
+        if scaled.dtype in COMPLEX:
+            return lax.complex(_clip(lax.real(scaled)), _clip(lax.imag(scaled)))
+        return _clip(scaled)
+
+    return in_single(compute)(found)
+
+
+def _clip(x: Any) -> Any:
+    """Rounding may leave more than 1."""
+    one = strong(1, x)
+    return jnp.where(x > one, one, jnp.where(x < -one, -one, x))
+
+
+def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    if bins < 1 or max < min:
+        raise ArgumentError(
+            f"histc: bins must be > 0, and max must be larger than min. Got bins={bins}, min={min} and "
+            f"max={max}. Give a range."
+        )
+    flat = lax.reshape(self, (self.size,))
+    if not self.size:
+        return jnp.zeros(bins, self.dtype)
+
+    def compute(x: Any) -> Any:
+        is_given = min != max
+        low = strong(min, x) if is_given or min else jnp.min(x)
+        high = strong(max, x) if is_given or max else jnp.max(x)
+        is_point = low == high
+        low, high = (jnp.where(is_point, end + step, end) for end, step in ((low, -1), (high, 1)))
+        place = jnp.floor((x - low) * strong(bins, x) / (high - low))
+        place = jnp.where(x == high, strong(bins - 1, x), place)
+        is_within = (x >= low) & (x <= high)
+        index = jnp.where(is_within, place, strong(bins, x)).astype(jnp.int32)
+        return jnp.zeros(bins, x.dtype).at[index].add(strong(1, x), mode="drop")
+
+    return in_single(compute)(flat)
+
+
+ROWS = (
+    Row(
+        "cov(Tensor self, Tensor? fweights=None, Tensor? aweights=None, *, int correction=1) -> Tensor",
+        _cov,
+        "covariances of variables, one in each row",
+        dtypes="ihfc",
+    ),
+    Row(
+        "corrcoef(Tensor self) -> Tensor",
+        _corrcoef,
+        "coefficients of correlation of variables, one in each row",
+        dtypes="ihfc",
+    ),
+    Row(
+        "histc(Tensor self, int bins=100, float min=0., float max=0.) -> Tensor",
+        _histc,
+        "how many items are in each of so many ranges of one width; by default between the extrema",
+        derivative=constant("counts do not change with the items but by a step"),
+        dtypes="hf",
+    ),
+)
