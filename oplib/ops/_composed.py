@@ -51,15 +51,14 @@ def _make_einsum(functions: Functions) -> Function:
         """
         if not isinstance(equation, str):
             return op(*_read_sublists([equation, *operands]))
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = tuple(operands[0])
         if not operands:
             raise ArgumentValueError(
                 f"einsum: there must be at least one operand. Got the equation {equation!r} alone. Give the "
                 "tensors after it."
             )
-        return op(
-            equation,
-            list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands),
-        )
+        return op(equation, list(operands))
 
     return einsum
 

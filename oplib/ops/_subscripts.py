@@ -83,7 +83,8 @@ def _read_one(item: Any) -> Any:
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
     if not hasattr(item, "__index__") or is_array(item):
-        raise (ArgumentTypeError if isinstance(item, str) else DimensionError)(  # as torch tells them apart
+        is_text = isinstance(item, (str, bytes)) or (is_array(item) and item.dtype.kind in "SU")
+        raise (ArgumentTypeError if is_text else DimensionError)(  # as torch tells them apart
             "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
             f"valid indices. Got {describe(item)}. Convert it."
         )

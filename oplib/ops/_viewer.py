@@ -18,6 +18,7 @@ from oplib.tensor import Tensor
 
 from . import _partition_rules as partition
 from ._in_place import check_written
+from ._parameters import FURTHER_NAMES
 from ._view_rules import Several
 
 Function = Callable[..., Any]
@@ -62,7 +63,8 @@ def make_turner(rule: Function, name: str) -> Function:
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
         check_written(input, f"{name}_")
         check_may_write(input, f"{name}_")
-        frame, starts = rule(input._storage.spec, *args, **kwargs)
+        named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
+        frame, starts = rule(input._storage.spec, *args, **named)
         return turn_in_place(input, frame, starts, node_class)
 
     turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."

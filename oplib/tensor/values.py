@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, TracingError, describe
+from oplib.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    AutogradError,
+    TracingError,
+    describe,
+)
 from oplib.modes import modes
 
 from .left_operand import is_asked_by_operator
@@ -92,7 +99,7 @@ class TensorValues:
         """Returns the value of a tensor with one item as a Python number.
 
         Raises:
-            ArgumentError: it has another number of items.
+            ArgumentValueError: it has another number of items.
             TracingError: it is traced.
 
         Example:
@@ -102,7 +109,7 @@ class TensorValues:
         """
         array = self._read("item()")
         if array.size != 1:
-            raise ArgumentError(
+            raise ArgumentValueError(  # of float(tensor) the kind is this, in torch
                 f"item(): a Tensor with {array.size} elements cannot be converted to Scalar. "
                 f"Got {describe(array)}. Use tensor.tolist()."
             )

@@ -38,6 +38,7 @@ def test_subscripts_of_numpy_and_jax_do_what_numpys_do(index):
         ((0, 0, 0), DimensionError, "too many indices for tensor of dimension 2"),
         ([0, 5], DimensionError, "index 5 is out of bounds"),
         (1.5, DimensionError, "only integers, slices .* are valid indices. Got 1.5. Convert it"),
+        ([b"a"], ArgumentTypeError, "only integers, slices .* are valid indices"),
         ("a", ArgumentTypeError, "only integers, slices .* are valid indices. Got 'a'. Convert it"),
         (slice(None, None, -1), ArgumentValueError, "step must be greater than zero"),
         (1.5, DimensionError, "only integers, slices"),

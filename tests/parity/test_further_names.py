@@ -74,6 +74,7 @@ PROGRAMS: dict[str, Program] = {
     "index_select": lambda lib: grid(lib).index_select(axis=1, index=lib.tensor([2])),
     "a place that is not there": lambda lib: lib.gather(grid(lib), axis=1, index=lib.tensor([[3]])),
     "in place": lambda lib: grid(lib).cumsum_(axis=1),
+    "a turn in place": lambda lib: grid(lib).unsqueeze_(axis=1).squeeze_(axis=1),
     "with a gradient": lambda lib: differentiate(lib),
     "both names": lambda lib: grid(lib).sum(dim=0, axis=0),
     "an unknown name": lambda lib: grid(lib).sum(axes=0),

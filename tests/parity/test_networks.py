@@ -162,6 +162,9 @@ BAD: dict[str, Program] = {
     "the bits of a float": lambda lib: ~lib.ones(1),
     "the bits of a float, by the function": lambda lib: lib.bitwise_not(lib.ones(1)),
     "an equation without operands": lambda lib: lib.einsum("ij"),
+    "an equation with an empty list of operands": lambda lib: lib.einsum("i", []),
+    "a number of several": lambda lib: float(lib.ones(2)),
+    "an item of several": lambda lib: lib.ones(2).item(),
     "an equation with too few operands": lambda lib: lib.einsum("ij,jk", lib.ones(2, 2)),
     "a float between brackets": lambda lib: lib.ones(2)[1.5],
 }
