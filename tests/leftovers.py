@@ -28,7 +28,7 @@ class World:
 
     Attributes:
         state: values by a readable name.
-        ops: the registry.
+        ops: the registry, listed by such names only where it has changed: every test looks, few register.
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,17 @@ class World:
             **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
             **{f"oplib.config.{name}": getattr(config, name) for name in Config.__slots__},
             **{f"jax.config.{name}": value for name, value in read_jax_settings().items()},
-            **{f"op {name}": Pieces(pieces) for name, pieces in self.ops.contributions.items()},
-            **{f"disabled kernels of {name}": slots for name, slots in self.ops.disabled.items() if slots},
         }
 
     def find_changes(self, later: World) -> list[str]:
         """Returns one line for each piece of state that is another one later."""
+        before, after = self.state, later.state
+        if self.ops != later.ops:
+            before, after = before | list_ops(self.ops), after | list_ops(later.ops)
         return [
-            f"{name}: {self.state.get(name)!r} became {later.state.get(name)!r}"
-            for name in sorted(self.state.keys() | later.state.keys())
-            if self.state.get(name) != later.state.get(name)
+            f"{name}: {before.get(name)!r} became {after.get(name)!r}"
+            for name in sorted(before.keys() | after.keys())
+            if before.get(name) != after.get(name)
         ]
 
     def restore(self) -> None:
@@ -77,6 +78,14 @@ class World:
                 setattr(config, attribute, value)
             elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:
                 jax.config.update(attribute, value)
+
+
+def list_ops(ops: Snapshot) -> dict[str, Any]:
+    """Returns what is registered, by a readable name."""
+    return {
+        **{f"op {name}": Pieces(pieces) for name, pieces in ops.contributions.items()},
+        **{f"disabled kernels of {name}": slots for name, slots in ops.disabled.items() if slots},
+    }
 
 
 class Pieces(tuple[Any, ...]):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 BOUND_S = 0.25
-ROUNDS = 5
+ROUNDS = 15
 
 
 def run_python(code: str, **variables: str) -> str:
@@ -33,8 +33,11 @@ def test_importing_oplib_costs_little_beyond_importing_jax(tmp_path):
     # Bytecode as after a first import, wherever the environment would have it written.
     cache = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     run_python("import oplib", **cache)
-    seconds = [float(run_python(MEASURE, **cache)) for _ in range(ROUNDS)]
-    assert min(seconds) < BOUND_S, seconds  # the fastest: other workers of the test run slow all of them
+    seconds: list[float] = []
+    # The fastest counts: whatever else the machine does slows them, and nothing makes one faster.
+    while not seconds or min(seconds) >= BOUND_S:
+        assert len(seconds) < ROUNDS, seconds
+        seconds.append(float(run_python(MEASURE, **cache)))
 
 
 # Once a backend runs, JAX refuses to change the number of its devices.
