@@ -90,7 +90,7 @@ def test_what_one_gradient_does_not_depend_on_has_none_by_it_but_zeros_by_an_out
     by_x, by_y = plan.backward((False, True))(*residuals, jnp.ones(2))
     np.testing.assert_allclose(by_x, np.cos(X), rtol=1e-6)
     assert by_y is None if is_formula else by_y.tolist() == [0.0, 0.0]
-    assert plan.backward((True, False))(*residuals, jnp.ones(2))[1] is not None
+    np.testing.assert_allclose(plan.backward((True, False))(*residuals, jnp.ones(2))[1], X)
 
 
 @pytest.mark.parametrize("given", [(True, True), (True, False), (False, True)])

@@ -133,9 +133,9 @@ class TestRegisterFake:
         with pytest.warns(
             UserWarning, match=r"fak::g: The fake registration is unnecessary.*Tag\.inplace"
         ) as told:
-            op.register_fake(lambda x: x)
+            fake = op.register_fake(lambda x: x)
         assert told[0].filename == __file__
-        assert fake_of(op) is not None
+        assert fake_of(op) is fake
 
     def test_the_old_name_works_and_warns(self, op):
         with pytest.warns(FutureWarning, match="renamed to register_fake"):

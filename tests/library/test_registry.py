@@ -100,8 +100,8 @@ class TestLifetime:
 
     def test_a_rule_goes_with_its_own_library_and_the_op_stays(self):
         owner, rules = define("f"), Library("reg", "IMPL")
-        register_vmap("reg::f", lambda info, in_dims, x: (x, 0), lib=rules)
-        assert record("f").vmap is not None
+        rule = register_vmap("reg::f", lambda info, in_dims, x: (x, 0), lib=rules)
+        assert record("f").vmap is rule
         rules._destroy()
         assert record("f").vmap is None
         del owner

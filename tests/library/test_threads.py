@@ -130,8 +130,8 @@ def test_calls_get_one_formula_or_the_other_while_another_is_registered(kind: st
         done.set()
 
     def call() -> set[float]:
-        found = set()
-        while not done.is_set():
+        found: set[float] = set()
+        while not found or not done.is_set():
             x = oplib.tensor([1.0], requires_grad=True)
             op(x, 2.0).sum().backward()
             found.add(x.grad.item())
