@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from oplib.errors import ArgumentError, AutogradError, DimensionError, describe
+from oplib.errors import ArgumentError, AutogradError, describe
 
+from .metadata import find_dim
 from .storage import Storage
 from .upcalls import upcalls
 from .views import AliasStorage, ViewStorage
@@ -120,14 +121,7 @@ class TensorAliasing:
             (1, 3)
         """
         strides = self._storage.layout[0]
-        if dim is None:
-            return strides
-        if not -len(strides) <= dim < len(strides):
-            raise DimensionError(
-                f"stride: dimension out of range. Got dim={dim} for shape {self._storage.spec.shape}. Give "
-                f"one from {-len(strides)} to {len(strides) - 1}."
-            )
-        return strides[dim]
+        return strides if dim is None else strides[find_dim("stride", self._storage.spec.shape, dim)]
 
     def storage_offset(self) -> int:
         """Returns where in the memory of its base a view begins, in items.

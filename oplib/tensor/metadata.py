@@ -69,14 +69,7 @@ class TensorMetadata:
             DimensionError: there is no such dimension.
         """
         shape = self._storage.spec.shape
-        if dim is None:
-            return shape
-        if not -len(shape) <= dim < len(shape):
-            raise DimensionError(
-                f"size: dimension out of range. Got dim={dim} for shape {shape}. "
-                f"Give one from {-len(shape)} to {len(shape) - 1}."
-            )
-        return shape[dim]
+        return shape if dim is None else shape[find_dim("size", shape, dim)]
 
     def dim(self) -> int:
         """Returns the number of dimensions."""
@@ -119,6 +112,20 @@ class TensorMetadata:
                 "len() of a 0-d tensor. Got shape (). Use tensor.numel() for the number of items."
             )
         return shape[0]
+
+
+def find_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
+    """Returns a dim as it is given, where a shape has it.
+
+    Raises:
+        DimensionError: there is no such dim.
+    """
+    if not -len(shape) <= dim < len(shape):
+        raise DimensionError(
+            f"{op}: dimension out of range. Got dim={dim} for shape {shape}. "
+            f"Give one from {-len(shape)} to {len(shape) - 1}."
+        )
+    return dim
 
 
 def is_tensor(value: object) -> bool:
