@@ -13,6 +13,7 @@ from oplib.autograd.engine import current_autograd_node, current_graph_task_id, 
 from oplib.errors import AutogradError, SavedTensorError
 from tests.threads import run_in_threads
 
+from .branches import run_two_branches
 from .functions import Probe
 
 engine = Variable._execution_engine
@@ -69,19 +70,7 @@ def test_run_ids_count_up_and_are_minus_one_outside():
 
 @pytest.mark.spec("E.2")
 def test_the_latest_ready_node_runs_first_and_leaves_at_once():
-    x, y = oplib.tensor(1.0, requires_grad=True), oplib.tensor(2.0, requires_grad=True)
-    p = x * 2
-    q = p.exp()
-    r = y * 3
-    s = r.sin()
-    t = q + s
-    order = []
-    for name, tensor in {"t": t, "s": s, "r": r, "q": q, "p": p}.items():
-        tensor.grad_fn.register_prehook(lambda _, name=name: order.append(name))
-    for name, leaf in {"y": y, "x": x}.items():
-        leaf.register_hook(lambda _, name=name: order.append(name))
-    t.backward()
-    assert order == ["t", "s", "r", "y", "q", "p", "x"]
+    assert run_two_branches(oplib) == ["t", "s", "r", "y", "q", "p", "x"]
 
 
 @pytest.mark.spec("E.2")

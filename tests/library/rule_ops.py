@@ -18,3 +18,10 @@ def make_scale(hint: Any, name: str = "rule::scale") -> Any:
         return x * k
 
     return register_with(name, scale, hints={"x": hint, "k": float, "return": hint})
+
+
+def make_sum(hint: Any) -> Any:
+    def add(x, y):
+        return x + y
+
+    return register_with("rule::add", add, hints={"x": hint, "y": hint, "return": hint})

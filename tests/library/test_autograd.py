@@ -19,7 +19,7 @@ from oplib.library.autograd import Info, make_autograd_impl
 from tests.autograd.functions import Double
 
 from .kernels import KINDS
-from .rule_ops import make_scale, register_with
+from .rule_ops import make_scale, make_sum, register_with
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
@@ -135,12 +135,7 @@ def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]
 
 @pytest.mark.spec("003.7")
 def test_003_7_too_few_gradients_raise(hint: Any) -> None:
-    op = register_with(
-        "rule::add",
-        lambda x, y: x + y,
-        hints={"x": hint, "y": hint, "return": hint},
-        schema="(Tensor x, Tensor y) -> Tensor",
-    )
+    op = make_sum(hint)
     op.register_autograd(lambda ctx, grad: grad)
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="incorrect number of gradients"):
@@ -150,12 +145,7 @@ def test_003_7_too_few_gradients_raise(hint: Any) -> None:
 
 @pytest.mark.spec("003.7")
 def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> None:
-    op = register_with(
-        "rule::add2",
-        lambda x, y: x + y,
-        hints={"x": hint, "y": hint, "return": hint},
-        schema="(Tensor x, Tensor y) -> Tensor",
-    )
+    op = make_sum(hint)
     op.register_autograd(lambda ctx, grad: [grad, grad])
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="an incorrect number of gradients"):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.autograd.branches import run_two_branches
+
 from .programs import Programs, get_edge, leaf
 
 PROGRAMS = Programs()
@@ -24,19 +26,7 @@ def will_execute(lib, node):
 @PROGRAMS.add
 @pytest.mark.spec("E.2")
 def order_of_nodes(lib):
-    x, y = leaf(lib, 1), leaf(lib, 2)
-    p = x * 2
-    q = p.exp()
-    r = y * 3
-    s = r.sin()
-    t = q + s
-    order = []
-    for name, tensor in {"t": t, "s": s, "r": r, "q": q, "p": p}.items():
-        tensor.grad_fn.register_prehook(lambda _, name=name: order.append(name))
-    for name, tensor in {"y": y, "x": x}.items():
-        tensor.register_hook(lambda _, name=name: order.append(name))
-    t.backward(lib.ones(1))
-    return order
+    return run_two_branches(lib)
 
 
 @PROGRAMS.add
