@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from oplib.errors import CompilationWarning
@@ -37,6 +37,18 @@ class TestArrayKernels:
         np.testing.assert_array_equal(run(put(X, mesh, "i", "k")), X[:, ::-1])
         assert shapes[-1] == (2, 4)
         assert read_collectives(run, put(X, mesh, "i", "k")) == {"all-gather"}
+
+    def test_it_is_lowered_for_one_device_that_is_not_here(self) -> None:
+        """JAX 0.12 wants to see the devices of whatever may be cut."""
+
+        @custom_op("shard::alone")
+        def alone(x: jax.Array) -> jax.Array:
+            return x * 2
+
+        alone.register_sharding("i j -> i j")
+        with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("i",))):
+            lowered = jax.jit(lambda x: alone(x)).trace(X).lower(lowering_platforms=("cuda",))
+        assert "stablehlo.multiply" in lowered.as_text()
 
     def test_axes_that_are_whole_may_be_named_in_any_order(self) -> None:
         """Shardy wants them sorted by where they stand in the rule."""

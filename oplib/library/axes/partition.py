@@ -164,7 +164,7 @@ def run_in_parts(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
     placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
-    if _is_inside_shard_map():
+    if _is_inside_shard_map() or _is_on_one_device():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)
     mesh = _find_explicit_mesh(arrays)
@@ -211,6 +211,12 @@ def _is_jaxpr(value: Any) -> bool:
 
 def _is_inside_shard_map() -> bool:
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def _is_on_one_device() -> bool:
+    """Whether the mesh in force says so; only a whole kernel can be lowered for a device that is not here."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return not mesh.empty and mesh.size == 1
 
 
 def _find_explicit_mesh(arrays: Sequence[Any]) -> Any:
