@@ -16,6 +16,7 @@ from oplib.tensor import Tensor
 
 from ._checked_matrices import CHECKED_RESULTS
 from ._checked_shares import check_shares
+from ._stored_numbers import check_fits
 
 Function = Callable[..., Any]
 
@@ -56,6 +57,8 @@ def _along(function: Function, name: str) -> Function:
         if isinstance(dim, int) and -input.ndim <= dim < input.ndim:
             length = input.shape[dim]
             check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
+        if name == "index_fill":
+            check_fits(name, input, args[0] if args else kwargs.get("value"))
         return function(input, dim, index, *args, **kwargs)
 
     return checked

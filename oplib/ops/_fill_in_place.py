@@ -9,6 +9,7 @@ from typing import Any
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 
+from ._stored_numbers import check_fits
 from ._subscripts import check_places, read_subscripts
 
 Function = Callable[..., Any]
@@ -20,6 +21,7 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
 
     def masked_fill(input: Any, mask: Any, value: Any) -> Any:
         if isinstance(value, (bool, int, float, complex)):
+            check_fits("masked_fill", input, value)
             return on_number.call(input, mask, value)
         if getattr(value, "ndim", 0):
             raise ArgumentError(

@@ -16,6 +16,7 @@ from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
 from oplib.tensor.ingestion import to_array
 
 from ._data_dependent import find_places
+from ._stored_numbers import check_fits
 from ._wide_integers import compare_with_wide, is_wide, to_quotient_operand
 
 Function = Callable[..., Any]
@@ -225,6 +226,7 @@ def choose_fill(overloads: Overloads) -> Function:
                 f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a "
                 "tensor."
             )
+        check_fits("fill", input, value)
         return function(input, value)
 
     return fill
@@ -245,6 +247,7 @@ def choose_scatter(overloads: Overloads) -> Function:
     def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:  # noqa: A002  torch's name
         items = take_operand(value if src is None else src)
         overload = by_number if isinstance(items, _NUMBERS) else by_items
+        check_fits("scatter", input, items)
         return overload.call(input, dim, index, items)
 
     return function

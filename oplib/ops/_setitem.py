@@ -12,9 +12,10 @@ import numpy as np
 from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.autograd.view import make_view
 from oplib.library import OpOverload
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, dtypes
 
 from ._in_place import check_written, store_in_place
+from ._stored_numbers import check_fits
 from ._subscript_window import read_window
 from ._subscripts import (
     Choice,
@@ -28,6 +29,7 @@ from ._subscripts import (
 )
 
 Function = Callable[..., Any]
+_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -37,6 +39,8 @@ def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Fu
 
     def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
         check_written(input, "setitem_")
+        if input.dtype not in _HALF:  # there it becomes inf, as in torch
+            check_fits("setitem_", input, value)
         mask = _find_mask(index, input.shape)
         if mask is not None and isinstance(value, _NUMBERS):
             check_may_write(input, "setitem_", [value])
