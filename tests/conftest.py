@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import os
 
-# Before JAX is imported. Eight devices in one process cost a call nothing that can be measured.
+from tests.xla_flags import add_flags
+
+# Before JAX is imported.
+os.environ["XLA_FLAGS"] = add_flags(os.environ.get("XLA_FLAGS", ""))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import hypothesis
 import jax
@@ -50,6 +52,11 @@ def forget_ops() -> Iterator[None]:
     before = registry.save()
     yield
     registry.restore(before)
+
+
+def pytest_report_header() -> str | None:
+    """Says what is left out."""
+    return None if find_spec("torch") else "tests/parity is left out: there is no torch to compare with"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
