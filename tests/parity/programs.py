@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 Program = Callable[[Any], Any]
 
@@ -21,6 +24,11 @@ class Programs(dict[str, Program]):
 
 def leaf(lib: Any, *values: float) -> Any:
     return lib.tensor([float(value) for value in values], requires_grad=True)
+
+
+def shaped_leaf(lib: Any, *shape: int) -> Any:
+    values = np.linspace(0.5, 2.0, math.prod(shape), dtype=np.float32).reshape(shape)
+    return lib.tensor(values, requires_grad=True)
 
 
 def get_edge(lib: Any, tensor: Any) -> Any:

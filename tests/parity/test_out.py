@@ -1,0 +1,64 @@
+"""Results written into a tensor that is given, beside torch."""
+
+import pytest
+
+from .programs import shaped_leaf
+
+OUT = {
+    "add": lambda lib, x, out: lib.add(x, 1, alpha=2, out=out),
+    "sub": lambda lib, x, out: lib.sub(x, x, out=out),
+    "mul": lambda lib, x, out: lib.mul(x, 2.5, out=out),
+    "div": lambda lib, x, out: lib.div(x, x, out=out),
+    "matmul": lambda lib, x, out: lib.matmul(x, x, out=out),
+    "exp": lambda lib, x, out: lib.exp(x, out=out),
+    "sin": lambda lib, x, out: lib.sin(x, out=out),
+    "cos": lambda lib, x, out: lib.cos(x, out=out),
+    "sum": lambda lib, x, out: lib.sum(x, 0, keepdim=True, out=out),
+    "cat": lambda lib, x, out: lib.cat([x, x], 1, out=out),
+}
+OUTS = {
+    "empty": lambda lib: lib.zeros(0),
+    "fitting": lambda lib: lib.zeros(3, 3),
+    "view": lambda lib: lib.zeros(2, 3, 3)[1],
+    "integers": lambda lib: lib.zeros(3, 3, dtype=lib.int32),
+    "leaf": lambda lib: lib.zeros(3, 3, requires_grad=True),
+    "complex": lambda lib: lib.zeros(3, 3, dtype=lib.complex64).real,
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_a_result_is_written_into_the_tensor_that_is_given(agree, name):
+    def program(lib):
+        out = lib.zeros(0)
+        x = shaped_leaf(lib, 3, 3)
+        with lib.no_grad():
+            returned = OUT[name](lib, x, out)
+        return returned is out, out, out._version > 0
+
+    agree(program)
+
+
+@pytest.mark.parametrize("kind", OUTS)
+def test_where_a_result_is_written_it_has_the_dtype_of_the_place(agree, kind):
+    def program(lib):
+        out = OUTS[kind](lib)
+        lib.mul(lib.ones(3, 3), 2.5, out=out)
+        return out, out._base if out._base is None or kind == "view" else None
+
+    agree(program)
+
+
+def test_nothing_is_recorded_with_out(agree):
+    agree(lambda lib: lib.add(shaped_leaf(lib, 3), 1, out=lib.zeros(3)))
+
+
+@pytest.mark.spec("000.25")
+def test_a_saved_tensor_that_out_overwrites_is_found_by_its_version(agree):
+    def program(lib):
+        y = shaped_leaf(lib, 3) * 1
+        z = y.detach()
+        loss = (y * y).sum()
+        lib.add(lib.ones(3), 1, out=z)
+        loss.backward()
+
+    agree(program)
