@@ -11,7 +11,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, LinAlgError, describe
 
-from ._composed_networks import read_known
+from ._values import read_known
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]

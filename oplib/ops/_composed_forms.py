@@ -182,7 +182,7 @@ def _make_embedding(functions: Functions) -> Function:
         """
         _check_options(weight, padding_idx, sparse)
         if max_norm is not None:
-            _shorten(input, weight, max_norm, norm_type)
+            shorten_rows(input, weight, max_norm, norm_type)
         found = look_up(input, weight, padding_idx)
         return _share_gradient(functions, found, input) if scale_grad_by_freq else found
 
@@ -216,8 +216,18 @@ def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
         )
 
 
-def _shorten(input: Any, weight: Any, max_norm: float, norm_type: float) -> None:
-    """Writes the rows that are looked up and too long, each once."""
+def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+    """Shortens the rows that are looked up and too long, each once, in place.
+
+    Args:
+        input: the places.
+        weight: the table.
+        max_norm: the length allowed.
+        norm_type: of the length.
+
+    Raises:
+        ArgumentError: the weight is no Tensor, and cannot be written.
+    """
     if not isinstance(weight, Tensor):
         raise ArgumentError(
             f"embedding: max_norm writes into the weight, and only a Tensor can be written. Got "

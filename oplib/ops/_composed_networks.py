@@ -7,15 +7,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
-from oplib.tensor import Generator, Tensor
+from oplib.tensor import Generator
 
 from ._checked_places import check_range
-from ._composed_forms import _shorten
+from ._composed_forms import shorten_rows
+from ._values import box_like, read_known
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -173,13 +172,13 @@ def _make_embedding_bag(functions: Functions) -> Function:
         _check_mode(mode, per_sample_weights, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
         if input.ndim == 2:
             include_last_offset = False
-            offsets = _like(input, np.arange(input.shape[0]) * input.shape[1])
+            offsets = box_like(input, np.arange(input.shape[0]) * input.shape[1], input.dtype)
             input = functions["reshape"](input, (-1,))  # noqa: A001
             factors = per_sample_weights
             per_sample_weights = None if factors is None else functions["reshape"](factors, (-1,))
         _check_places(input, weight, offsets, padding_idx)
         if max_norm is not None:
-            _shorten(input, weight, max_norm, norm_type)
+            shorten_rows(input, weight, max_norm, norm_type)
         place = -1 if padding_idx is None else padding_idx % weight.shape[0]
         return op(
             weight,
@@ -244,18 +243,6 @@ def _check_places(input: Any, weight: Any, offsets: Any, padding_idx: int | None
         )
 
 
-def read_known(value: Any) -> np.ndarray[Any, Any] | None:
-    """Returns the values of a tensor or array; None under a trace."""
-    array = value._storage.array if isinstance(value, Tensor) else value
-    return None if isinstance(array, Tracer) else np.asarray(array)
-
-
-def _like(value: Any, found: Any) -> Any:
-    """Places in the world of ``value``, and of its dtype."""
-    array = jnp.asarray(found, value.dtype)
-    return Tensor.from_array(array) if isinstance(value, Tensor) else array
-
-
 # Alignment --------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +289,7 @@ def _make_ctc_loss(functions: Functions) -> Function:
             tensor(0.2877)
         """
         lengths = [
-            _like(targets, one) if isinstance(one, (int, list, tuple)) else one
+            box_like(targets, one, targets.dtype) if isinstance(one, (int, list, tuple)) else one
             for one in (input_lengths, target_lengths)
         ]
         _check_lengths(log_probs, targets, *map(read_known, lengths))

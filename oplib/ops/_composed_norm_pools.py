@@ -9,7 +9,7 @@ from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 
-from ._composed_networks import read_known
+from ._values import read_known
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]

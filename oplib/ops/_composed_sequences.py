@@ -12,7 +12,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
 from ._dims import find_dim
-from ._values import read_values
+from ._values import box_like, read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -209,11 +209,11 @@ def _make_quantile(functions: Functions) -> Function:
         ordered = sort(flat, axis)[0]
         last = flat.shape[axis] - 1
         low, high, share = _find_places(parts * last, interpolation)
-        first, second = (select(ordered, axis, _like(input, one, np.int32)) for one in (low, high))
+        first, second = (select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
         if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
-            share = functions["sub"](functions["mul"](q, last), _like(q, low, q.dtype))
+            share = functions["sub"](functions["mul"](q, last), box_like(q, low, q.dtype))
         else:
-            share = _like(input, share, input.dtype)
+            share = box_like(input, share, input.dtype)
         shape = [1] * flat.ndim
         shape[axis] = -1
         weight = functions["reshape"](share, tuple(shape))
@@ -275,12 +275,6 @@ def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, 
         "nearest": np.round(ranks) - low,
     }[interpolation]
     return low, high, share
-
-
-def _like(value: Any, found: Any, dtype: Any) -> Any:
-    """An array in the world of ``value``."""
-    array = np.asarray(found).astype(dtype)
-    return value.new_tensor(array, dtype=np.dtype(dtype)) if isinstance(value, Tensor) else array
 
 
 # Membership -------------------------------------------------------------------------------------------------
@@ -370,8 +364,8 @@ def _make_bincount(functions: Functions) -> Function:
             )
         count = max(int(values.max()) + 1 if values.size else 0, minlength)
         if weights is None:
-            return _like(input, np.bincount(values, minlength=minlength), input.dtype)
-        return add(_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
+            return box_like(input, np.bincount(values, minlength=minlength), input.dtype)
+        return add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
 
     return bincount
 

@@ -8,26 +8,18 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
-from oplib.tensor import Tensor, default_int_dtype
+from oplib.tensor import default_int_dtype
 from oplib.tensor.dtype_rules import INTEGRAL
 from oplib.tensor.factories import tensor
 
-from ._composed_networks import read_known
-from ._data_dependent import read_values
 from ._dims import find_dim
+from ._values import box_like, read_known, read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
-
-
-def _like(value: Any, found: Any, dtype: Any = None) -> Any:
-    """An array in the world of ``value``; ints unless told."""
-    array = jnp.asarray(found, default_int_dtype() if dtype is None else dtype)
-    return Tensor.from_array(array) if isinstance(value, Tensor) else array
 
 
 # Covariances ------------------------------------------------------------------------------------------------
@@ -119,12 +111,12 @@ def _make_unique_consecutive(functions: Functions) -> Function:  # noqa: ARG001 
         is_first = np.ones(flat.shape[0], bool)
         is_first[1:] = (flat[1:] != flat[:-1]).any(1)
         starts = np.flatnonzero(is_first)
-        results = [_like(input, np.take(np.atleast_1d(rows), starts, axis), values.dtype)]
+        results = [box_like(input, np.take(np.atleast_1d(rows), starts, axis), values.dtype)]
         if return_inverse:
             inverse = np.cumsum(is_first) - 1
-            results.append(_like(input, inverse.reshape(values.shape) if dim is None else inverse))
+            results.append(box_like(input, inverse.reshape(values.shape) if dim is None else inverse))
         if return_counts:
-            results.append(_like(input, np.diff(np.append(starts, flat.shape[0]))))
+            results.append(box_like(input, np.diff(np.append(starts, flat.shape[0]))))
         return results[0] if len(results) == 1 else tuple(results)
 
     return unique_consecutive
@@ -167,7 +159,7 @@ def _make_combinations(functions: Functions) -> Function:
             )
         choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
         places = np.array(list(choose(range(input.shape[0]), r)) if r else [], np.int32)
-        chosen = take(input, 0, _like(input, places.reshape(-1), np.int32))
+        chosen = take(input, 0, box_like(input, places.reshape(-1), np.int32))
         return reshape(chosen, (places.size // r, r)) if r else chosen
 
     return combinations

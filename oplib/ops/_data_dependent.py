@@ -9,30 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
-from oplib.tensor import Tensor, default_int_dtype
 
 from ._dims import find_dim
 from ._promotion import find_shape
-from ._values import is_traced, read_values
+from ._values import box_like, is_traced, read_values
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
 
-def _like(value: Any, found: Any, dtype: Any = None) -> Any:
-    """An array in the world of ``value``."""
-    array = jnp.asarray(found, default_int_dtype() if dtype is None else dtype)
-    return Tensor.from_array(array) if isinstance(value, Tensor) else array
-
-
 def find_places(condition: Any) -> tuple[Any, ...]:
     """Finds the places of items that are not 0, as one tensor for each axis: ``where(condition)``."""
     values = read_values("where", condition)
-    return tuple(_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
+    return tuple(box_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
 
 
 def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
@@ -62,11 +54,11 @@ def _make_nonzero(functions: Functions) -> Function:  # noqa: ARG001  all makers
         """
         values = read_values("nonzero", input)
         if not values.ndim and not as_tuple:
-            return _like(input, np.zeros((int(bool(values)), 0), np.int64))
+            return box_like(input, np.zeros((int(bool(values)), 0), np.int64))
         places = np.nonzero(np.atleast_1d(values))
         if as_tuple:
-            return tuple(_like(input, one) for one in places)
-        return _like(input, np.stack(places, axis=1))
+            return tuple(box_like(input, one) for one in places)
+        return box_like(input, np.stack(places, axis=1))
 
     return nonzero
 
@@ -142,7 +134,7 @@ def _make_masked_select(functions: Functions) -> Function:
         holds = read_values("masked_select", mask)
         shape = find_shape("masked_select", input, mask)
         places = np.flatnonzero(np.broadcast_to(holds, shape))
-        return functions["take"](functions["expand"](input, shape), _like(input, places))
+        return functions["take"](functions["expand"](input, shape), box_like(input, places))
 
     return masked_select
 
@@ -188,7 +180,7 @@ def _make_repeat_interleave(functions: Functions) -> Function:
             return by_number(input, repeats, dim)
         counts = _read_counts(input if repeats is None else repeats)
         if repeats is None:
-            return _like(input, np.repeat(np.arange(counts.size), counts))
+            return box_like(input, np.repeat(np.arange(counts.size), counts))
         if counts.dtype.kind not in "iu":
             raise ArgumentError(
                 f"repeat_interleave: repeats has to be int32 or int64. Got {describe(repeats)}. Convert it."
@@ -202,7 +194,7 @@ def _make_repeat_interleave(functions: Functions) -> Function:
                 f"of them for {describe(input)} along {dim}. Give one, or {length}."
             )
         places = np.repeat(np.arange(length), np.broadcast_to(counts.reshape(-1), (length,)))
-        return functions["index_select"](whole, dim, _like(input, places))
+        return functions["index_select"](whole, dim, box_like(input, places))
 
     return repeat_interleave
 
@@ -255,11 +247,11 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         if dim is not None:
             find_dim("unique", values.ndim, dim)
         found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
-        results = [_like(input, found, values.dtype)]
+        results = [box_like(input, found, values.dtype)]
         if return_inverse:
-            results.append(_like(input, inverse.reshape(values.shape if dim is None else -1)))
+            results.append(box_like(input, inverse.reshape(values.shape if dim is None else -1)))
         if return_counts:
-            results.append(_like(input, counts))
+            results.append(box_like(input, counts))
         return results[0] if len(results) == 1 else tuple(results)
 
     return unique

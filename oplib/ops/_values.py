@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, TracingError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, default_int_dtype
 
 
 def find_array(value: Any) -> Any:
@@ -19,6 +20,25 @@ def find_array(value: Any) -> Any:
 def is_traced(value: Any) -> bool:
     """Whether the values of a Tensor or array are not known yet."""
     return isinstance(find_array(value), Tracer)
+
+
+def box_like(value: Any, found: Any, dtype: Any = None) -> Any:
+    """Returns numbers as what ``value`` is, a Tensor on its device or an array.
+
+    Args:
+        value: a Tensor or an array.
+        found: numbers.
+        dtype: of the result; by default default ints.
+    """
+    kind = np.dtype(default_int_dtype() if dtype is None else dtype)
+    if isinstance(value, Tensor):
+        return value.new_tensor(np.asarray(found).astype(kind), dtype=kind)
+    return jnp.asarray(found, kind)
+
+
+def read_known(value: Any) -> np.ndarray[Any, Any] | None:
+    """Returns the values of a tensor or array; None where they are not known yet."""
+    return None if is_traced(value) else np.asarray(find_array(value))
 
 
 def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
