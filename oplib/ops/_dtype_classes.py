@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from ._promotion import find_dtype
 
 CLASSES = {"b": "bool", "i": "int", "h": "half", "f": "float", "c": "complex"}
 ALL = "".join(CLASSES)
+_ROOM = re.compile("^(linalg|fft)_")
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 
 
@@ -68,8 +70,9 @@ def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable
         given = kwargs.get("dtype")
         found = find_dtype(*operands) if given is None else given
         if operands and classify(found) not in classes:
+            name = _ROOM.sub(r"\1.", op)
             raise UnsupportedDtypeError(
-                f"{op.replace('linalg_', 'linalg.')}: not implemented for {CLASSES[classify(found)]}. Got "
+                f"{name}: not implemented for {CLASSES[classify(found)]}. Got "
                 f"{', '.join(map(describe, operands))}. Convert to what it takes "
                 f"({describe_classes(classes)}): tensor.to(dtype)."
             )

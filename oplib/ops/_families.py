@@ -17,6 +17,7 @@ from . import (
     _dropout,
     _elementary,
     _flash_attention,
+    _fourier,
     _gathering,
     _grids,
     _indexing,
@@ -92,6 +93,7 @@ FAMILIES = (
     _linalg,
     _products,
     _decompositions,
+    _fourier,
     _normalisation,
     _dropout,
     _attention,
@@ -141,3 +143,6 @@ OF_LINALG = frozenset(
     row.op for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS if row.op.startswith("linalg_")
 )
 """The ops that ``oplib.linalg`` has functions of."""
+
+OF_FOURIER = frozenset(row.op for row in _fourier.ROWS)
+"""Likewise, ``oplib.fft``."""

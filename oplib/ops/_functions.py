@@ -10,8 +10,9 @@ from jax import lax
 
 from . import _view_rules as rules
 from ._checked_places import CHECKED
+from ._composed_fourier import FOURIER as COMPOSED_FOURIER
 from ._composed_linalg import LINALG as COMPOSED_LINALG
-from ._families import COMPOSED, METHODS_OF_COMPOSED, OF_LINALG, OVERLOADS, ROWS, WITH_OUT
+from ._families import COMPOSED, METHODS_OF_COMPOSED, OF_FOURIER, OF_LINALG, OVERLOADS, ROWS, WITH_OUT
 from ._fill_in_place import choose_masked_fill, make_index_put
 from ._form_choosers import OF_FORMS
 from ._getitem import Getter
@@ -57,6 +58,7 @@ _INTERNAL = frozenset(
     | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
     | {"col2im", "im2col"}
     | OF_LINALG
+    | OF_FOURIER
 )
 
 
@@ -233,6 +235,13 @@ def _make_linalg(name: str) -> Function:
     return _add_out(_functions[name] if name not in COMPOSED_LINALG else _compose_linalg(name), name)
 
 
+def _make_fourier(name: str) -> Function:
+    if name not in COMPOSED_FOURIER:
+        return _add_out(_functions[name], name)
+    function = add_further_names(COMPOSED_FOURIER[name](_functions), name)
+    return _add_out(name_function(function, name), name)
+
+
 _ALSO_WITH_OUT = (
     *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
     *("cholesky_inverse", "cholesky_solve", "histc", "index_reduce", "nanmedian"),
@@ -256,6 +265,7 @@ LINALG = Functions(
         _make_linalg,
     )
 )
+FFT = Functions(dict.fromkeys([*sorted(OF_FOURIER), *COMPOSED_FOURIER], _make_fourier))
 _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
     **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
     "lstsq": "linalg_lstsq",

@@ -46,6 +46,7 @@ IN_PLACE: Mapping[str, Callable[..., Any]]
 COMPOSED: Mapping[str, Callable[..., Any]]
 METHODS: Mapping[str, Callable[..., Any]]
 LINALG: Mapping[str, Callable[..., Any]]
+FFT: Mapping[str, Callable[..., Any]]
 UPCALLS: Mapping[str, Callable[..., Any]]
 
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .error_samples_arithmetic import ARITHMETIC
+from .error_samples_fourier import FOURIER
 from .error_samples_layers import LAYERS
 from .error_samples_losses import LOSSES
 from .error_samples_matrices import MATRICES
@@ -27,6 +28,7 @@ REFUSALS = (
     *LAYERS,
     *LOSSES,
     *SAMPLING,
+    *FOURIER,
     *STATISTICS,
     *RANDOM,
     *WRITING,

@@ -26,6 +26,7 @@ from .drawing import (
     with_number,
 )
 from .samples_arithmetic import ARITHMETIC
+from .samples_fourier import FOURIER
 from .samples_layers import LAYERS
 from .samples_losses import LOSSES
 from .samples_matrices import MATRICES
@@ -35,7 +36,7 @@ from .samples_pointwise import POINTWISE
 from .samples_reduce import REDUCE
 
 COMPLEX_VALUES = draw(2, 3) + 1j * shift(draw(2, 3))
-TABLES = (POINTWISE, ARITHMETIC, REDUCE, MATRICES, LAYERS, LOSSES, PLACES, MEMORY)
+TABLES = (POINTWISE, ARITHMETIC, REDUCE, MATRICES, FOURIER, LAYERS, LOSSES, PLACES, MEMORY)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),

@@ -47,7 +47,11 @@ LAYERS: dict[str, list[Sample]] = {
     "local_response_norm": [Sample((SIGNAL, 2)), Sample((IMAGE, 3, 0.5, 1.5, 2.0))],
     "pdist": [Sample((draw(3, 2),)), Sample((draw(3, 2), 1.5))],
     "lp_pool1d": [Sample((np.abs(SIGNAL), 2.0, 2)), Sample((np.abs(SIGNAL), 1.5, 3, 2, True))],
-    "lp_pool2d": [Sample((draw(1, 2, 4, 4, **POSITIVE), 3.0, [2, 1])), Sample((draw(1, 2, 4), np.inf, 2))],
+    "lp_pool2d": [
+        Sample((draw(1, 2, 4, 4, **POSITIVE), 3.0, [2, 1])),
+        Sample((draw(1, 3, 4, **POSITIVE), 2.0, 2)),
+        Sample((draw(1, 2, 4), np.inf, 2)),
+    ],
     "lp_pool3d": [Sample((draw(1, 2, 2, 2, **POSITIVE), 2.0, 2))],
     "max_unpool1d": [Sample((draw(1, 2, 2), WHERE, [5])), Sample((X[:, :2], WHERE[0], [5]))],
     "max_unpool2d": [Sample((draw(1, 2, 1, 2), WHERE[:, :, None], [2, 3]))],

@@ -1,4 +1,4 @@
-"""The other paths to ops: ``oplib.linalg`` and ``oplib.nn.functional``."""
+"""The other paths to ops: ``oplib.linalg``, ``oplib.fft`` and ``oplib.nn.functional``."""
 
 import pytest
 
@@ -21,6 +21,11 @@ def test_a_function_of_linalg_is_the_op_of_its_name(name: str) -> None:
 
 
 ONLY_OF_NETWORKS = {"fold", "unfold", "elu_", "hardtanh_", "leaky_relu_"}  # in torch, and so here
+
+
+@pytest.mark.parametrize("name", oplib.fft.__all__)
+def test_a_function_of_fft_is_the_op_of_its_name(name: str) -> None:
+    assert getattr(oplib.fft, name).__name__ == f"fft_{name}"
 
 
 @pytest.mark.parametrize("name", sorted(set(functional.__all__) - {*activations.__all__, *ONLY_OF_NETWORKS}))
@@ -49,7 +54,7 @@ def test_an_activation_in_place_is_recorded_and_refused_for_leaves_and_arrays() 
         functional.relu(x.detach().array, inplace=True)
 
 
-@pytest.mark.parametrize("module", [oplib.linalg, functional])
+@pytest.mark.parametrize("module", [oplib.linalg, oplib.fft, functional])
 def test_a_name_that_is_not_there_is_an_attribute_error(module: object) -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         module.nothing  # noqa: B018  looking it up is what raises

@@ -43,8 +43,11 @@ BY_NAME = {row.name: row for row in ROWS}
 # Where a row declares more than torch's CPU takes, or less, and why.
 MORE = {
     "cdist": ("h", "torch has no CPU kernel"),
+    "lp_pool3d": ("h", "torch has no CPU kernel"),
     "avg_pool3d": ("h", "torch has no CPU kernel"),
-    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss", "ctc_loss", "pdist"), ("h", "torch has no CPU kernel")),
+    **dict.fromkeys(
+        ("multi_margin_loss", "multilabel_margin_loss", "ctc_loss", "pdist"), ("h", "torch has no CPU kernel")
+    ),
     "fmod.Scalar_Tensor": ("bihfc", "torch has no such overload"),
     "einsum": ("b", "torch refuses products of bools, and JAX gives their sums by or"),
     "view.dtype": ("bh", "the items of the sample have another size"),

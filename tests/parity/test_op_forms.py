@@ -19,6 +19,7 @@ import pytest
 
 import oplib
 
+from .forms_of_fourier import FOURIER
 from .forms_of_layers import LAYERS
 from .forms_of_losses import LOSSES
 from .forms_of_networks import NETWORKS
@@ -38,7 +39,7 @@ DATA = {
 KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
-FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS)
+FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER)
 if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
     FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 8)
 

@@ -1,0 +1,122 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Fourier transforms of matrices, and the frequencies that transforms are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError
+from oplib.tensor import get_default_dtype
+from oplib.tensor.factories import tensor
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+_DOC = """{what}.
+
+Args:
+    input: {takes}, of at least two dims.
+    s: the sizes to which it is cut, or filled with zeros, first; -1 for what it has.
+    dim: the two dims.
+    norm: by what the result is divided: "backward", by nothing there and the count on the way back,
+        "forward", the other way round, or "ortho", by its root on both.
+
+Returns:
+    A tensor, {gives}.
+
+Raises:
+    ArgumentError: a size below 1, another norm, or a dtype that does not fit.
+    DimensionError: there is no such dim.
+
+Gradient:
+    The transform is linear: that of the conjugate transpose.
+
+Source:
+    torch.fft.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.fft.{name}(oplib.ones(2, 2)).shape
+    {shape}
+"""
+_OF_MATRICES = {
+    "fft2": ("The discrete Fourier transform along two dims", "real or complex", "complex", "(2, 2)"),
+    "ifft2": ("The inverse of fft2", "real or complex", "complex", "(2, 2)"),
+    "rfft2": ("The half of fft2 that real numbers need", "real", "complex", "(2, 2)"),
+    "irfft2": ("The inverse of rfft2", "real or complex", "real", "(2, 2)"),
+}
+
+
+def _make_of_matrices(name: str) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:
+        op = functions[f"fft_{name[:-1]}n"]
+
+        def transform(
+            input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
+        ) -> Any:
+            return op(input, s, dim, norm)
+
+        what, takes, gives, shape = _OF_MATRICES[name]
+        transform.__doc__ = _DOC.format(what=what, takes=takes, gives=gives, name=name, shape=shape)
+        return transform
+
+    return make
+
+
+def _make_frequencies(name: str, find: Callable[..., Any]) -> Callable[[Functions], Function]:
+    def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
+        def frequencies(
+            n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        ) -> Any:
+            if n < 1 or not d:
+                raise ArgumentError(
+                    f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
+                    "Give those of the signal."
+                )
+            found = get_default_dtype() if dtype is None else dtype
+            values = tensor(find(n, d).tolist(), dtype=found, device=device)
+            return values.requires_grad_(requires_grad)
+
+        frequencies.__doc__ = _FREQUENCIES.format(
+            name=name, some="" if name == "fftfreq" else ", but the negative ones", shown=find(4).tolist()
+        )
+        return frequencies
+
+    return make
+
+
+_FREQUENCIES = """Lists the frequencies of a transform{some}, in its order.
+
+Args:
+    n: how many items the signal has.
+    d: from item to item.
+    dtype: floating; by default the default dtype.
+    device: where the result is to be.
+    requires_grad: whether gradients are wanted.
+
+Returns:
+    A vector.
+
+Raises:
+    ArgumentError: a signal without items, or no distance.
+
+Gradient:
+    None: there is nothing to differentiate by.
+
+Source:
+    torch.fft.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.fft.{name}(4).tolist()
+    {shown}
+"""
+
+FOURIER: dict[str, Callable[[Functions], Function]] = {
+    **{f"fft_{name}": _make_of_matrices(name) for name in _OF_MATRICES},
+    "fft_fftfreq": _make_frequencies("fftfreq", np.fft.fftfreq),
+    "fft_rfftfreq": _make_frequencies("rfftfreq", np.fft.rfftfreq),
+}

@@ -1,0 +1,16 @@
+"""Samples of Fourier transforms."""
+
+from __future__ import annotations
+
+from .drawing import Sample, X, draw
+
+CUBE = draw(2, 3, 4)
+
+FOURIER: dict[str, list[Sample]] = {
+    **{f"fft_{op}": [Sample((X,)), Sample((CUBE, 5, 1, "ortho"))] for op in ("fft", "irfft")},
+    **{f"fft_{op}": [Sample((X, 2)), Sample((CUBE, 4, 0, "forward"))] for op in ("ifft", "rfft")},
+    **{f"fft_{op}": [Sample((X,)), Sample((draw(4), 3, -1, "ortho"))] for op in ("hfft", "ihfft")},
+    **{f"fft_{op}": [Sample((X,)), Sample((CUBE, [3, -1], [0, 2], "ortho"))] for op in ("fftn", "irfftn")},
+    **{f"fft_{op}": [Sample((X, [2])), Sample((CUBE, None, [2, 0], "forward"))] for op in ("ifftn", "rfftn")},
+    **{f"fft_{op}": [Sample((X,)), Sample((CUBE, [-1, 1]))] for op in ("fftshift", "ifftshift")},
+}
