@@ -15,7 +15,7 @@ what kernels share                     ``_promotion`` (dtypes, broadcasting), ``
 what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``
 which overload a call means            ``_operand_choosers`` (tensor or number), ``_form_choosers``,
                                        ``_random_forms``
-what is looked at around a call        ``_checked_*``, by what it is
+what is looked at around a call        ``_checked_*``, by what it is; ``_stored_numbers``
 functions that are made of several     ``_composed*`` by subject, ``_least_squares``, ``_older_linalg``;
                                        those that read values in ``_data_dependent``, by ``_values``
 ``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_window``, ``_getitem``, ``_setitem``
