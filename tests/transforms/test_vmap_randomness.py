@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -94,3 +95,39 @@ def test_a_mapped_dropout_differentiates_by_what_it_kept() -> None:
     y = oplib.vmap(F.dropout, randomness="different")(leaf)
     y.sum().backward()
     np.testing.assert_array_equal(leaf.grad.numpy(), y.detach().numpy())
+
+
+@pytest.mark.slow
+def test_levels_say_each_for_itself_whether_numbers_differ() -> None:
+    def draw(outer: Any, inner: Any) -> Any:
+        rows = oplib.zeros(2, 3)
+        drawn = oplib.vmap(oplib.vmap(lambda a: oplib.rand(()), randomness=inner), randomness=outer)(
+            rows
+        ).numpy()
+        return len(np.unique(drawn)), [len(np.unique(row)) for row in drawn]
+
+    assert draw("same", "same") == (1, [1, 1])
+    assert draw("different", "same") == (2, [1, 1])
+    assert draw("same", "different") == (3, [3, 3])
+    assert draw("different", "different") == (6, [3, 3])
+
+
+def test_a_draw_repeats_what_the_seed_gives_and_goes_on() -> None:
+    def draw(generator: Any) -> Any:
+        return oplib.vmap(lambda a: oplib.rand(2, generator=generator), randomness="different")(
+            oplib.zeros(2)
+        ).tolist()
+
+    generator = oplib.Generator().manual_seed(3)
+    first = draw(generator)
+    assert first != draw(generator)
+    assert first == draw(oplib.Generator().manual_seed(3))
+
+
+def test_a_draw_in_another_trace_inside_is_refused() -> None:
+    def function(a: Any) -> Any:
+        jax.jit(lambda: oplib.rand(2).array)()
+        return a
+
+    with pytest.raises(TracingError, match="Generator: a draw inside a trace"):
+        oplib.vmap(function, randomness="same")(oplib.zeros(2))
