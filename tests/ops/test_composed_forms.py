@@ -80,3 +80,12 @@ def test_a_dim_that_is_not_there_is_named():
 def test_weights_of_a_count_are_as_many_as_its_items():
     with pytest.raises(ArgumentError, match=r"bincount: weights .* Got f32\[3\] for i32\[2\]"):
         oplib.bincount(oplib.tensor([1, 2]), oplib.ones(3))
+
+
+@pytest.mark.devices(2)
+def test_what_is_found_by_reading_values_stands_on_the_device_of_these():
+    there = jax.devices()[1]
+    x = oplib.tensor([0, 3, 3], device=there)
+    found = [oplib.nonzero(x), oplib.unique(x), oplib.repeat_interleave(x), oplib.bincount(x)]
+    assert {device for one in found for device in one.array.devices()} == {there}
+    assert type(oplib.bincount(x.array)) is type(x.array)
