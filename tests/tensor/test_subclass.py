@@ -28,8 +28,8 @@ def make_price(**options: Any) -> Any:
 def test_an_op_on_an_instance_gives_a_plain_tensor_at_every_call() -> None:
     price = make_price()
     for _ in range(3):
-        results = [price + 1, 1 - price, price.taxed(), oplib.exp(price), price[0], price.detach(), price.mean()]
-        assert {type(one) for one in results} == {oplib.Tensor}
+        results = [price + 1, 1 - price, price.taxed(), oplib.exp(price), price[0], price.detach()]
+        assert {type(one) for one in [*results, price.mean()]} == {oplib.Tensor}
     assert price.taxed().tolist() == [3.0, 6.0]
 
 
