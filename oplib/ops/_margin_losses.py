@@ -65,7 +65,7 @@ def check_margin(op: str, margin: float) -> None:
         )
 
 
-def _triplet(
+def _triplet(  # noqa: PLR0917  the arguments of the schema
     anchor: Any,
     positive: Any,
     negative: Any,
