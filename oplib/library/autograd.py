@@ -20,9 +20,9 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 from .arguments.recording import refuse_out_gradient
-from .calls.observers import read_results, run_observed
 from .derivatives.formula import missing_formula
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
+from .objects.observers import read_results, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
 from .schema import Argument, fill_defaults, split_values

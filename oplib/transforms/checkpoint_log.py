@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oplib.errors import CheckpointError, describe
-from oplib.library.calls.observers import ObservedCall, observing
+from oplib.library.objects.observers import ObservedCall, observing
 from oplib.tensor import Tensor
 
 _PACKAGE = str(Path(__file__).parent.parent)

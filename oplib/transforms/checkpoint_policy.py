@@ -13,7 +13,7 @@ import jax
 from jax.core import Tracer
 
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
-from oplib.library.calls.observers import ObservedCall, map_arrays, observing
+from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.library.objects.overload import OpOverload
 
 SAC_IGNORED_OPS: set[OpOverload] = set()

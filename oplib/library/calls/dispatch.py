@@ -42,6 +42,7 @@ from oplib.library.carrier.staleness import StaticWatch
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
+from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
@@ -53,7 +54,6 @@ from oplib.tensor.forked import check_process
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
-from .observers import is_observed, read_recorded, read_run, run_observed
 from .worlds import refuse_numbers, refuse_writing, tells_world
 
 

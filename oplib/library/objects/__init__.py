@@ -1,1 +1,1 @@
-"""The op objects that users hold, and how they are found by name."""
+"""The op objects that users hold, how they are found by name, and who sees their calls."""
