@@ -145,21 +145,18 @@ def test_the_op_runs_them_under_jit_vmap_and_grad_and_on_the_tape() -> None:
 def test_second_and_forward_derivatives_go_through_the_formula_of_the_kernels() -> None:
     operands = make_operands(1, 2)
 
-    def differentiate_twice(loss: Callable[..., Any]) -> Any:
+    def differentiate(loss: Callable[..., Any]) -> Any:
         def once(*arrays: Any) -> Any:
             return sum((grad**2).sum() for grad in jax.grad(loss, (0, 1, 2))(*arrays))
 
-        return jax.jit(jax.grad(once, (0, 1, 2)))(*operands)
+        return jax.jit(
+            lambda *arrays: (jax.grad(once, (0, 1, 2))(*arrays), jax.jvp(loss, arrays, arrays)[1])
+        )(*operands)
 
-    for mine, its in zip(
-        differentiate_twice(lose(attend_by_op)), differentiate_twice(lose_plainly), strict=True
-    ):
+    (twice, tangent), (expected, its_tangent) = map(differentiate, (lose(attend_by_op), lose_plainly))
+    for mine, its in zip(twice, expected, strict=True):
         np.testing.assert_allclose(mine, its, rtol=1e-3, atol=1e-3)
-    pushed = [
-        jax.jit(lambda *arrays, loss=loss: jax.jvp(loss, arrays, arrays)[1])(*operands)
-        for loss in (lose(attend_by_op), lose_plainly)
-    ]
-    np.testing.assert_allclose(*pushed, rtol=1e-4)
+    np.testing.assert_allclose(tangent, its_tangent, rtol=1e-4)
 
 
 def shape_operands(length: int, dtype: Any = "float32") -> list[jax.ShapeDtypeStruct]:
