@@ -61,6 +61,7 @@ from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._composed_statistics import METHODS as _STATISTICS_METHODS
 from ._composed_statistics import STATISTICS
+from ._composed_windows import WINDOWS
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _THEIR_METHODS
 from ._older_linalg import METHODS as _OLDER_METHODS
@@ -126,6 +127,7 @@ COMPOSED = {
     **NORM_POOLS,
     **STATISTICS,
     **FACTORS,
+    **WINDOWS,
 }
 METHODS_OF_COMPOSED = frozenset(("norm", *_FORM_METHODS, *_OLDER_METHODS, *_PART_METHODS)).union(
     _SEQUENCE_METHODS, _SHAPE_METHODS, _THEIR_METHODS, _STATISTICS_METHODS, _FACTOR_METHODS

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, UnsupportedDtypeError, describe
+from oplib.tensor import dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._losses import _reduce
@@ -24,6 +25,15 @@ def _meet(op: str, *operands: Any) -> list[Any]:
     """The operands in their common dtype and shape; integers stay what they are."""
     dtype = find_dtype(*operands)
     return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
+
+
+def _subtract(op: str, x: Any, y: Any) -> Any:
+    first, second = _meet(op, x, y)
+    if first.dtype == dtypes.bool:
+        raise UnsupportedDtypeError(
+            f"{op}: not implemented for bool. Got {describe(x)} and {describe(y)}. Convert them."
+        )
+    return first - second
 
 
 def _cut(x: Any) -> Any:
@@ -41,8 +51,8 @@ def _measure(difference: Any, p: float, eps: float, *, keepdim: bool = False) ->
 
 
 def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    first, second = _meet("pairwise_distance", x1, x2)
-    return in_single(lambda away: _measure(away, p, eps, keepdim=keepdim))(to_floating(first - second))
+    away = to_floating(_subtract("pairwise_distance", x1, x2))
+    return in_single(lambda away: _measure(away, p, eps, keepdim=keepdim))(away)
 
 
 def _check_ranks(op: str, *operands: Any) -> None:
@@ -92,12 +102,12 @@ def _margin_ranking(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Any:
     _check_ranks("margin_ranking_loss", input1, input2, target)
-    first, second, sign = _meet("margin_ranking_loss", input1, input2, target)
+    away, sign = _meet("margin_ranking_loss", _subtract("margin_ranking_loss", input1, input2), target)
 
     def compute(behind: Any) -> Any:
         return _reduce("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
 
-    return in_single(compute)(to_floating(-sign * (first - second)))
+    return in_single(compute)(to_floating(-sign * away))
 
 
 def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:

@@ -106,6 +106,10 @@ def _check_reduce(op: str, reduce: str, self: Any) -> None:
             f"{op}: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
             "Choose one of them."
         )
+    if reduce == "mean" and self.dtype == dtypes.bool:
+        raise UnsupportedDtypeError(
+            f"{op}: bools have no mean. Got {describe(self)}, reduce={reduce!r}. Convert them."
+        )
     if reduce in ("amax", "amin") and self.dtype.kind == "c":
         raise UnsupportedDtypeError(
             f"{op}: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "

@@ -24,7 +24,7 @@ LOSSES: dict[str, list[Sample]] = {
     "pairwise_distance": [
         Sample((X, OTHER)),
         Sample((draw(2, 3, 4), draw(4), 3.5, 0.1, True)),
-        Sample((draw(3), shift(draw(3)), 1.0)),
+        Sample((draw(3), draw(3, low=-1.0, high=2.5), 1.0)),
         Sample((X, THIRD, np.inf)),
     ],
     "triplet_margin_loss": [

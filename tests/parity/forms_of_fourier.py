@@ -1,4 +1,6 @@
-"""Forms of Fourier transforms."""
+"""Forms of Fourier transforms, and of windows of signals."""
+
+_WINDOWS = ("bartlett", "blackman", "hamming", "hann", "kaiser")
 
 FOURIER = (
     "lib.fft.fft(x).abs()",
@@ -31,4 +33,13 @@ FOURIER = (
     "lib.fft.rfftfreq(6)",
     "lib.fft.fftfreq(4, dtype=lib.float32, requires_grad=True).detach()",
     "lib.fft.fft(lib.ones(0))",
+    *(f"lib.{name}_window({length})" for name in _WINDOWS for length in ("5", "4, False")),
+    "lib.hann_window(1)",
+    "lib.bartlett_window(0)",
+    "lib.hamming_window(5, False, 0.6, 0.4)",
+    "lib.hamming_window(3, True, alpha=0.5)",
+    "lib.hamming_window(3, True, 0.6, gamma=2)",
+    "lib.kaiser_window(6, True, beta=3.0)",
+    "lib.hann_window(-1)",
+    "lib.hann_window(3, dtype=lib.int32)",
 )

@@ -55,13 +55,13 @@ MORE = {
     "linalg_cholesky": ("c", "the sample is not Hermitian with imaginary parts"),
 }
 LESS = {
-    "local_response_norm": ("i", "torch takes means of squares in integers, and cuts them"),
     "complex": ("h", "JAX has no complex numbers of half precision"),
     "view_as_complex": ("h", "JAX has no complex numbers of half precision"),
     "im2col": ("b", "bools have to be converted"),
     "col2im": ("b", "bools have to be converted"),
 }
 NOT_ALIKE = {
+    "local_response_norm": "torch takes means of squares in integers, and cuts them",
     "embedding.padded": "the function has its arguments the other way round",
     "_index_put": "the schema names dims apart",
     "stored": "torch has it for itself",
