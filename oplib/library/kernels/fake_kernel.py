@@ -59,6 +59,15 @@ def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], res
         raise
     except Exception:  # noqa: BLE001  a call that needs no fake kernel is not stopped by one that raises
         return
+    require_shapes(record, results, shapes)
+
+
+def require_shapes(record: Record, results: Sequence[Any], shapes: Sequence[Any]) -> None:
+    """Raises where the results of a kernel have not the shapes and dtypes that its fake kernel gave.
+
+    Raises:
+        ResultError: they have others.
+    """
     got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
     if got != due:
         raise ResultError(

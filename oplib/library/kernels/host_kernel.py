@@ -16,7 +16,7 @@ from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.records.record import Function, Record
 from oplib.tensor.ingestion import to_array
 
-from .fake_kernel import run_fake_kernel
+from .fake_kernel import require_shapes, run_fake_kernel
 from .host_mark import call_host
 from .tracing import running
 
@@ -62,7 +62,7 @@ def bind_host_kernel(
         _, flat = _run(record, kernel, layout, values)
         results = [np.asarray(value) for value in flat]
         fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
-        _compare_with_fake(record, [*fitting, *results[len(fitting) :]], shapes)
+        require_shapes(record, [*fitting, *results[len(fitting) :]], shapes)
         return fitting
 
     return call
@@ -74,16 +74,6 @@ def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
         return value
     narrow = value.astype(shape.dtype)
     return narrow if np.array_equal(narrow, value) else value
-
-
-def _compare_with_fake(record: Record, results: Sequence[np.ndarray], shapes: Sequence[Any]) -> None:
-    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
-    if got != due:
-        raise ResultError(
-            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
-            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
-            "see register_fake."
-        )
 
 
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
