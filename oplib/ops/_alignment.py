@@ -11,7 +11,7 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import dtypes
 
-from ._losses import _reduce
+from ._losses import reduce_losses
 from ._promotion import in_single, strong
 from ._table import Row
 
@@ -131,7 +131,7 @@ def _ctc_loss(
         if reduction == "mean":
             losses = losses / lax.max(lengths[1].astype(losses.dtype), strong(1, losses))
         found = losses if is_batch else lax.reshape(losses, ())
-        return _reduce("ctc_loss", found, reduction)
+        return reduce_losses("ctc_loss", found, reduction)
 
     return in_single(compute)(log_probs)
 

@@ -13,7 +13,7 @@ from jax import lax
 
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 
-from ._interpolation import _cubic
+from ._interpolation import weigh_cubic
 from ._products import check_dtypes
 from ._promotion import in_single, strong
 from ._table import Row
@@ -114,7 +114,7 @@ def _list_cubic(place: Any, size: int, padding_mode: str, align_corners: bool) -
     low = lax.floor(place)
     return [
         (_bound(low + strong(offset, low), size, padding_mode, align_corners), weight)
-        for offset, weight in _cubic(place - low).items()
+        for offset, weight in weigh_cubic(place - low).items()
     ]
 
 

@@ -52,7 +52,7 @@ def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scal
         sources = np.maximum(sources, 0)
     low = np.floor(sources).astype(int)
     away = sources - low
-    taps = _cubic(away) if mode == "bicubic" else {0: 1 - away, 1: away}
+    taps = weigh_cubic(away) if mode == "bicubic" else {0: 1 - away, 1: away}
     for offset, weight in taps.items():
         np.add.at(weights, (rows, np.clip(low + offset, 0, size - 1)), weight)
     return weights
@@ -68,8 +68,8 @@ def _far(x: _Array, a: float) -> _Array:
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
-def _cubic(t: _Array) -> dict[int, _Array]:
-    """Keys' kernel with a = -0.75, at the four places around."""
+def weigh_cubic(t: _Array) -> dict[int, _Array]:
+    """Returns Keys' kernel with a = -0.75, at the four places around."""
     a = -0.75
     return {-1: _far(t + 1, a), 0: _near(t, a), 1: _near(1 - t, a), 2: _far(2 - t, a)}
 

@@ -21,8 +21,13 @@ from ._promotion import broadcast, find_dtype, in_single, is_integral, strong
 from ._table import Row
 
 
-def _reduce(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any:
-    """The sum, or the mean by weights, as asked for."""
+def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any:
+    """Returns the losses themselves, their sum, or their mean by weights.
+
+    Raises:
+        ArgumentValueError: there is no such reduction.
+        ArgumentError: a mean of integers.
+    """
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -46,7 +51,7 @@ def _pair(op: str, function: Any) -> Any:
     def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
         dtype = find_dtype(input, target)
         x, y = broadcast([lax.convert_element_type(one, dtype) for one in (input, target)], op)
-        return in_single(lambda x, y: _reduce(op, function(x, y, *numbers), reduction))(x, y)
+        return in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))(x, y)
 
     return kernel
 
@@ -135,7 +140,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
         losses = _lack_of_belief(x, y)
-        return _reduce("binary_cross_entropy", losses if w is None else losses * w, reduction)
+        return reduce_losses("binary_cross_entropy", losses if w is None else losses * w, reduction)
 
     return in_single(compute)(*arrays)
 
@@ -183,7 +188,7 @@ def _bce_with_logits(
         losses = -(log - x) - y * x
     else:
         losses = -(y * broadcast([pos_weight, x], op)[0] * log + (one - y) * (log - x))
-    return _reduce(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
+    return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
 
 
 def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
@@ -235,14 +240,14 @@ def _nll(
     if weight is not None:
         factors = factors * jnp.take(weight, classes, mode="clip")
     losses = -lax.squeeze(picked, (axis,)) * factors
-    loss = _reduce("nll_loss", losses, reduction, weights=factors)
+    loss = reduce_losses("nll_loss", losses, reduction, weights=factors)
     if not label_smoothing:
         return loss
     spread = input if weight is None else input * _along_axis(weight, input, axis)
     smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
     part = strong(label_smoothing / input.shape[axis], input)
     rest = strong(1 - label_smoothing, input)
-    return rest * loss + part * _reduce("nll_loss", smooth, reduction, weights=factors)
+    return rest * loss + part * reduce_losses("nll_loss", smooth, reduction, weights=factors)
 
 
 def _along_axis(weight: Any, like: Any, axis: int) -> Any:
@@ -301,7 +306,7 @@ def _cross_entropy_of_shares(
     weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
     losses = -jnp.sum(weighted * (target * rest + part), axis)
     if reduction != "mean":
-        return _reduce("cross_entropy", losses, reduction)
+        return reduce_losses("cross_entropy", losses, reduction)
     return jnp.sum(losses) / strong(max(losses.size, 1), losses)
 
 

@@ -14,7 +14,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, Unsu
 from oplib.tensor import dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
-from ._losses import _reduce
+from ._losses import reduce_losses
 from ._moments import compute_norm
 from ._products import check_dtypes
 from ._promotion import broadcast, broadcast_to, find_dtype, find_shape, in_single, strong, to_floating
@@ -70,9 +70,7 @@ def check_margin(op: str, margin: float) -> None:
         ArgumentValueError: it is not.
     """
     if margin <= 0:
-        raise ArgumentValueError(
-            f"{op}: margin must be greater than 0, got {margin}. Found that number. Give a positive one."
-        )
+        raise ArgumentValueError(f"{op}: margin must be greater than 0. Got {margin}. Give a positive one.")
 
 
 def _triplet(  # noqa: PLR0917  the arguments of the schema
@@ -93,7 +91,7 @@ def _triplet(  # noqa: PLR0917  the arguments of the schema
     def compute(near: Any, far: Any, other: Any) -> Any:
         one, two = _measure(near, p, eps), _measure(far, p, eps)
         two = jnp.minimum(two, _measure(other, p, eps)) if swap else two
-        return _reduce("triplet_margin_loss", _cut(strong(margin, one) + one - two), reduction)
+        return reduce_losses("triplet_margin_loss", _cut(strong(margin, one) + one - two), reduction)
 
     return in_single(compute)(*map(to_floating, (a - b, a - c, b - c)))
 
@@ -105,7 +103,7 @@ def _margin_ranking(
     away, sign = _meet("margin_ranking_loss", _subtract("margin_ranking_loss", input1, input2), target)
 
     def compute(behind: Any) -> Any:
-        return _reduce("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
+        return reduce_losses("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
 
     return in_single(compute)(to_floating(-sign * away))
 
@@ -114,7 +112,7 @@ def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction:
     def compute(x: Any, y: Any) -> Any:
         none, one = strong(0, x), strong(1, y)
         short = jnp.where(y != one, _cut(strong(margin, x) - x), none)
-        return _reduce("hinge_embedding_loss", short + jnp.where(y != -one, x, none), reduction)
+        return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -one, x, none), reduction)
 
     return in_single(compute)(*_meet("hinge_embedding_loss", input, target))
 
@@ -139,7 +137,7 @@ def _cosine_embedding(
         cosine = broadcast_to(jnp.sum(x * y, axis) / lax.sqrt(lengths), shape)
         sign, one, none = broadcast_to(sign, shape), strong(1, cosine), strong(0, cosine)
         away = jnp.where(sign == -one, _cut(cosine - strong(margin, cosine)), none)
-        return _reduce(op, jnp.where(sign == one, one - cosine, none) + away, reduction)
+        return reduce_losses(op, jnp.where(sign == one, one - cosine, none) + away, reduction)
 
     return in_single(compute)(x, y, sign)
 
@@ -195,8 +193,8 @@ def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     def compute(x: Any, y: Any) -> Any:
         z = -y * x
         if z.dtype in COMPLEX:
-            return _reduce("soft_margin_loss", lax.log1p(lax.exp(z)), reduction)
-        return _reduce("soft_margin_loss", jnp.logaddexp(z, jnp.zeros_like(z)), reduction)
+            return reduce_losses("soft_margin_loss", lax.log1p(lax.exp(z)), reduction)
+        return reduce_losses("soft_margin_loss", jnp.logaddexp(z, jnp.zeros_like(z)), reduction)
 
     return in_single(compute)(x, y)
 
@@ -237,14 +235,16 @@ def _multi_margin(
         if weight:
             short = short * jnp.take(weight[0], labels, mode="clip")
         losses = jnp.sum(short, 1) / strong(x.shape[1], x)
-        return _reduce(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
+        return reduce_losses(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(*([x] if weight is None else [x, weight]))
 
 
 def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:
     if p not in (1, 2):
-        raise ArgumentValueError(f"multi_margin_loss: only p == 1 and p == 2 are supported. Got {p}.")
+        raise ArgumentValueError(
+            f"multi_margin_loss: only p == 1 and p == 2 are supported. Got {p}. Choose one of them."
+        )
     if target.ndim > 1 or target.size != x.shape[0]:
         raise ArgumentError(
             "multi_margin_loss: expected one label for each example. Got "
@@ -288,7 +288,7 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
         short = strong(1, x) - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
         short = jnp.where(matters & (short > strong(0, x)), short, strong(0, x))
         losses = jnp.sum(short, (1, 2)) / strong(max(x.shape[1], 1), x)
-        return _reduce(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
+        return reduce_losses(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(lax.reshape(input, shape))
 
@@ -305,7 +305,7 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
         size = x * lax.stop_gradient(lax.sign(x))
         losses = (strong(1, y) - y) * x - (lax.min(x, strong(0, x)) - lax.log1p(lax.exp(-size)))
         losses = losses * weight[0] if weight else losses
-        return _reduce(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
+        return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
 
     return in_single(compute)(*_meet(op, *(one for one in (input, target, weight) if one is not None)))
 
@@ -360,7 +360,7 @@ def _poisson_nll(
 
     def compute(x: Any, y: Any) -> Any:
         losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + strong(eps, x))
-        return _reduce("poisson_nll_loss", losses + _stirling(y) if full else losses, reduction)
+        return reduce_losses("poisson_nll_loss", losses + _stirling(y) if full else losses, reduction)
 
     return in_single(compute)(x, y)
 
@@ -400,7 +400,7 @@ def _gaussian_nll(
         v = jnp.where(v < least, least + (v - lax.stop_gradient(v)), v)
         losses = strong(0.5, x) * (lax.log(v) + lax.square(x - y) / v)
         losses = losses + strong(0.5 * math.log(2 * math.pi), x) if full else losses
-        return _reduce(op, losses, reduction)
+        return reduce_losses(op, losses, reduction)
 
     return in_single(compute)(*_meet(op, input, target, var))
 

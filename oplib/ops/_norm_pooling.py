@@ -15,7 +15,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.library import Derivative
 
 from ._moments import compute_norm
-from ._pooling import _avg_pool, _max_pool
+from ._pooling import make_avg_pool, make_max_pool
 from ._promotion import in_single, strong, to_floating
 from ._table import Row
 from ._windows import spread
@@ -31,7 +31,7 @@ def _root(total: Any, order: float) -> Any:
 
 
 def _lp_pool(rank: int) -> Any:
-    average, largest = _avg_pool(rank), _max_pool(rank)
+    average, largest = make_avg_pool(rank), make_max_pool(rank)
 
     def kernel(
         input: Any,

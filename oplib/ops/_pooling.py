@@ -22,7 +22,8 @@ from ._windows import Windows, check_numbers, check_places, spread
 # Poolings ---------------------------------------------------------------------------------------------------
 
 
-def _max_pool(rank: int) -> Any:
+def make_max_pool(rank: int) -> Any:
+    """Makes the kernel that gives the largest items of windows, and where they stand."""
     op = f"max_pool{rank}d"
 
     def kernel(
@@ -64,7 +65,8 @@ def _take_first(key: Any, items: Any, places: Any, axis: int) -> tuple[Any, Any]
     return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
 
-def _avg_pool(rank: int) -> Any:
+def make_avg_pool(rank: int) -> Any:
+    """Makes the kernel that gives the means of windows."""
     op = f"avg_pool{rank}d"
 
     def kernel(
@@ -165,7 +167,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         Row(
             f"max_pool{rank}d_with_indices(Tensor input, {many} kernel_size, {many} stride=[], {many} "
             f"padding=0, {many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-            _max_pool(rank),
+            make_max_pool(rank),
             "largest item of each window, and where it stands among the places of its channel",
             source=f"{functional}.max_pool{rank}d_with_indices",
             dtypes="ihf",
@@ -173,7 +175,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         Row(
             f"avg_pool{rank}d(Tensor input, {many} kernel_size, {many} stride=[], {many} padding=0, "
             "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-            _avg_pool(rank),
+            make_avg_pool(rank),
             "mean of each window",
             source=f"{functional}.avg_pool{rank}d",
             dtypes="ihf",
