@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor
+
+from ._values import find_array, is_traced
 
 Function = Callable[..., Any]
 
@@ -35,7 +35,7 @@ def check_shares(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(input, target, *args, **kwargs)  # whatever else is wrong is said before
-        arrays = [one._storage.array if isinstance(one, Tensor) else one for one in (input, target)]
+        arrays = [find_array(one) for one in (input, target)]
         if all(map(_has_values, arrays)):
             extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
             for kind, (low, high) in extremes:
@@ -51,5 +51,5 @@ def check_shares(function: Function, name: str) -> Function:
 
 
 def _has_values(array: Any) -> bool:
-    is_array = isinstance(array, (jax.Array, np.ndarray)) and not isinstance(array, Tracer)
+    is_array = isinstance(array, (jax.Array, np.ndarray)) and not is_traced(array)
     return is_array and array.size > 0 and jnp.issubdtype(array.dtype, jnp.floating)

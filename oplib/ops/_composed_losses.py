@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import Tensor
 
 from ._margin_losses import check_margin
+from ._values import find_array, is_traced
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
@@ -214,8 +213,8 @@ def _make_gaussian(functions: Functions) -> Function:
             tensor(0.5000)
         """
         given = ones_like(input) * var if isinstance(var, float) else var
-        values = given._storage.array if isinstance(given, Tensor) else given
-        is_known = hasattr(values, "dtype") and not isinstance(values, Tracer)
+        values = find_array(given)
+        is_known = hasattr(values, "dtype") and not is_traced(values)
         if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
             raise ArgumentValueError(
                 f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "

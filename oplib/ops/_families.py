@@ -63,7 +63,7 @@ from ._composed_statistics import METHODS as _STATISTICS_METHODS
 from ._composed_statistics import STATISTICS
 from ._composed_windows import WINDOWS
 from ._data_dependent import DATA_DEPENDENT
-from ._data_dependent import METHODS as _THEIR_METHODS
+from ._data_dependent import METHODS as _DATA_DEPENDENT_METHODS
 from ._older_linalg import METHODS as _OLDER_METHODS
 from ._older_linalg import OLDER as _OLDER
 from ._registrar import Overloads
@@ -130,7 +130,7 @@ COMPOSED = {
     **WINDOWS,
 }
 METHODS_OF_COMPOSED = frozenset(("norm", *_FORM_METHODS, *_OLDER_METHODS, *_PART_METHODS)).union(
-    _SEQUENCE_METHODS, _SHAPE_METHODS, _THEIR_METHODS, _STATISTICS_METHODS, _FACTOR_METHODS
+    _SEQUENCE_METHODS, _SHAPE_METHODS, _DATA_DEPENDENT_METHODS, _STATISTICS_METHODS, _FACTOR_METHODS
 )
 """Those that are methods of Tensor too."""
 

@@ -71,7 +71,7 @@ def _over(op: str) -> Any:
         )
         _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
         if not axes:
-            return _without_axes(op, array)
+            return _to_complex(array)
         return transform(array, tuple(wanted), axes, norm)
 
     return kernel
@@ -94,7 +94,7 @@ def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] 
     return axes
 
 
-def _without_axes(op: str, array: Any) -> Any:  # noqa: ARG001  what is left is the same for both
+def _to_complex(array: Any) -> Any:
     return array if array.dtype in COMPLEX else lax.complex(array, jnp.zeros_like(array))
 
 

@@ -19,7 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 if TYPE_CHECKING:
-    from oplib.library.objects.overload import OpOverload
+    from .overload import OpOverload
 
 Run = Callable[[], Any]
 Read = Callable[[Any], Any]

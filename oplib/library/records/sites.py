@@ -6,8 +6,8 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
-_PACKAGE, _ROOT = __name__.split(".")[:2]
-_FLOOR = f"{_PACKAGE}.{_ROOT}"
+_PACKAGE = __name__.partition(".")[0]
+_FLOOR = ".".join(__name__.split(".")[:2])
 
 
 class Site(NamedTuple):
