@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from oplib.errors import ArgumentError, ArgumentTypeError
-from oplib.tensor import get_default_dtype
+from oplib.errors import ArgumentError
+from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.dtype_rules import FLOATING
 from oplib.tensor.factories import tensor
 
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 _Array = np.ndarray[Any, Any]
+Fill = Callable[[_Array], _Array]
 
 _DOC = """Makes {what}.
 
 Args:
     window_length: how many items it has.
-    periodic: whether it is one period, of which the first item would come next; else it is symmetric.{more}
+    periodic: whether it is one period, of which the first item would come next; else symmetric.{numbers}
     dtype: floating; by default the default dtype.
     device: where the result is to be.
     requires_grad: whether gradients are wanted.
@@ -39,94 +41,116 @@ Source:
 
 Example:
     >>> import oplib
-    >>> oplib.{name}(3, False){given}
+    >>> oplib.{name}(3, False).tolist()
     {shown}
 """
 
 
-def _make(name: str, parameters: tuple[str, ...], defaults: tuple[float, ...], fill: Function) -> Any:
-    what, more, shown = _TEXTS[name]
+def _make_plain(name: str, fill: Fill) -> Callable[[Functions], Function]:
+    """The maker of a window without numbers that could be chosen."""
 
     def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
         def window(
             window_length: int,
             periodic: bool = True,
-            *numbers: float,
+            *,
             dtype: Any = None,
             device: Any = None,
             requires_grad: bool = False,
-            **named: float,
         ) -> Any:
-            values = _read_numbers(name, parameters, defaults, numbers, named)
-            found = get_default_dtype() if dtype is None else np.dtype(dtype)
-            if window_length < 0 or found not in FLOATING:
-                raise ArgumentError(
-                    f"{name}: requires non-negative window_length, and expects floating point dtypes. Got "
-                    f"{window_length} and {found}. Give the length of the window."
-                )
-            items = _compute(fill, window_length, periodic, values)
-            return tensor(items.tolist(), dtype=found, device=device, requires_grad=requires_grad)
+            place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+            return _compute(name, fill, window_length, periodic, **place)
 
-        window.__doc__ = _DOC.format(what=what, more=more, name=name, given=".tolist()", shown=shown)
+        window.__doc__ = _describe(name)
         return window
 
     return make
 
 
-def _read_numbers(
-    name: str,
-    parameters: tuple[str, ...],
-    defaults: tuple[float, ...],
-    numbers: tuple[float, ...],
-    named: Mapping[str, float],
-) -> list[float]:
-    if len(numbers) > len(parameters) or not set(named) <= set(parameters[len(numbers) :]):
-        raise ArgumentTypeError(
-            f"{name}: received an invalid combination of arguments. Got {list(numbers)} and {dict(named)}. "
-            f"Its numbers are {', '.join(parameters) or 'none'}."
+def _make_hamming(functions: Functions) -> Function:  # noqa: ARG001
+    def hamming_window(
+        window_length: int,
+        periodic: bool = True,
+        alpha: float = 0.54,
+        beta: float = 0.46,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        fill = partial(_sum_cosines, factors=(alpha, -beta))
+        return _compute("hamming_window", fill, window_length, periodic, **place)
+
+    hamming_window.__doc__ = _describe("hamming_window")
+    return hamming_window
+
+
+def _make_kaiser(functions: Functions) -> Function:  # noqa: ARG001
+    def kaiser_window(
+        window_length: int,
+        periodic: bool = True,
+        beta: float = 12.0,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        fill = partial(_find_kaiser, beta=beta)
+        return _compute("kaiser_window", fill, window_length, periodic, **place)
+
+    kaiser_window.__doc__ = _describe("kaiser_window")
+    return kaiser_window
+
+
+def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
+    """Makes a window of the formula that gives its items for places from 0 to 1."""
+    found = get_default_dtype() if dtype is None else np.dtype(dtype)
+    if length < 0 or found not in FLOATING:
+        raise ArgumentError(
+            f"{name}: requires non-negative window_length, and expects floating point dtypes. Got "
+            f"{length} and {found}. Give the length of the window."
         )
-    values = dict(zip(parameters, defaults, strict=True))
-    return list((values | dict(zip(parameters, numbers, strict=False)) | dict(named)).values())
-
-
-def _compute(fill: Function, length: int, periodic: bool, values: list[float]) -> _Array:
-    if length < 2:
-        return np.ones(length)
     last = length if periodic else length - 1
-    return fill(np.arange(length) / last, *values)
+    items = np.ones(length) if length < 2 else fill(np.arange(length) / last)
+    return tensor(items.tolist(), dtype=found, **place)
 
 
-def _cosines(place: _Array, *factors: float) -> _Array:
+def _sum_cosines(place: _Array, factors: Sequence[float]) -> _Array:
     return sum(
         (factor * np.cos(2 * np.pi * k * place) for k, factor in enumerate(factors)), np.zeros(place.size)
     )
 
 
-def _kaiser(place: _Array, beta: float) -> _Array:
+def _find_kaiser(place: _Array, beta: float) -> _Array:
     return np.i0(beta * np.sqrt(np.maximum(1 - (2 * place - 1) ** 2, 0))) / np.i0(beta)
+
+
+def _describe(name: str) -> str:
+    what, numbers, shown = _TEXTS[name]
+    return _DOC.format(name=name, what=what, numbers=numbers, shown=shown)
 
 
 _TEXTS = {
     "hann_window": ("the window of von Hann, a raised cosine", "", "[0.0, 1.0, 0.0]"),
     "hamming_window": (
         "the window of Hamming, a cosine that is raised a little more",
-        "\n    alpha: what is added, 0.54.\n    beta: the size of the cosine, 0.46.",
+        "\n    alpha: what is added.\n    beta: the size of the cosine.",
         "[0.0799..., 1.0, 0.0799...]",
     ),
     "blackman_window": ("the window of Blackman, of two cosines", "", "[-1.38...e-17, 1.0, -1.38...e-17]"),
     "bartlett_window": ("the window of Bartlett, a triangle", "", "[0.0, 1.0, 0.0]"),
     "kaiser_window": (
         "the window of Kaiser, of Bessel functions",
-        "\n    beta: how narrow it is, 12.",
+        "\n    beta: how narrow it is.",
         "[5.27...e-05, 1.0, 5.27...e-05]",
     ),
 }
 WINDOWS: dict[str, Callable[[Functions], Function]] = {
-    "bartlett_window": _make("bartlett_window", (), (), lambda place: 1 - np.abs(2 * place - 1)),
-    "blackman_window": _make("blackman_window", (), (), lambda place: _cosines(place, 0.42, -0.5, 0.08)),
-    "hamming_window": _make(
-        "hamming_window", ("alpha", "beta"), (0.54, 0.46), lambda place, a, b: _cosines(place, a, -b)
-    ),
-    "hann_window": _make("hann_window", (), (), lambda place: _cosines(place, 0.5, -0.5)),
-    "kaiser_window": _make("kaiser_window", ("beta",), (12.0,), _kaiser),
+    "bartlett_window": _make_plain("bartlett_window", lambda place: 1 - np.abs(2 * place - 1)),
+    "blackman_window": _make_plain("blackman_window", partial(_sum_cosines, factors=(0.42, -0.5, 0.08))),
+    "hamming_window": _make_hamming,
+    "hann_window": _make_plain("hann_window", partial(_sum_cosines, factors=(0.5, -0.5))),
+    "kaiser_window": _make_kaiser,
 }
