@@ -4,10 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd import Variable
 from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
-
-engine = Variable._execution_engine
 
 
 @pytest.mark.spec("E.7")

@@ -135,7 +135,7 @@ def test_all_tensors_must_require_grad_and_nothing_is_registered_else():
 
 
 @pytest.mark.spec("000.18")
-def test_modes():
+def test_a_mode_is_all_or_any_and_given_by_name():
     x = oplib.tensor(2.0, requires_grad=True)
     with pytest.raises(GradientValueError, match=r"Expects mode to be one of \('all', 'any'\). Got 'some'"):
         register_multi_grad_hook([x], print, mode="some")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 import jax
 import pytest
@@ -161,11 +162,8 @@ class TestSchema:
             custom_op("cop::f", lambda *, x: x, schema=f"(*, {type_} x) -> Tensor")
 
     def test_choices_of_a_literal_are_kept(self):
-        def pick(x: jax.Array, mode: "Literal['a', 'b']" = "a") -> jax.Array: ...  # noqa: UP037
+        def pick(x: jax.Array, mode: Literal["a", "b"] = "a") -> jax.Array: ...
 
-        from typing import Literal
-
-        pick.__annotations__["mode"] = Literal["a", "b"]
         op = custom_op("cop::f", pick)
         assert op._schema.arguments[1].type.choices == ("a", "b")
 

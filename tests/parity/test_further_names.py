@@ -125,14 +125,14 @@ def test_arrays_and_traces_take_an_axis() -> None:
     np.testing.assert_allclose(summed, np.sum(GRID, axis=0, keepdims=True))
 
 
-def test_every_function_with_a_dim_takes_an_axis_save_a_few() -> None:
+def test_every_function_with_a_dim_takes_an_axis() -> None:
     def accepts(name: str) -> bool:
-        names = list(FUNCTIONS[name].__code__.co_varnames[: sum_parameters(FUNCTIONS[name])])
+        names = list(FUNCTIONS[name].__code__.co_varnames[: count_parameters(FUNCTIONS[name])])
         return "dim" not in names or "names" in names or "axis" in names
 
     assert [name for name in FUNCTIONS if not accepts(name)] == []
 
 
-def sum_parameters(function: Any) -> int:
+def count_parameters(function: Any) -> int:
     code = function.__code__
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)

@@ -18,7 +18,7 @@ OUTS = "(Tensor x, *, Tensor(a!) first, Tensor(b!) second) -> (Tensor(a!), Tenso
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(agree, name):
+def test_a_program_does_what_it_does_on_torch(agree, name):
     agree(lambda lib: PROGRAMS[name](World(lib)))
 
 

@@ -6,6 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+import oplib
+
 SIZE = 4
 LEAVES = 3
 
@@ -168,8 +170,6 @@ def is_close(ours, theirs):
 @hypothesis.given(st.lists(instructions, min_size=2, max_size=14), st.tuples(places, places), passes)
 def test_random_programs_do_what_they_do_on_torch(lines, roots, kind):
     torch = pytest.importorskip("torch")
-    import oplib
-
     program = Program(lines, roots, kind)
     theirs, ours = run(program, torch), run(program, oplib)
     assert is_close(ours, theirs), f"{program}\ntorch: {theirs}\noplib: {ours}"

@@ -17,13 +17,13 @@ NOT_COMPILED = Programs()  # a compiled formula is traced: it has arrays without
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("name", ANY_KIND)
-def test_programs(agree, name, kind):
+def test_a_program_does_what_it_does_on_torch(agree, name, kind):
     agree(lambda lib: ANY_KIND[name](World(lib, kind)))
 
 
 @pytest.mark.parametrize("kind", ["custom", "low"])
 @pytest.mark.parametrize("name", NOT_COMPILED)
-def test_eager_programs(agree, name, kind):
+def test_a_program_with_a_formula_on_tensors_does_what_it_does_on_torch(agree, name, kind):
     agree(lambda lib: NOT_COMPILED[name](World(lib, kind)))
 
 

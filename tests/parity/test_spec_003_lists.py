@@ -16,7 +16,7 @@ LIST_OUT = "(Tensor x) -> Tensor[]"
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(agree, name, kind):
+def test_a_program_with_lists_does_what_it_does_on_torch(agree, name, kind):
     agree(lambda lib: PROGRAMS[name](World(lib, kind)))
 
 
