@@ -80,7 +80,7 @@ def _pad_targets(targets: Any, target_lengths: Any) -> Any:
     return jnp.take(targets, index, mode="clip")
 
 
-def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int) -> None:
+def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int) -> None:
     if log_probs.ndim not in (2, 3) or targets.ndim > 2 or not targets.ndim or 0 in log_probs.shape:
         raise ArgumentError(
             "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or one after the "
@@ -114,7 +114,7 @@ def _ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:
-    _check(log_probs, targets, input_lengths, target_lengths, blank)
+    _check(log_probs, targets, input_lengths, target_lengths, blank=blank)
     is_batch = log_probs.ndim == 3
     count = log_probs.shape[1] if is_batch else 1
     lengths = [lax.reshape(one, (count,)).astype(dtypes.int32) for one in (input_lengths, target_lengths)]

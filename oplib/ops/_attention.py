@@ -80,7 +80,7 @@ def _repeat(array: Any, times: int) -> Any:
     return lax.reshape(repeated, (*batch, heads * times, length, width))
 
 
-def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa: bool) -> list[Any]:
+def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bool) -> list[Any]:
     """Checks everything, and broadcasts batches and heads so that all three have the same."""
     check_operands(query, key, value)
     if enable_gqa:
@@ -110,7 +110,7 @@ def _find_seen(mask: Any) -> Any:
     return mask if mask.dtype == dtypes.bool else mask != strong(-jnp.inf, mask)
 
 
-def _weigh(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float) -> Any:
+def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: float) -> Any:
     """The softmax over the keys; where no key takes part all weights are 0."""
     scores, seen = score(query, key, scale), None
     if is_causal:  # everyone sees the first key, and -inf is cheaper than a mask
@@ -134,8 +134,8 @@ def _attend_by_formula(
     scale: float,
     enable_gqa: bool,
 ) -> Any:
-    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa)
-    return jnp.matmul(_weigh(q, k, attn_mask, is_causal, scale), v)
+    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    return jnp.matmul(_weigh(q, k, attn_mask, is_causal=is_causal, scale=scale), v)
 
 
 def _attend_with_dropout(
@@ -150,8 +150,8 @@ def _attend_with_dropout(
     enable_gqa: bool,
     generator: Any,
 ) -> Any:
-    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa)
-    weights = _weigh(q, k, attn_mask, is_causal, scale)
+    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    weights = _weigh(q, k, attn_mask, is_causal=is_causal, scale=scale)
     p = lax.convert_element_type(dropout_p, jnp.float32)
     return jnp.matmul(drop(weights, draw_kept(weights.shape, p, generator), p), v)
 
@@ -172,7 +172,7 @@ def _attend(
     if not _fits_jax(query, key, value):
         how: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         return _attend_by_formula(query, key, value, attn_mask, **how)
-    given = _prepare(query, key, value, attn_mask, enable_gqa)
+    given = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
     if attn_mask is not None:
         given.append(attn_mask)
     filled = [lax.expand_dims(one, range(4 - one.ndim)) for one in given]

@@ -57,7 +57,7 @@ def _embedding_bag(
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
 ) -> Any:
-    _check(weight, indices, offsets, per_sample_weights, mode)
+    _check(weight, indices, offsets, per_sample_weights, mode=mode)
     bags, count = _find_bags(indices, offsets, include_last_offset)
     if padding_idx >= 0:  # in a bag beyond the last, which is dropped
         bags = jnp.where(indices == strong(padding_idx, indices), strong(count, bags), bags)
@@ -80,7 +80,7 @@ def _embedding_bag(
     return in_single(compute)(*([weight] if per_sample_weights is None else [weight, per_sample_weights]))
 
 
-def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, mode: str) -> None:
+def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, mode: str) -> None:
     if mode not in ("sum", "mean", "max"):
         raise ArgumentValueError(
             f"embedding_bag: mode has to be one of sum, mean or max. Got {mode!r}. Choose one of them."

@@ -86,7 +86,7 @@ def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
     return total
 
 
-def _sample(image: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
+def _sample(image: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     sizes = image.shape[2:]
     given = [lax.index_in_dim(grid, axis, grid.ndim - 1, keepdims=False) for axis in range(len(sizes))][::-1]
     places = [_scale(place, size, align_corners) for place, size in zip(given, sizes, strict=True)]
@@ -151,7 +151,8 @@ def _grid_sample(
     align_corners: bool | None = None,
 ) -> Any:
     _check_grid(input, grid, mode, padding_mode)
-    return in_single(lambda x, g: _sample(x, g, mode, padding_mode, bool(align_corners)))(input, grid)
+    how: dict[str, Any] = {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
+    return in_single(lambda x, g: _sample(x, g, **how))(input, grid)
 
 
 # Affine maps ------------------------------------------------------------------------------------------------
