@@ -56,7 +56,7 @@ def read_written(
     if missing:
         raise signature.refuse(
             f"mutates_args has names that were not found in the signature: {', '.join(missing)}. "
-            f"It has {', '.join(types) or 'no parameters'}."
+            f"It has {', '.join(types) or 'no parameters'}. Name one of these, or leave it out."
         )
     for name in sorted(written - tensors):
         raise signature.refuse(
@@ -124,11 +124,13 @@ def _read_returns(signature: Signature, hint: Any) -> tuple[SchemaType, ...]:
 def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...]) -> tuple[Return, ...]:
     first = next((argument for argument in arguments if not argument.kwarg_only), None)
     if first is None:
-        raise signature.refuse("Tag.inplace requires a positional Tensor argument. Got none.")
+        raise signature.refuse(
+            "Tag.inplace requires a positional Tensor argument. Got none. Put the written one before *."
+        )
     if not first.is_tensor:
         raise signature.refuse(
             f"Tag.inplace requires the first positional argument to be a Tensor. "
-            f"Parameter {first.name} is '{first.type}'."
+            f"Parameter {first.name} is '{first.type}'. Put the written one first."
         )
     written = [argument.name for argument in arguments if argument.is_written]
     if written != [first.name]:
@@ -138,7 +140,8 @@ def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...])
         )
     if _read_returns(signature, signature.returned) != (TENSOR,):
         raise signature.refuse(
-            f"Tag.inplace requires the return annotation to be a Tensor. Got {spell(signature.returned)}."
+            f"Tag.inplace requires the return annotation to be a Tensor. Got {spell(signature.returned)}. "
+            f"Return {first.name}."
         )
     return (Return(TENSOR, alias_info=first.alias_info),)
 
@@ -154,16 +157,18 @@ def _infer_out_returns(signature: Signature, arguments: tuple[Argument, ...]) ->
         if not argument.is_tensor:
             raise signature.refuse(
                 f"Tag.out only supports mutable keyword-only Tensor arguments. "
-                f"Parameter {argument.name} is '{argument.type}'."
+                f"Parameter {argument.name} is '{argument.type}'. Make it a Tensor, or leave the tag out."
             )
     if not written:
         raise signature.refuse(
-            "Tag.out requires at least one mutable keyword-only Tensor argument. Got none."
+            "Tag.out requires at least one mutable keyword-only Tensor argument. Got none. Name it in "
+            "mutates_args."
         )
     if _read_returns(signature, signature.returned) != (TENSOR,) * len(written):
         raise signature.refuse(
             f"Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments "
-            f"{', '.join(argument.name for argument in written)}. Got {spell(signature.returned)}."
+            f"{', '.join(argument.name for argument in written)}. Got {spell(signature.returned)}. Annotate "
+            "one Tensor for each."
         )
     return tuple(Return(TENSOR, alias_info=argument.alias_info) for argument in written)
 

@@ -181,7 +181,7 @@ class Library:
         if not isinstance(op_name, str):
             raise RegistrationError(
                 f"{subject}: it should be passed either a name or an OpOverload object as the first "
-                f"argument. Got {type(op_name).__name__}."
+                f'argument. Got {type(op_name).__name__}. Write it as "ns::name".'
             )
         qualname = parse_qualname(op_name if "::" in op_name else f"{self.ns}::{op_name}", subject=subject)
         require_same_namespace(qualname.namespace, self.ns, subject=f"{subject}({op_name!r})")
