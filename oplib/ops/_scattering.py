@@ -82,10 +82,11 @@ def _scatter_reduce(
     _check_dtype("scatter_reduce", self, src)
     _check_source("scatter_reduce", index, src)
     _check_reduce("scatter_reduce", reduce, self)
-    return _reduce_at(self, list_places(index, axis), _cut_to(src, index), reduce, include_self)
+    places, items = list_places(index, axis), _cut_to(src, index)
+    return _reduce_at(self, places, items, reduce, include_self=include_self)
 
 
-def _reduce_at(self: Any, places: Any, items: Any, reduce: str, include_self: bool) -> Any:
+def _reduce_at(self: Any, places: Any, items: Any, reduce: str, *, include_self: bool) -> Any:
     if reduce == "prod" and self.ndim and items.size and self.size:
         return multiply_scattered(self, places, items, include_self=include_self)
     start = self if include_self else self.at[places].set(_neutral(reduce, self), mode="drop")
@@ -179,7 +180,8 @@ def _index_reduce(
             f"Give a source of shape {list(expected)}."
         )
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
-    return lax.reshape(_reduce_at(whole, list_places(full, axis), items, reduce, include_self), self.shape)
+    found = _reduce_at(whole, list_places(full, axis), items, reduce, include_self=include_self)
+    return lax.reshape(found, self.shape)
 
 
 def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 import oplib
 
 SHAPE = (2, 3)
-SIZE = 6
 
 UNARY = {
     "sin": (lambda t: t.sin(), jnp.sin),

@@ -1,4 +1,4 @@
-"""Many threads call, differentiate and register at once (LIBRARY 13)."""
+"""Many threads call, differentiate and register at once."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-Program = Callable[[Any], Any]
-
 
 class Derivatives:
     """Short ways to what a program needs.

@@ -1,4 +1,4 @@
-"""Ops that write their arguments, and tags: the same programs on torch and oplib (LIBRARY 1 and 11)."""
+"""Ops that write their arguments, and tags: the same programs on torch and oplib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas of registered ops: the same programs on torch and oplib (SPEC 003, LIBRARY 8)."""
+"""Formulas of registered ops: the same programs on torch and oplib."""
 
 from __future__ import annotations
 

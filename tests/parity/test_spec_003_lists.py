@@ -1,4 +1,4 @@
-"""Formulas of ops with lists of tensors: the same programs on torch and oplib (SPEC 003.10 to 003.19)."""
+"""Formulas of ops with lists of tensors: the same programs on torch and oplib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batching rules: the same rule under ``torch.vmap`` and under ``jax.vmap`` (LIBRARY 9)."""
+"""Batching rules: the same rule under ``torch.vmap`` and under ``jax.vmap``."""
 
 from __future__ import annotations
 

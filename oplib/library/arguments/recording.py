@@ -110,7 +110,7 @@ def _check_may_write(op: str, name: str, value: Any) -> None:
 
 
 def refuse_read_only(tensor: Tensor, op: str) -> None:
-    """Raises where a write would be lost: in the result of a view op, which is a copy for now."""
+    """Raises where a write would be lost: in the result of a view op that is a copy of its base."""
     if tensor._read_only is not None:
         raise AutogradError(
             f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
