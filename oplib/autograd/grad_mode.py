@@ -195,12 +195,30 @@ class set_multithreading_enabled(Mode):  # noqa: N801
 
 
 def is_grad_enabled() -> bool:
-    """Returns whether operations are recorded in this thread."""
+    """Returns whether operations are recorded in this thread.
+
+    Source:
+        torch.is_grad_enabled
+
+    Example:
+        >>> with no_grad():
+        ...     is_grad_enabled()
+        False
+    """
     return modes.grad_enabled
 
 
 def is_inference_mode_enabled() -> bool:
-    """Returns whether inference mode is active in this thread."""
+    """Returns whether inference mode is active in this thread.
+
+    Source:
+        torch.is_inference_mode_enabled
+
+    Example:
+        >>> with inference_mode():
+        ...     is_inference_mode_enabled()
+        True
+    """
     return modes.inference
 
 

@@ -39,17 +39,23 @@ def make_in_place(function: Function, name: str) -> Function:
 
 
 def detach_(input: Any) -> Any:  # noqa: A002  torch's name
-    """Takes a tensor out of its graph, in place, and returns it; see ``Tensor.detach_``.
+    """Takes a tensor out of its graph, in place; see ``Tensor.detach_``.
+
+    Args:
+        input: a Tensor that is no view.
+
+    Returns:
+        The tensor itself, now a leaf.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor.
+        AutogradError: it is a view.
 
     Gradient:
         None: what is computed from it has no history by it any more.
 
     Source:
         ``torch.detach_`` of PyTorch 2.13.
-
-    Raises:
-        ArgumentTypeError: it is no Tensor.
-        AutogradError: it is a view.
 
     Example:
         >>> import oplib

@@ -95,6 +95,20 @@ def load(f: File, map_location: Any = None) -> Any:
         DataError: the file is none of these, or cut off.
         DtypeError: it holds 64-bit numbers while JAX's x64 is off.
         DeviceError: there is no such device.
+
+    Gradient:
+        None: what is read has no history.
+
+    Source:
+        torch.load
+
+    Example:
+        >>> import io
+        >>> import oplib
+        >>> file = io.BytesIO()
+        >>> oplib.save({"weight": oplib.ones(2)}, file)
+        >>> load(file)
+        {'weight': tensor([1., 1.])}
     """
     try:
         with zipfile.ZipFile(f) as archive:

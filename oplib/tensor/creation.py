@@ -39,10 +39,19 @@ def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
+    Returns:
+        A new leaf.
+
     Raises:
         ArgumentError: the size is not made of integers, or negative.
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.zeros
 
     Example:
         >>> zeros(2, 3)
@@ -55,7 +64,27 @@ def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Makes a tensor of ones; arguments and errors as for :func:`zeros`.
+    """Makes a tensor of ones.
+
+    Args:
+        *size: the shape, as integers or as one sequence.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.ones
 
     Example:
         >>> ones((2,))
@@ -67,7 +96,27 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Makes a tensor whose values nobody should read; they are zeros. Arguments as for :func:`zeros`.
+    """Makes a tensor whose values nobody should read; they are zeros.
+
+    Args:
+        *size: the shape, as integers or as one sequence.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.empty
 
     Example:
         >>> empty(2, 3).shape
@@ -90,10 +139,19 @@ def full(
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
 
+    Returns:
+        A new leaf.
+
     Raises:
         ArgumentError: the size is not made of integers, or negative, or the value has dimensions.
         DtypeError: the dtype cannot be had, or does not hold the value.
         DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.full
 
     Example:
         >>> full((2,), 7)

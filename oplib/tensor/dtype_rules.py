@@ -59,6 +59,16 @@ def set_default_dtype(dtype: Any) -> None:
 
     Raises:
         DtypeError: it is not floating, or has 64 bits while JAX's x64 is off.
+
+    Source:
+        torch.set_default_dtype
+
+    Example:
+        >>> import oplib
+        >>> set_default_dtype(oplib.bfloat16)
+        >>> oplib.tensor(1.5).dtype
+        dtype(bfloat16)
+        >>> set_default_dtype(oplib.float32)
     """
     checked = normalize_dtype(dtype)
     if checked not in FLOATING:

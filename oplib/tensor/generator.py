@@ -280,17 +280,43 @@ def manual_seed(seed: int) -> Generator:
 
 
 def initial_seed() -> int:
-    """Returns the seed from which the global Generator started last."""
+    """Returns the seed from which the global Generator started last.
+
+    Source:
+        torch.initial_seed
+
+    Example:
+        >>> _ = manual_seed(7)
+        >>> initial_seed()
+        7
+    """
     return default_generator.initial_seed()
 
 
 def seed() -> int:
-    """Starts the global Generator over from a seed of the operating system's choice, and returns it."""
+    """Starts the global Generator over from a seed of the operating system's choice, and returns it.
+
+    Source:
+        torch.seed
+
+    Example:
+        >>> seed() == initial_seed()
+        True
+    """
     return default_generator.seed()
 
 
 def get_rng_state() -> tuple[int, Any, int]:
-    """Returns the state of the global Generator, which :func:`set_rng_state` takes."""
+    """Returns the state of the global Generator, which :func:`set_rng_state` takes.
+
+    Source:
+        torch.get_rng_state, which gives a tensor of bytes.
+
+    Example:
+        >>> _ = manual_seed(7)
+        >>> get_rng_state() == manual_seed(7).get_state()
+        True
+    """
     return default_generator.get_state()
 
 

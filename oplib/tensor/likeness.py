@@ -28,9 +28,18 @@ def full_like(
         device: by default where ``input`` is.
         requires_grad: whether the result collects gradients.
 
+    Returns:
+        A new leaf.
+
     Raises:
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.full_like
 
     Example:
         >>> import oplib
@@ -51,7 +60,32 @@ def zeros_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes a tensor of zeros like another; arguments as for :func:`full_like`."""
+    """Makes a tensor of zeros with the shape, dtype and sharding of another.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.zeros_like
+
+    Example:
+        >>> import oplib
+        >>> zeros_like(oplib.ones(2))
+        tensor([0., 0.])
+    """
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -62,7 +96,32 @@ def ones_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes a tensor of ones like another; arguments as for :func:`full_like`."""
+    """Makes a tensor of ones with the shape, dtype and sharding of another.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.ones_like
+
+    Example:
+        >>> import oplib
+        >>> ones_like(oplib.zeros(2))
+        tensor([1., 1.])
+    """
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -73,5 +132,30 @@ def empty_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes a tensor like another whose values nobody should read; arguments as for :func:`full_like`."""
+    """Makes a tensor like another whose values nobody should read; they are zeros.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.empty_like
+
+    Example:
+        >>> import oplib
+        >>> empty_like(oplib.zeros(2, 3)).shape
+        (2, 3)
+    """
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -43,6 +43,12 @@ def rand(
         DeviceError: there is no such device.
         TracingError: the Generator was made outside the running trace.
 
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.rand; the numbers are JAX's.
+
     Example:
         >>> rand(2, 3).shape
         (2, 3)
@@ -59,7 +65,30 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws from the normal distribution of mean 0 and variance 1, complex too; arguments as for `rand`.
+    """Draws from the normal distribution of mean 0 and variance 1, complex too.
+
+    Args:
+        *size: the shape, as integers or as one sequence.
+        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
+        dtype: a floating or complex dtype; by default the default one.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative.
+        DtypeError: the dtype cannot be had.
+        UnsupportedDtypeError: it is neither floating nor complex.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randn; the numbers are JAX's.
 
     Example:
         >>> randn(3, requires_grad=True).requires_grad
@@ -91,6 +120,12 @@ def randint(
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
         TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randint; the numbers are JAX's.
 
     Example:
         >>> randint(3, 4, (2,))
@@ -133,6 +168,12 @@ def randperm(
         DeviceError: there is no such device.
         TracingError: the Generator was made outside the running trace.
 
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randperm; the numbers are JAX's.
+
     Example:
         >>> sorted(randperm(3).tolist())
         [0, 1, 2]
@@ -162,7 +203,35 @@ def rand_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws as :func:`rand`, with the shape, dtype and place of another tensor where none is given."""
+    """Draws as :func:`rand`, with the shape, dtype and place of another tensor where none is given.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        generator: where the randomness comes from; by default the global Generator.
+        dtype: floating or complex; by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentTypeError: ``input`` is neither.
+        UnsupportedDtypeError: the dtype is neither floating nor complex.
+        DtypeError: it cannot be had.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.rand_like; the numbers are JAX's.
+
+    Example:
+        >>> import oplib
+        >>> rand_like(oplib.zeros(2, 3)).shape
+        (2, 3)
+    """
     shape, found, placement = _read_model(input, dtype, device)
     drawn = _draw_floats("rand", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
@@ -176,7 +245,35 @@ def randn_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws as :func:`randn`, with the shape, dtype and place of another tensor where none is given."""
+    """Draws as :func:`randn`, with the shape, dtype and place of another tensor where none is given.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        generator: where the randomness comes from; by default the global Generator.
+        dtype: floating or complex; by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentTypeError: ``input`` is neither.
+        UnsupportedDtypeError: the dtype is neither floating nor complex.
+        DtypeError: it cannot be had.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.randn_like; the numbers are JAX's.
+
+    Example:
+        >>> import oplib
+        >>> randn_like(oplib.zeros(2, 3)).shape
+        (2, 3)
+    """
     shape, found, placement = _read_model(input, dtype, device)
     drawn = _draw_floats("randn", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
@@ -204,6 +301,17 @@ def randint_like(
         ArgumentError: wrong bounds, or no number lies between them, or the dtype does not hold them.
         DtypeError: the dtype cannot be had.
         TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.randint_like; the numbers are JAX's.
+
+    Example:
+        >>> import oplib
+        >>> randint_like(oplib.zeros(2), 3, 4)
+        tensor([3., 3.])
     """
     if len(bounds) not in (1, 2):
         raise ArgumentError(
