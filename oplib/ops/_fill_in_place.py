@@ -45,6 +45,9 @@ def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
             values: broadcasts to what the indices name.
             accumulate: adds to what is there; places may then be named several times.
 
+        Returns:
+            A tensor like the input.
+
         Raises:
             DimensionError: there is no such place.
 
@@ -53,6 +56,12 @@ def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
 
         Source:
             torch.index_put
+
+        Example:
+            >>> import oplib
+            >>> places = oplib.tensor([0, 0])
+            >>> oplib.index_put(oplib.zeros(2), (places,), oplib.ones(2), accumulate=True)
+            tensor([2., 0.])
         """
         _check_put(input, indices, values)
         given = tuple(slice(None) if index is None else index for index in indices)

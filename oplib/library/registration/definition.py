@@ -127,6 +127,16 @@ def impl(
 
     Source:
         ``torch.library.impl``.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from oplib.library import define, ops
+        >>> define("docs::tripled", "(Tensor x) -> Tensor")
+        >>> @impl("docs::tripled", "default")
+        ... def tripled(x: jax.Array) -> jax.Array:
+        ...     return 3 * x
+        >>> ops.docs.tripled(jnp.float32(2))
+        Array(6., dtype=float32)
     """
     if isinstance(qualname, Library):
         return _impl_old_style(qualname, types, "" if func is None else func)

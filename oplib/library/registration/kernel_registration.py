@@ -103,6 +103,21 @@ def register_fake(
 
     Warns:
         UserWarning: the op's tag gives it a fake kernel already.
+
+    Source:
+        ``torch.library.register_fake``.
+
+    Example:
+        >>> import jax, numpy
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::sorted_rows")
+        ... def sorted_rows(x: numpy.ndarray) -> numpy.ndarray:
+        ...     return numpy.sort(x)
+        >>> @sorted_rows.register_fake
+        ... def shape_of_sorted(x):
+        ...     return jax.ShapeDtypeStruct(x.shape, x.dtype)
+        >>> jax.jit(sorted_rows)(numpy.array([3, 1, 2])).tolist()
+        [1, 2, 3]
     """
     overload = resolve_existing_op(op, subject="register_fake")
     owner = find_owner(overload._qualname, lib, subject="register_fake")

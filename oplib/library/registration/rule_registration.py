@@ -108,6 +108,24 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
         RegistrationValueError: ``op`` is something else.
         UnknownOperatorError: nothing is registered under this name.
         RegistrationError: the op writes an argument.
+
+    Gradient:
+        JAX transposes the rule where the op has no backward.
+
+    Source:
+        ``jax.custom_jvp``.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::halved")
+        ... def halved(x: jax.Array) -> jax.Array:
+        ...     return x / 2
+        >>> @halved.register_jvp
+        ... def push(primals, tangents):
+        ...     return primals[0] / 2, tangents[0] / 2
+        >>> jax.jvp(halved, (jnp.float32(6),), (jnp.float32(4),))
+        (Array(3., dtype=float32), Array(2., dtype=float32))
     """
 
     def check(overload: OpOverload, rule: object) -> None:
@@ -140,6 +158,24 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
         RegistrationValueError: ``op`` is something else.
         UnknownOperatorError: nothing is registered under this name.
         UnsupportedRegistrationError: a tensor that can only be given by keyword.
+
+    Gradient:
+        Of a mapped call: that of the op, mapped.
+
+    Source:
+        ``torch.library.register_vmap``.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::ends")
+        ... def ends(row: jax.Array) -> jax.Array:
+        ...     return row[jnp.array([0, -1])]
+        >>> @ends.register_vmap
+        ... def map_ends(info, in_dims, rows):
+        ...     return jnp.moveaxis(rows, in_dims[0], 0)[:, jnp.array([0, -1])], 0
+        >>> jax.vmap(ends)(jnp.arange(6).reshape(2, 3)).tolist()
+        [[0, 2], [3, 5]]
     """
 
     def check(overload: OpOverload, rule: object) -> None:
