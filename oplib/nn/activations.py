@@ -58,7 +58,20 @@ def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002  torch's name,
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """``min(max(x, 0), 6)``, item by item; ``inplace`` as for :func:`relu`.
+    """``min(max(x, 0), 6)``, item by item.
+
+    Args:
+        input: any shape, real.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.relu6`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -69,7 +82,21 @@ def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """``x`` above 0, ``alpha * (exp(x) - 1)`` below; ``inplace`` as for :func:`relu`.
+    """``x`` above 0, ``alpha * (exp(x) - 1)`` below.
+
+    Args:
+        input: any shape, floating.
+        alpha: the bound below is ``-alpha``.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.elu`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -80,7 +107,20 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: 
 
 
 def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """The self-normalising ``elu``; ``inplace`` as for :func:`relu`.
+    """The self-normalising ``elu``.
+
+    Args:
+        input: any shape, floating.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.selu`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -91,7 +131,21 @@ def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; ``inplace`` as for :func:`relu`.
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below.
+
+    Args:
+        input: any shape, floating.
+        alpha: the bound below is ``-alpha``.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.celu`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -102,7 +156,21 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa:
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
-    """``x`` above 0, ``negative_slope * x`` below; ``inplace`` as for :func:`relu`.
+    """``x`` above 0, ``negative_slope * x`` below.
+
+    Args:
+        input: any shape, floating.
+        negative_slope: the slope below 0.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name; ``negative_slope`` at 0.
+
+    Source:
+        ``torch.nn.functional.leaky_relu`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -115,7 +183,20 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 
 
 def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """``x * sigmoid(x)``, item by item; ``inplace`` as for :func:`relu`.
+    """``x * sigmoid(x)``, item by item.
+
+    Args:
+        input: any shape, floating.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.silu`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -126,7 +207,20 @@ def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
 
 
 def mish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """``x * tanh(softplus(x))``, item by item; ``inplace`` as for :func:`relu`.
+    """``x * tanh(softplus(x))``, item by item.
+
+    Args:
+        input: any shape, floating.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.mish`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -142,7 +236,22 @@ def hardtanh(
     max_val: float = 1.0,
     inplace: bool = False,
 ) -> Any:
-    """``x``, bounded by ``min_val`` and ``max_val``; ``inplace`` as for :func:`relu`.
+    """``x``, bounded by ``min_val`` and ``max_val``.
+
+    Args:
+        input: any shape, real.
+        min_val: the lower bound.
+        max_val: the upper bound.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name; 0 at the bounds.
+
+    Source:
+        ``torch.nn.functional.hardtanh`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -155,7 +264,20 @@ def hardtanh(
 
 
 def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """``x * min(max(x + 3, 0), 6) / 6``, item by item; ``inplace`` as for :func:`relu`.
+    """``x * min(max(x + 3, 0), 6) / 6``, item by item.
+
+    Args:
+        input: any shape, floating.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.hardswish`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -166,7 +288,20 @@ def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
 
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """``(x + 3) / 6``, kept between 0 and 1; ``inplace`` as for :func:`relu`.
+    """``(x + 3) / 6``, kept between 0 and 1.
+
+    Args:
+        input: any shape, floating.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.hardsigmoid`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
@@ -177,7 +312,22 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
 
 
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:  # noqa: A002
-    """``x`` above a threshold, and a value elsewhere; ``inplace`` as for :func:`relu`.
+    """``x`` above a threshold, and a value elsewhere.
+
+    Args:
+        input: any shape, real.
+        threshold: items above it stay.
+        value: what stands in the place of the others.
+        inplace: as for :func:`relu`, whose errors it has too.
+
+    Returns:
+        The result, of the shape and dtype of ``input``.
+
+    Gradient:
+        That of the op of the name.
+
+    Source:
+        ``torch.nn.functional.threshold`` of PyTorch 2.13.
 
     Example:
         >>> import oplib
