@@ -92,7 +92,13 @@ def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
 def _hardswish(x: Any) -> Any:
     three = strong(3, x)
     inside = x * (x + three) / strong(6, x)
-    return jnp.where(x < -three, strong(0, x), jnp.where(x <= three, inside, x))
+    return jnp.where(x <= -three, strong(0, x), jnp.where(x < three, inside, x))
+
+
+def _logsigmoid(x: Any) -> Any:
+    is_negative, zero = x < strong(0, x), strong(0, x)
+    away = jnp.where(is_negative, x, -x)  # -abs(x), which has the derivative of its side at 0 too
+    return jnp.where(is_negative, x, zero) - lax.log1p(lax.exp(away))
 
 
 ROWS = (
@@ -134,7 +140,7 @@ ROWS = (
     _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6"),
     _row(
         "logsigmoid(Tensor self) -> Tensor",
-        lambda x: lax.min(x, strong(0, x)) - lax.log1p(lax.exp(-lax.abs(x))),
+        _logsigmoid,
         "log(sigmoid(self)), exact where sigmoid is near 0",
     ),
 )

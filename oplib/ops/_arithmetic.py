@@ -38,7 +38,8 @@ def _is_infinite(sign: int) -> Any:
 
 
 def _i0(x: Any) -> Any:
-    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+    size = x * lax.stop_gradient(lax.sign(x))  # JAX's derivative of abs is 1 at 0, where that of i0 is 0
+    return lax.exp(size) * lax.bessel_i0e(x)
 
 
 def _signbit(self: Any) -> Any:

@@ -28,7 +28,7 @@ def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", in_place: 
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
-    return jnp.where(x > strong(threshold, x), x, strong(value, x))
+    return jnp.where(x <= strong(threshold, x), strong(value, x), x)  # nan stays
 
 
 def _hardshrink(x: Any, lambd: float) -> Any:
