@@ -15,8 +15,7 @@ import jax.numpy as jnp
 
 import oplib
 from oplib.library.schema import Argument
-from oplib.ops import _functions as tables
-from oplib.ops import _reduce
+from oplib.ops import _families, _functions, _reduce
 from oplib.ops._table import Row as OpRow
 
 from .rounds import Case, Comparison, Effort, compare
@@ -28,7 +27,7 @@ CONTROL = "jax.jit(kernel)"
 BOUND = 1.4
 PRINTED = 10
 SKIPPED_TO = 4  # the quick table has every fourth call, since compiling all of them takes minutes
-FAMILIES = tables.FAMILIES[: tables.FAMILIES.index(_reduce)]  # the pointwise ones stand first
+FAMILIES = _families.FAMILIES[: _families.FAMILIES.index(_reduce)]  # the pointwise ones stand first
 PRODUCTS = ("matmul", "mm", "bmm", "addmm", "linear")
 NUMBERS: dict[str, Any] = {"Scalar": 0.5, "float": 0.5, "int": 3, "str": "floor"}
 
@@ -116,7 +115,7 @@ def _find_ratio(row: Row) -> float:
 def list_calls() -> list[Call]:
     """Returns a call of every overload of the pointwise families, and of the products of matrices."""
     rows = [row for family in FAMILIES for row in family.ROWS]
-    products = [row for row in tables.ROWS if row.name in PRODUCTS]
+    products = [row for row in _families.ROWS if row.name in PRODUCTS]
     return [Call(row, _choose_values(row)) for row in (*rows, *products) if row.view is None]
 
 
@@ -157,7 +156,7 @@ def _is_of_integers(row: OpRow) -> bool:
 
 
 def _list_arguments(row: OpRow) -> list[Argument]:
-    return list(tables.OVERLOADS[row.name]._schema.arguments)
+    return list(_families.OVERLOADS[row.name]._schema.arguments)
 
 
 def _name_arguments(function: Callable[..., Any], named: dict[str, Any]) -> Callable[..., Any]:
@@ -169,7 +168,7 @@ def _name_arguments(function: Callable[..., Any], named: dict[str, Any]) -> Call
 
 
 def _find_function(row: OpRow) -> Callable[..., Any]:
-    return (tables.FUNCTIONS if row.op in tables.FUNCTIONS else tables.UPCALLS)[row.op]
+    return (_functions.FUNCTIONS if row.op in _functions.FUNCTIONS else _functions.UPCALLS)[row.op]
 
 
 def _to_tensor(value: Any, requires_grad: bool) -> Any:
