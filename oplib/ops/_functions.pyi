@@ -11,6 +11,7 @@ ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
+NETWORKS_IN_PLACE: list[str]
 COMPOSED: Mapping[str, Callable[..., Any]]
 METHODS: Mapping[str, Callable[..., Any]]
 LINALG: Mapping[str, Callable[..., Any]]

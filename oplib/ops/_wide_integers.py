@@ -7,7 +7,7 @@ same, and a division has the quotient as a float; the other ops refuse them, whe
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from oplib.library.arguments.scalars import is_narrow
 _LIMIT = 2**63  # beyond it torch has no integers either
 
 
-def is_wide(value: Any) -> bool:
+def is_wide(value: Any) -> TypeGuard[int]:
     """Whether a value is an integer of 64 bits for which there is no dtype now."""
     return value.__class__ is int and not is_narrow(value) and -_LIMIT <= value < _LIMIT
 
