@@ -8,6 +8,8 @@ from typing import Any
 import jax
 from jax import lax
 
+from oplib.tensor.keywords import take_named
+
 from . import _view_rules as rules
 from ._checked_places import CHECKED
 from ._composed_fourier import FOURIER as COMPOSED_FOURIER
@@ -282,18 +284,27 @@ FUNCTIONS = Functions(
         **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
     }
 )
-_VARIADIC = ("broadcast_to", "flip", "repeat", "sum_to_size", "tile")
+_VARIADIC = {
+    "broadcast_to": "size",
+    "flip": "dims",
+    "repeat": "repeats",
+    "sum_to_size": "size",
+    "tile": "dims",
+}
+_VARIADIC_METHOD = """def {op}(input, *numbers, {name}=None):
+    if {name} is not None:
+        return function(input, take_named({op!r}, {name!r}, {name}, numbers))
+    are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
+    return function(input, numbers[0] if are_listed else numbers)
+"""
 
 
 def _make_variadic(name: str) -> Function:
-    """A method that takes its numbers one by one, or in one sequence."""
-    function = _functions[name]
-
-    def method(input: Any, *numbers: Any) -> Any:  # noqa: A002  torch's name
-        are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
-        return function(input, numbers[0] if are_listed else numbers)
-
-    return name_method(method, name)
+    """A method that takes its numbers one by one, in one sequence, or by the keyword of its op."""
+    namespace: dict[str, Any] = {"function": _functions[name], "take_named": take_named}
+    text = _VARIADIC_METHOD.format(op=name, name=_VARIADIC[name])
+    exec(compile(text, f"<oplib.Tensor.{name}>", "exec"), namespace)
+    return name_method(namespace[name], name)
 
 
 _find_op = _functions.__getitem__

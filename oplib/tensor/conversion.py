@@ -114,24 +114,39 @@ class TensorConversion(TensorMetadata):
         return self.from_array(array, requires_grad=requires_grad)
 
     def new_zeros(
-        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         """Makes a tensor of zeros, with this tensor's dtype and device where none is given."""
-        shape = read_size("new_zeros", size)
+        shape = read_size("new_zeros", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(
-        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         """Makes a tensor of ones, with this tensor's dtype and device where none is given."""
-        shape = read_size("new_ones", size)
+        shape = read_size("new_ones", sizes, size)
         return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(
-        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
-        shape = read_size("new_empty", size)
+        shape = read_size("new_empty", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new(self, *args: Any, device: Any = None) -> Tensor:

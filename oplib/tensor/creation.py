@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 from .dtype_rules import (
     INTEGRAL,
@@ -30,11 +30,14 @@ def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
     return get_default_dtype() if dtype is None else normalize_dtype(dtype)
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Makes a tensor of zeros.
 
     Args:
-        *size: the shape, as integers or as one sequence.
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
         dtype: by default the default dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
@@ -43,7 +46,7 @@ def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative.
+        ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
 
@@ -58,16 +61,18 @@ def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
     """
-    return _fill(
-        read_size("zeros", size), 0, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
-    )
+    shape, found = read_size("zeros", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Makes a tensor of ones.
 
     Args:
-        *size: the shape, as integers or as one sequence.
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
         dtype: by default the default dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
@@ -76,7 +81,7 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative.
+        ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
 
@@ -90,16 +95,18 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
         >>> ones((2,))
         tensor([1., 1.])
     """
-    return _fill(
-        read_size("ones", size), 1, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
-    )
+    shape, found = read_size("ones", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 1, found, device=device, requires_grad=requires_grad)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Makes a tensor whose values nobody should read; they are zeros.
 
     Args:
-        *size: the shape, as integers or as one sequence.
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
         dtype: by default the default dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
@@ -108,7 +115,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative.
+        ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
 
@@ -122,9 +129,8 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         >>> empty(2, 3).shape
         (2, 3)
     """
-    return _fill(
-        read_size("empty", size), 0, _dtype_or_default(dtype), device=device, requires_grad=requires_grad
-    )
+    shape, found = read_size("empty", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
 
 
 def full(
@@ -195,7 +201,7 @@ def eye(
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -207,7 +213,7 @@ def arange(
 
     Args:
         start: the first number, or the end if it stands alone.
-        end: where to stop.
+        end: where to stop; by keyword it may stand alone.
         step: the distance of two numbers, not zero.
         dtype: by default the default integer dtype if all three are integers, else the default dtype.
         device: as for :func:`zeros`.
@@ -217,6 +223,7 @@ def arange(
         A tensor of shape ``(ceil((end - start) / step),)``.
 
     Raises:
+        ArgumentTypeError: there is neither a start nor an end.
         ArgumentError: the step is zero, or leads away from the end.
         DtypeError: the dtype cannot be had, or does not hold the numbers.
         DeviceError: there is no such device.
@@ -227,7 +234,9 @@ def arange(
         >>> arange(1, 2, 0.25)
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
-    given = (start, end, step) if end is not None else (0, start, step)
+    if start is None and end is None:
+        raise ArgumentTypeError("arange: argument 'end' is missing. Got no bound. Write arange(end).")
+    given = (0, start if end is None else end, step) if start is None or end is None else (start, end, step)
     if has_symbols(given):
         kind = normalize_dtype(default_int_dtype() if dtype is None else dtype)
         return Tensor.from_array(jnp.arange(*given, dtype=kind), requires_grad=requires_grad)

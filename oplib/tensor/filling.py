@@ -15,23 +15,27 @@ from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
 from .dtype_rules import COMPLEX, INTEGRAL, check_range
 from .forked import check_process
 from .ingestion import to_array
+from .keywords import take_named
 from .placement import Placement
 from .symbolic import has_symbols, is_symbolic
 
 _FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
 
 
-def read_size(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:
-    """Returns the shape meant by ``f(2, 3)``, ``f((2, 3))`` or ``f([2, 3])``.
+def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """Returns the shape meant by ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
 
     Args:
         op: the function asked, for the message.
         size: its positional arguments.
+        named: what it was given by keyword, or None.
 
     Raises:
-        ArgumentTypeError: an item is no integer.
+        ArgumentTypeError: an item is no integer, or there are positional arguments and a keyword.
         ArgumentError: an item is negative.
     """
+    if named is not None:
+        size = (take_named(op, "size", named, size),)
     given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     try:
         shape = tuple([one if is_symbolic(one) else operator.index(one) for one in given])

@@ -10,6 +10,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, describe
 
+from .keywords import take_named
 from .upcalls import upcalls
 
 if TYPE_CHECKING:
@@ -25,19 +26,28 @@ class TensorMethods:
     def where(self, condition: Any, other: Any) -> Tensor:
         return upcalls.where(condition, self, other)
 
-    def reshape(self, *shape: Any) -> Tensor:
-        return upcalls.reshape(self, _join(shape))
+    def reshape(self, *sizes: Any, shape: Any = None) -> Tensor:
+        if shape is not None:
+            return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
+        return upcalls.reshape(self, _join(sizes))
 
-    def view(self, *shape: Any, dtype: Any = None) -> Tensor:
-        if dtype is not None or (len(shape) == 1 and isinstance(shape[0], (np.dtype, type))):
-            return upcalls.view_dtype(self, shape[0] if dtype is None else dtype)
-        return upcalls.view(self, _join(shape))
+    def view(self, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
+        if size is not None:
+            given = sizes if dtype is None else (*sizes, dtype)
+            return upcalls.view(self, take_named("view", "size", size, given))
+        if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
+            return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
+        return upcalls.view(self, _join(sizes))
 
-    def expand(self, *sizes: Any) -> Tensor:
+    def expand(self, *sizes: Any, size: Any = None) -> Tensor:
+        if size is not None:
+            return upcalls.expand(self, take_named("expand", "size", size, sizes))
         return upcalls.expand(self, _join(sizes))
 
-    def permute(self, *dims: Any) -> Tensor:
-        return upcalls.permute(self, _join(dims))
+    def permute(self, *numbers: Any, dims: Any = None) -> Tensor:
+        if dims is not None:
+            return upcalls.permute(self, take_named("permute", "dims", dims, numbers))
+        return upcalls.permute(self, _join(numbers))
 
     @property
     def T(self) -> Tensor:  # noqa: N802  torch's name

@@ -24,12 +24,12 @@ _WIDE = frozenset({dtypes.float64, dtypes.complex128})
 _UNPROMOTED = FLOAT8 | {dtypes.uint16, dtypes.uint32, dtypes.uint64}
 
 
-def promote_types(first: Any, second: Any) -> Dtype:
+def promote_types(type1: Any, type2: Any) -> Dtype:
     """Returns the smallest dtype to which both can be converted, as ``torch.promote_types``.
 
     Args:
-        first: a dtype.
-        second: a dtype.
+        type1: a dtype.
+        type2: a dtype.
 
     Raises:
         DtypeError: torch has no promotion for the two: float8 with anything else, uint16, uint32 and uint64
@@ -39,7 +39,7 @@ def promote_types(first: Any, second: Any) -> Dtype:
         >>> promote_types("uint8", "int8")
         dtype('int16')
     """
-    return _promote(find_dtype(first), find_dtype(second))
+    return _promote(find_dtype(type1), find_dtype(type2))
 
 
 @lru_cache(maxsize=1024)
@@ -160,18 +160,18 @@ def _ndim(operand: Any) -> int:
     )
 
 
-def can_cast(source: Any, target: Any) -> bool:
+def can_cast(from_: Any, to: Any) -> bool:
     """Returns whether a result may be stored in place as another dtype, as ``torch.can_cast``.
 
     Args:
-        source: the dtype of the result.
-        target: the dtype of the tensor written into.
+        from_: the dtype of the result.
+        to: the dtype of the tensor written into.
 
     Example:
         >>> can_cast("float32", "int32"), can_cast("float32", "float16")
         (False, True)
     """
-    source, target = find_dtype(source), find_dtype(target)
+    source, target = find_dtype(from_), find_dtype(to)
     if source in COMPLEX:
         return target in COMPLEX
     if source in FLOATING | FLOAT8:

@@ -16,12 +16,14 @@ from .dtype_rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype, get_def
 from .dtypes import bool as bool_dtype
 from .filling import read_size
 from .generator import Generator, read_generator
+from .keywords import read_bounds
 from .placement import Placement, find_placement, placement_like
 from .tensor import Tensor
 
 
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -30,14 +32,15 @@ def rand(
     """Draws uniformly from [0, 1).
 
     Args:
-        *size: the shape, as integers or as one sequence.
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
         generator: where the randomness comes from, a Generator or a key; by default the global Generator.
         dtype: a floating or complex dtype, whose two parts are drawn each; by default the default one.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative.
+        ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
         UnsupportedDtypeError: it is not floating.
         DeviceError: there is no such device.
@@ -53,13 +56,15 @@ def rand(
         >>> rand(2, 3).shape
         (2, 3)
     """
-    shape, found = read_size("rand", size), get_default_dtype() if dtype is None else normalize_dtype(dtype)
+    shape = read_size("rand", sizes, size)
+    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
     drawn = _draw_floats("rand", shape, found, generator=generator, placement=find_placement(device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -68,7 +73,8 @@ def randn(
     """Draws from the normal distribution of mean 0 and variance 1, complex too.
 
     Args:
-        *size: the shape, as integers or as one sequence.
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
         generator: where the randomness comes from, a Generator or a key; by default the global Generator.
         dtype: a floating or complex dtype; by default the default one.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
@@ -78,7 +84,7 @@ def randn(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative.
+        ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
         UnsupportedDtypeError: it is neither floating nor complex.
         DeviceError: there is no such device.
@@ -94,13 +100,17 @@ def randn(
         >>> randn(3, requires_grad=True).requires_grad
         True
     """
-    shape, found = read_size("randn", size), get_default_dtype() if dtype is None else normalize_dtype(dtype)
+    shape = read_size("randn", sizes, size)
+    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
     drawn = _draw_floats("randn", shape, found, generator=generator, placement=find_placement(device))
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
 def randint(
     *bounds_and_size: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -110,6 +120,9 @@ def randint(
 
     Args:
         *bounds_and_size: the lowest number (0 if left out), the first one that is too high, and the shape.
+        low: the lowest number, by keyword.
+        high: the first number that is too high, by keyword.
+        size: the shape, by keyword.
         generator: where the randomness comes from; by default the global Generator.
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
@@ -131,15 +144,10 @@ def randint(
         >>> randint(3, 4, (2,))
         tensor([3, 3])
     """
-    if len(bounds_and_size) not in (2, 3):
-        raise ArgumentError(
-            f"randint: bounds and size are 2 or 3 arguments. Got {len(bounds_and_size)}. "
-            f"Write randint(high, size) or randint(low, high, size)."
-        )
-    low, high, size = (0, *bounds_and_size) if len(bounds_and_size) == 2 else bounds_and_size
+    least, most, lengths = read_bounds("randint", bounds_and_size, low=low, high=high, size=size)
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
-    shape, placement = read_size("randint", (size,)), find_placement(device)
-    drawn = draw_integers("randint", shape, (low, high), found, generator=generator, placement=placement)
+    shape, placement = read_size("randint", (lengths,)), find_placement(device)
+    drawn = draw_integers("randint", shape, (least, most), found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
@@ -282,6 +290,8 @@ def randn_like(
 def randint_like(
     input: Tensor,
     *bounds: int,
+    low: int | None = None,
+    high: int | None = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -292,6 +302,8 @@ def randint_like(
     Args:
         input: the tensor to be like.
         *bounds: ``high``, or ``low, high``.
+        low: the lowest number, by keyword.
+        high: the first number that is too high, by keyword.
         generator: where the randomness comes from; by default the global Generator.
         dtype: by default that of ``input``, which may be floating.
         device: by default where ``input`` is.
@@ -313,14 +325,11 @@ def randint_like(
         >>> randint_like(oplib.zeros(2), 3, 4)
         tensor([3., 3.])
     """
-    if len(bounds) not in (1, 2):
-        raise ArgumentError(
-            f"randint_like: the bounds are 1 or 2 arguments. Got {len(bounds)}. "
-            f"Write randint_like(x, high) or randint_like(x, low, high)."
-        )
-    low, high = (0, *bounds) if len(bounds) == 1 else bounds
+    least, most = read_bounds("randint_like", bounds, low=low, high=high)
     shape, found, placement = _read_model(input, dtype, device)
-    drawn = draw_integers("randint_like", shape, (low, high), found, generator=generator, placement=placement)
+    drawn = draw_integers(
+        "randint_like", shape, (least, most), found, generator=generator, placement=placement
+    )
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 

@@ -73,12 +73,12 @@ def test_randint_refuses_bounds_that_do_not_fit(bounds: tuple[int, int], dtype: 
 
 @pytest.mark.parametrize("args", [(), (3,), (1, 2, (3,), 4)])
 def test_randint_refuses_other_numbers_of_arguments(args: Any) -> None:
-    with pytest.raises(ArgumentError, match=rf"bounds and size are 2 or 3 arguments\. Got {len(args)}"):
+    with pytest.raises(ArgumentError, match=r"^randint: the arguments are high, size or low, high, size"):
         randint(*args)
 
 
 def test_randint_like_refuses_other_numbers_of_bounds() -> None:
-    with pytest.raises(ArgumentError, match=r"the bounds are 1 or 2 arguments\. Got 0"):
+    with pytest.raises(ArgumentError, match=r"^randint_like: the arguments are high or low, high"):
         randint_like(zeros(2))
 
 
