@@ -18,7 +18,8 @@ which overload a call means            ``_operand_choosers`` (tensor or number),
 what is looked at around a call        ``_checked_*``, by what it is; ``_stored_numbers``
 functions that are made of several     ``_composed*`` by subject, ``_least_squares``, ``_older_linalg``;
                                        those that read values in ``_data_dependent``, by ``_values``
-``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_window``, ``_getitem``, ``_setitem``
+``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_forms``, ``_subscript_window``,
+                                       ``_getitem``, ``_setitem``
 forms that write                       ``_in_place``, ``_fill_in_place``, ``_random_in_place``, ``_out``
 rows to functions                      ``_registrar``, ``_functions``, ``_operators``, ``_placement``
 their names, and those of parameters   ``_names``, ``_parameters``

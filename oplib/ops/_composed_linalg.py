@@ -105,7 +105,7 @@ def _make_matrix_rank(functions: Functions) -> Function:
         """
         values = abs(of_hermitian(input)) if hermitian else of_values(input)
         least = tol if tol is not None else (0.0 if atol is None else atol)
-        if tol is None:
+        if tol is None and values.shape[-1]:  # of none there is no largest, and none to count
             default = find_tolerance(input) if atol is None else 0.0
             bound = functions["amax"](values, -1, True) * (default if rtol is None else rtol)
             return (values > functions["clamp_min"](bound, least)).sum(-1)

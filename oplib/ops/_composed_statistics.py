@@ -15,6 +15,7 @@ from oplib.tensor import default_int_dtype
 from oplib.tensor.dtype_rules import INTEGRAL
 from oplib.tensor.factories import tensor
 
+from ._data_dependent import check_unselected
 from ._dims import find_dim
 from ._values import box_like, read_known, read_values
 
@@ -90,6 +91,7 @@ def _make_unique_consecutive(functions: Functions) -> Function:  # noqa: ARG001 
 
         Raises:
             DimensionError: there is no such dim.
+            ArgumentError: slices along it have no items.
             TracingError: the values are not known yet.
 
         Gradient:
@@ -105,6 +107,8 @@ def _make_unique_consecutive(functions: Functions) -> Function:  # noqa: ARG001 
         """
         values = read_values("unique_consecutive", input)
         axis = 0 if dim is None else find_dim("unique_consecutive", values.ndim, dim)
+        if dim is not None:
+            check_unselected("unique_consecutive", values, axis)
         rows = values.reshape(-1) if dim is None else values
         moved = np.moveaxis(np.atleast_1d(rows), axis, 0)
         flat = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))

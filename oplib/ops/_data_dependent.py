@@ -208,6 +208,19 @@ def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
     return counts
 
 
+def check_unselected(op: str, values: Any, axis: int) -> None:
+    """Refuses slices of no items, as torch does: nothing tells them apart.
+
+    Raises:
+        ArgumentError: a dim besides the one selected has no items.
+    """
+    if 0 in values.shape[:axis] + values.shape[axis + 1 :]:
+        raise ArgumentError(
+            f"{op}: There are 0 sized dimensions, and they aren't selected, so unique cannot be applied. Got "
+            f"{describe(values)} and dim={axis}. Choose that dim."
+        )
+
+
 def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
     def unique(
         input: Any,
@@ -230,6 +243,7 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
 
         Raises:
             DimensionError: there is no such dim.
+            ArgumentError: slices along it have no items.
             TracingError: the values are not known yet.
 
         Gradient:
@@ -245,7 +259,7 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         """
         values = read_values("unique", input)
         if dim is not None:
-            find_dim("unique", values.ndim, dim)
+            check_unselected("unique", values, find_dim("unique", values.ndim, dim))
         found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
         results = [box_like(input, found, values.dtype)]
         if return_inverse:

@@ -133,6 +133,12 @@ SYSTEMS = (
 # Determinants and powers ------------------------------------------------------------------------------------
 
 
+def _det(self: Any) -> Any:
+    if not self.shape[-1]:  # jnp's derivative looks for a first pivot
+        return jnp.ones(self.shape[:-2], self.dtype)
+    return jnp.linalg.det(self)
+
+
 def _slogdet(self: Any) -> tuple[Any, Any]:
     _check("slogdet", self)
     sign, size = jnp.linalg.slogdet(self)
@@ -154,6 +160,8 @@ def _expm(matrix: Any) -> Any:
 
     JAX's own stands in ``jax.scipy``, which takes as long to import as half of oplib.
     """
+    if not matrix.shape[-1]:  # nothing has no largest
+        return matrix
     norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
     least = strong(0.5, norm)
     halvings = lax.ceil(jnp.log2(jnp.where(norm > least, norm, least) / least))
@@ -179,7 +187,7 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 
 DETERMINANTS = (
-    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", jnp.linalg.det), "determinant"),
+    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant"),
     _row(
         "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         _slogdet,

@@ -77,6 +77,11 @@ def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
             f"roll: shifts and dimensions must align. Got {list(shifts)} and {list(dims)}. Give as many "
             "shifts as dims."
         )
+    if not self.ndim:
+        raise DimensionError(
+            f"roll: Dimension specified as {dims[0]} but tensor has no dimensions. Got {describe(self)}. "
+            "Leave out dims."
+        )
     return jnp.roll(self, tuple(shifts), tuple(find_dim("roll", self.ndim, dim) for dim in dims))
 
 

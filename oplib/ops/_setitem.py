@@ -16,13 +16,13 @@ from oplib.tensor import Tensor, dtypes
 
 from ._in_place import check_written, store_in_place
 from ._stored_numbers import check_fits
+from ._subscript_forms import is_array, list_items, refuse_bytes_to_fill
 from ._subscript_window import read_window
 from ._subscripts import (
     Choice,
     check_mask,
     check_place,
     check_places,
-    is_array,
     is_static,
     read_slice,
     read_subscripts,
@@ -46,8 +46,12 @@ def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Fu
             check_may_write(input, "setitem_", [value])
             write_in_place(input, where(mask, _to_value(value, input.dtype), input), "setitem_")
             return
+        given = index
+        if index.__class__ is not int:
+            index = tuple(list_items(index))  # it is read twice below, and warned of once
         frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
         if indices:
+            refuse_bytes_to_fill(given, value)
             check_may_write(input, "setitem_", [value])
             place = read_place(index, input)
             result = setitem.call(input, _to_value(value, input.dtype), *place)

@@ -6,14 +6,13 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax.core import Tracer, max_dim, min_dim
 
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
-from oplib.tensor import Tensor
 from oplib.tensor.symbolic import is_symbolic
 
+from ._subscript_forms import is_array, list_items
 from ._values import find_array, is_traced
 
 
@@ -25,11 +24,6 @@ class Choice(NamedTuple):
     """
 
     places: np.ndarray[Any, Any]
-
-
-def is_array(value: object) -> bool:
-    """Whether a subscript is a tensor or an array."""
-    return isinstance(value, (Tensor, jax.Array, np.ndarray))
 
 
 def is_static(whole: Any) -> bool:
@@ -46,8 +40,7 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
         ArgumentTypeError: one is a text.
         TracingError: a mask is traced, so that nobody knows how many items it has.
     """
-    given = list(index) if isinstance(index, tuple) else [index]
-    items = [_read_one(item) for item in given]
+    items = [_read_one(item) for item in list_items(index)]
     consumed = sum(_count_dims(item) for item in items)
     if consumed > len(shape):
         raise DimensionError(
@@ -74,8 +67,9 @@ def _read_one(item: Any) -> Any:
         _check_step(item.step)
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
-    if isinstance(item, (list, range)):
-        item = np.asarray(item) if len(item) else np.asarray(item, np.int32)
+    if isinstance(item, (list, tuple, range)):
+        item = np.asarray(item)
+        item = item if item.size else item.astype(np.int32)
     if isinstance(item, bool):
         return Choice(np.zeros(int(item), np.int32))
     if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
