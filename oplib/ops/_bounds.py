@@ -19,9 +19,8 @@ from ._promotion import (
     is_integral,
     strong,
 )
-from ._table import DERIVED, Row, constant
+from ._table import DERIVED, Row
 
-_FLAT = constant("the result is rounded, and so flat where it has a derivative")
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
 
 
@@ -59,22 +58,18 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
 
 
 def _clamp_min(x: Any, low: Any) -> Any:
-    return (
-        jnp.where(x < low, low, x) if is_integral(x.dtype) else _keep_nan(x, low, jnp.where(x < low, low, x))
-    )
+    chosen = jnp.where(x < low, low, x)
+    return chosen if is_integral(x.dtype) else _keep_nan(x, low, chosen)
 
 
 def _clamp_max(x: Any, high: Any) -> Any:
-    return (
-        jnp.where(x > high, high, x)
-        if is_integral(x.dtype)
-        else _keep_nan(x, high, jnp.where(x > high, high, x))
-    )
+    chosen = jnp.where(x > high, high, x)
+    return chosen if is_integral(x.dtype) else _keep_nan(x, high, chosen)
 
 
 def _keep_nan(x: Any, bound: Any, chosen: Any) -> Any:
-    """A bound that is no number makes the result none."""
-    return jnp.where(jnp.isnan(bound) & ~jnp.isnan(x), bound, chosen)
+    """An item or a bound that is no number makes the result none, and neither has a gradient."""
+    return jnp.where(jnp.isnan(x) | jnp.isnan(bound), lax.stop_gradient(x + bound), chosen)
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
@@ -172,7 +167,7 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
             f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
             "Leave it out for the exact quotient."
         )
-    return elementwise("div", _ROUNDINGS[rounding_mode])(self, other)
+    return lax.stop_gradient(elementwise("div", _ROUNDINGS[rounding_mode])(self, other))
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -188,7 +183,6 @@ DIVISIONS = (
         "div.Scalar_mode(Tensor self, Scalar other, *, str rounding_mode) -> Tensor",
         _div_rounded,
         _ROUNDED,
-        derivative=_FLAT,
         operand=("other",),
         dtypes="ihf",
     ),
@@ -196,7 +190,6 @@ DIVISIONS = (
         "div.Tensor_mode(Tensor self, Tensor other, *, str rounding_mode) -> Tensor",
         _div_rounded,
         _ROUNDED,
-        derivative=_FLAT,
         dtypes="ihf",
     ),
     *_all_ways(

@@ -229,7 +229,7 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """Finds the different items, or the different slices along a dim.
+        """Finds the different items, of which each nan is one, or the different slices along a dim.
 
         Args:
             input: of any shape.
@@ -260,7 +260,9 @@ def _make_unique(functions: Functions) -> Function:  # noqa: ARG001
         values = read_values("unique", input)
         if dim is not None:
             check_unselected("unique", values, find_dim("unique", values.ndim, dim))
-        found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, axis=dim)
+        found, inverse, counts = np.unique(
+            values, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+        )
         results = [box_like(input, found, values.dtype)]
         if return_inverse:
             results.append(box_like(input, inverse.reshape(values.shape if dim is None else -1)))

@@ -23,9 +23,8 @@ from ._promotion import (
     strong,
     to_floating,
 )
-from ._table import DERIVED, Row, constant, from_output
+from ._table import DERIVED, Row, from_output
 
-_FLAT = constant("the function is a step, flat where it has a derivative")
 _LN2 = math.log(2.0)
 
 
@@ -49,12 +48,12 @@ def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) 
 
 
 def _step(name: str, function: Any, doc: str) -> Row:
-    """A row for a rounding: integers stay as they are."""
+    """A row for a rounding: integers stay as they are; JAX's derivative of it is 0."""
 
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
 
-    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, derivative=_FLAT, in_place=True, dtypes="ihf")
+    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, in_place=True, dtypes="ihf")
 
 
 # Exponentials and powers ------------------------------------------------------------------------------------
@@ -139,6 +138,17 @@ def _erfinv_backward(g: Any, y: Any) -> Any:
     return g * strong(math.sqrt(math.pi) / 2, y) * lax.exp(y * y)
 
 
+def _lgamma_backward(ctx: Any, g: Any) -> Any:
+    """JAX's digamma is nan at 0, where the gradient is infinite."""
+    (x,) = ctx.saved_tensors
+    is_zero = x == strong(0, x)
+    slope = lax.digamma(jnp.where(is_zero, strong(1, x), x))
+    return g * jnp.where(is_zero, jnp.copysign(strong(math.inf, x), -x), slope)
+
+
+_LGAMMA = Derivative(backward=_lgamma_backward, setup_context=_save_operands)
+
+
 def _logit(self: Any, eps: float | None = None) -> Any:
     x = to_floating(self)
     if eps is not None:
@@ -151,7 +161,7 @@ SPECIAL = (
     _real("erf", lax.erf, "error function"),
     _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
     _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
-    _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function"),
+    _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function", _LGAMMA),
     _real("digamma", lax.digamma, "derivative of lgamma"),
     Row(
         "logit(Tensor self, float? eps=None) -> Tensor",
@@ -210,7 +220,6 @@ STEPS = (
         "round(Tensor self, *, int decimals=0) -> Tensor",
         _round,
         "nearest integer, the even one of two; or so many decimals",
-        derivative=_FLAT,
         in_place=True,
         dtypes="ihf",
     ),
@@ -225,7 +234,6 @@ STEPS = (
         "sign(Tensor self) -> Tensor",
         _sign,
         "-1, 0 or 1",
-        derivative=_FLAT,
         in_place=True,
         dtypes="bihf",
     ),

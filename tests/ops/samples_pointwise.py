@@ -74,8 +74,8 @@ POINTWISE: dict[str, list[Sample]] = {
         Sample((INTEGERS, 3), {"rounding_mode": "floor"}),
     ],
     "div.Tensor_mode": [
-        Sample((X, draw(3)), {"rounding_mode": "floor"}),
-        Sample((X, draw(3)), {"rounding_mode": "trunc"}),
+        Sample((X, draw(3, **NOT_ZERO)), {"rounding_mode": "floor"}),
+        Sample((X, draw(3, **NOT_ZERO)), {"rounding_mode": "trunc"}),
         Sample((INTEGERS, SMALL[0]), {"rounding_mode": "trunc"}),
     ],
     **{f"{name}.Scalar": with_number(0.7) for name in ("floor_divide", "remainder", "fmod")},
