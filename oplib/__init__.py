@@ -75,7 +75,7 @@ with collecting_later():
     from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
-    from . import utils, visual
+    from . import random, utils, visual
     from .ops._functions import *
 
 __version__ = "0.1.0.dev0"
@@ -164,6 +164,7 @@ __all__ = [
     "randint_like",
     "randn",
     "randn_like",
+    "random",
     "randperm",
     "result_type",
     "save",
@@ -185,7 +186,7 @@ __all__ += _functions.__all__
 
 def __getattr__(name: str) -> _typing.Any:
     """Makes the function of an op, such as ``oplib.exp``, when it is asked for; imports what few need."""
-    if name in ("utils", "visual"):
+    if name in ("random", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
     if name not in _functions.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

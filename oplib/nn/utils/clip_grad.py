@@ -1,0 +1,189 @@
+"""Gradients are clipped, in place: by the norm of all of them together, or item by item."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from types import GeneratorType
+from typing import Any
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor, upcalls
+from oplib.tensor.factories import tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+Tensors = Tensor | Iterable[Tensor]
+_LEAST = 1e-6  # torch's: what is added to the norm, so that gradients of 0 stay
+
+
+def _list(tensors: Tensors) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _list_gradients(parameters: list[Tensor]) -> list[Any]:
+    return [one.grad for one in parameters if one.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensors,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,  # noqa: ARG001  torch's signature; there is one way here
+) -> Tensor:
+    """Computes the norm of all items of several tensors, as if these were one vector.
+
+    Args:
+        tensors: one, or several of any shapes, floating or complex.
+        norm_type: the order of the norm, ``inf`` for the largest item.
+        error_if_nonfinite: whether a norm that is nan or infinite is an error.
+        foreach: what torch takes here; without effect.
+
+    Returns:
+        A number, a Tensor without axes; 0 for no tensors.
+
+    Raises:
+        ArgumentError: the norm is not finite, and that was to be an error.
+
+    Gradient:
+        None: it is computed without grad mode.
+
+    Source:
+        ``torch.nn.utils.get_total_norm`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> get_total_norm([oplib.tensor([3.0]), oplib.tensor([[4.0]])])
+        tensor(5.)
+    """
+    given, order = _list(tensors), float(norm_type)
+    if not given:
+        return tensor(0.0)
+    with no_grad():
+        norms = [upcalls.linalg_vector_norm(one, order) for one in given]
+        total = upcalls.linalg_vector_norm(upcalls.stack(norms), order)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise ArgumentError(
+            f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "
+            f"by it. Got {total.item()} of {len(given)} tensors, the first of them {describe(given[0])}. "
+            "Leave error_if_nonfinite out to scale by it all the same."
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,  # noqa: ARG001  torch's signature
+) -> None:
+    """Scales the gradients of parameters, in place, by ``max_norm / total_norm`` where that is below 1.
+
+    Args:
+        parameters: one tensor, or several; those without a gradient are passed over.
+        max_norm: what the norm of all gradients together is to be at most.
+        total_norm: what it is, as :func:`get_total_norm` gives it.
+        foreach: what torch takes here; without effect.
+
+    Gradient:
+        None: it is computed without grad mode.
+
+    Source:
+        ``torch.nn.utils.clip_grads_with_norm_`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> w = oplib.tensor([1.0], requires_grad=True)
+        >>> (3.0 * w).sum().backward()
+        >>> clip_grads_with_norm_(w, 1.0, oplib.tensor(6.0))
+        >>> w.grad
+        tensor([0.5000])
+    """
+    gradients = _list_gradients(_list(parameters))
+    with no_grad():
+        factor = upcalls.clamp_max(float(max_norm) / (total_norm + _LEAST), 1.0)
+        for gradient in gradients:
+            gradient.mul_(factor)
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients of parameters, in place, so that their norm together is at most ``max_norm``.
+
+    Args:
+        parameters: one tensor, or several; those without a gradient are passed over.
+        max_norm: the largest norm that there is to be.
+        norm_type: the order of the norm, ``inf`` for the largest item.
+        error_if_nonfinite: whether a norm that is nan or infinite is an error; nothing is written then.
+        foreach: what torch takes here; without effect.
+
+    Returns:
+        The norm as it was before, a Tensor without axes.
+
+    Raises:
+        ArgumentError: the norm is not finite, and that was to be an error.
+
+    Gradient:
+        None: it is computed without grad mode.
+
+    Source:
+        ``torch.nn.utils.clip_grad_norm_`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> w = oplib.tensor([3.0, 4.0], requires_grad=True)
+        >>> (w * w).sum().backward()
+        >>> clip_grad_norm_(w, 1.0)
+        tensor(10.)
+        >>> w.grad
+        tensor([0.6000, 0.8000])
+    """
+    given = _list(parameters)
+    if not given and isinstance(parameters, GeneratorType):
+        warnings.warn(
+            "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
+            "generator that was gone through before has nothing left.",
+            stacklevel=2,
+        )
+    total = get_total_norm(_list_gradients(given), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(given, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Tensors,
+    clip_value: float,
+    foreach: bool | None = None,  # noqa: ARG001  torch's signature
+) -> None:
+    """Bounds each item of the gradients of parameters, in place.
+
+    Args:
+        parameters: one tensor, or several; those without a gradient are passed over.
+        clip_value: items are kept between this and its negative.
+        foreach: what torch takes here; without effect.
+
+    Gradient:
+        None: it is computed without grad mode.
+
+    Source:
+        ``torch.nn.utils.clip_grad_value_`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> w = oplib.tensor([1.0, -4.0], requires_grad=True)
+        >>> (w * w).sum().backward()
+        >>> clip_grad_value_(w, 2.5)
+        >>> w.grad
+        tensor([ 2.0000, -2.5000])
+    """
+    bound = float(clip_value)
+    with no_grad():
+        for gradient in _list_gradients(_list(parameters)):
+            gradient.clamp_(-bound, bound)
