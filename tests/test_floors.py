@@ -62,6 +62,16 @@ def test_every_room_of_the_package_has_its_floor_in_the_contract():
     assert rooms <= set().union(*read_contract())
 
 
+def test_the_rooms_of_the_tests_are_rooms_of_the_package():
+    # matrix/ is of no one room: it puts an op under every transformation of JAX.
+    rooms = {path.parent.name for path in (ROOT / "tests/library").rglob("*/test_*.py")} - {
+        "library",
+        "matrix",
+    }
+    assert rooms
+    assert rooms <= {path.parent.name for path in (ROOT / "oplib/library").glob("*/__init__.py")}
+
+
 def test_the_architecture_page_shows_the_floors_of_the_contract():
     page = (ROOT / "docs/inside/architecture.md").read_text()
     line = next(line for line in page.splitlines() if line.startswith("errors <"))

@@ -9,7 +9,7 @@ import pytest
 
 from oplib.library.registration.registry import registry
 
-from .kernels import KINDS
+from .sample_kernels import KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,12 @@ def scratch_registry() -> Iterator[None]:
 @pytest.fixture(params=KINDS)
 def hint(request: pytest.FixtureRequest) -> Any:
     """What the tensors of a kernel are annotated with, of every kind."""
+    return KINDS[request.param]
+
+
+@pytest.fixture(params=["compiled", "eager"])
+def jax_hint(request: pytest.FixtureRequest) -> Any:
+    """The same of the kinds that run as JAX."""
     return KINDS[request.param]
 
 

@@ -18,28 +18,22 @@ from oplib.library import _scoped_library, ops
 from oplib.library.autograd import Info, make_autograd_impl
 from tests.autograd.functions import Double
 
-from .kernels import KINDS
 from .rule_ops import make_scale, make_sum, register_with
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
-
-
-@pytest.fixture(params=["compiled", "eager"])
-def hint(request: pytest.FixtureRequest) -> Any:
-    return KINDS[request.param]
 
 
 # make_autograd_impl -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("003.1", "003.2")
-def test_003_2_info_has_two_required_fields() -> None:
+def test_info_has_two_required_fields() -> None:
     with pytest.raises(TypeError, match="missing 2 required positional arguments"):
         Info()  # type: ignore[call-arg]
 
 
 @pytest.mark.spec("003.2", "003.3")
-def test_003_2_info_is_consulted_at_call_time_even_after_the_forward() -> None:
+def test_info_is_consulted_at_call_time_even_after_the_forward() -> None:
     make_scale(Tensor)
     info = Info(lambda ctx, grad: (grad * 2, None), None)
     impl = make_autograd_impl(ops.rule.scale.default, info)
@@ -51,7 +45,7 @@ def test_003_2_info_is_consulted_at_call_time_even_after_the_forward() -> None:
 
 
 @pytest.mark.spec("003.7")
-def test_003_7_without_a_formula_the_forward_works_and_the_backward_raises() -> None:
+def test_without_a_formula_the_forward_works_and_the_backward_raises() -> None:
     make_scale(Tensor)
     impl = make_autograd_impl(ops.rule.scale.default, Info(None, None))
     result = impl(oplib.tensor([1.0], requires_grad=True), 3.0)
@@ -61,9 +55,9 @@ def test_003_7_without_a_formula_the_forward_works_and_the_backward_raises() -> 
 
 
 @pytest.mark.spec("003.6", "003.18")
-def test_003_6_setup_gets_inputs_completed_with_defaults_by_keyword(hint: Any) -> None:
+def test_setup_gets_inputs_completed_with_defaults_by_keyword(jax_hint: Any) -> None:
     seen: list[Any] = []
-    scale = make_scale(hint)
+    scale = make_scale(jax_hint)
 
     def setup(*, ctx, inputs, output):
         seen.append((len(inputs), inputs[1], type(inputs)))
@@ -77,13 +71,15 @@ def test_003_6_setup_gets_inputs_completed_with_defaults_by_keyword(hint: Any) -
 
 
 @pytest.mark.spec("003.6")
-def test_003_6_keyword_only_inputs_come_as_a_dictionary(hint: Any) -> None:
+def test_keyword_only_inputs_come_as_a_dictionary(jax_hint: Any) -> None:
     seen: list[Any] = []
 
     def shift(x, *, by=1.0, times=2):
         return x * times + by
 
-    op = register_with("rule::shift", shift, hints={"x": hint, "by": float, "times": int, "return": hint})
+    op = register_with(
+        "rule::shift", shift, hints={"x": jax_hint, "by": float, "times": int, "return": jax_hint}
+    )
 
     def setup(ctx, inputs, keyword_only_inputs, output):
         seen.append((len(inputs), keyword_only_inputs))
@@ -97,20 +93,20 @@ def test_003_6_keyword_only_inputs_come_as_a_dictionary(hint: Any) -> None:
 
 
 @pytest.mark.spec("003.6")
-def test_003_6_a_setup_without_keyword_only_inputs_raises_at_the_call(hint: Any) -> None:
+def test_a_setup_without_keyword_only_inputs_raises_at_the_call(jax_hint: Any) -> None:
     def shift(x, *, by=1.0):
         return x + by
 
-    op = register_with("rule::shift1", shift, hints={"x": hint, "by": float, "return": hint})
+    op = register_with("rule::shift1", shift, hints={"x": jax_hint, "by": float, "return": jax_hint})
     op.register_autograd(lambda ctx, grad: grad, setup_context=lambda ctx, inputs, output: None)
     with pytest.raises(TypeError, match="keyword_only_inputs"):
         op(oplib.tensor([1.0], requires_grad=True))
 
 
 @pytest.mark.spec("003.7", "003.4", "D.15")
-def test_003_7_needs_input_grad_has_one_place_per_schema_argument(hint: Any) -> None:
+def test_needs_input_grad_has_one_place_per_schema_argument(jax_hint: Any) -> None:
     seen: list[Any] = []
-    scale = make_scale(hint)
+    scale = make_scale(jax_hint)
 
     def backward(ctx, grad):
         seen.append(ctx.needs_input_grad)
@@ -125,8 +121,8 @@ def test_003_7_needs_input_grad_has_one_place_per_schema_argument(hint: Any) -> 
 
 @pytest.mark.spec("003.7", "D.15")
 @pytest.mark.parametrize("extra", [(), (None,)], ids=["trailing None left out", "full length"])
-def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]) -> None:
-    scale = make_scale(hint)
+def test_trailing_nones_may_be_left_out(jax_hint: Any, extra: tuple[None, ...]) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: (grad, *extra))
     x = oplib.tensor([1.0], requires_grad=True)
     scale(x).sum().backward()
@@ -134,8 +130,8 @@ def test_003_7_trailing_nones_may_be_left_out(hint: Any, extra: tuple[None, ...]
 
 
 @pytest.mark.spec("003.7")
-def test_003_7_too_few_gradients_raise(hint: Any) -> None:
-    op = make_sum(hint)
+def test_too_few_gradients_raise(jax_hint: Any) -> None:
+    op = make_sum(jax_hint)
     op.register_autograd(lambda ctx, grad: grad)
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="incorrect number of gradients"):
@@ -144,8 +140,8 @@ def test_003_7_too_few_gradients_raise(hint: Any) -> None:
 
 
 @pytest.mark.spec("003.7")
-def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> None:
-    op = make_sum(hint)
+def test_a_list_instead_of_a_tuple_counts_as_one_gradient(jax_hint: Any) -> None:
+    op = make_sum(jax_hint)
     op.register_autograd(lambda ctx, grad: [grad, grad])
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="an incorrect number of gradients"):
@@ -153,29 +149,32 @@ def test_003_7_a_list_instead_of_a_tuple_counts_as_one_gradient(hint: Any) -> No
 
 
 @pytest.mark.spec("003.7")
-def test_003_7_a_gradient_for_what_is_no_tensor_raises(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_a_gradient_for_what_is_no_tensor_raises(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: (grad, grad))
     with pytest.raises(RuntimeError, match="gradient different than None at position"):
         scale(oplib.tensor([1.0], requires_grad=True)).sum().backward()
 
 
 @pytest.mark.parametrize("value", [1.0, (1.0,), "g"], ids=repr)
-def test_library_8_a_gradient_that_is_no_tensor_raises(hint: Any, value: Any) -> None:
+def test_a_gradient_that_is_no_tensor_raises(jax_hint: Any, value: Any) -> None:
     op = register_with(
-        "rule::id", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+        "rule::id", lambda x: x * 1, hints={"x": jax_hint, "return": jax_hint}, schema="(Tensor x) -> Tensor"
     )
     op.register_autograd(lambda ctx, grad: (value,))
     with pytest.raises(RuntimeError, match="expected Variable or None"):
         op(oplib.tensor([1.0], requires_grad=True)).sum().backward()
 
 
-def test_library_8_a_gradient_of_a_shape_that_cannot_be_summed_raises(hint: Any) -> None:
+def test_a_gradient_of_a_shape_that_cannot_be_summed_raises(jax_hint: Any) -> None:
     def backward(ctx, grad):
-        return jnp.ones(7) if hint is jax.Array else oplib.ones(7)
+        return jnp.ones(7) if jax_hint is jax.Array else oplib.ones(7)
 
     op = register_with(
-        "rule::shape", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+        "rule::shape",
+        lambda x: x * 1,
+        hints={"x": jax_hint, "return": jax_hint},
+        schema="(Tensor x) -> Tensor",
     )
     op.register_autograd(backward)
     with pytest.raises(RuntimeError, match=r"invalid gradient at index 0.*shape"):
@@ -183,13 +182,16 @@ def test_library_8_a_gradient_of_a_shape_that_cannot_be_summed_raises(hint: Any)
 
 
 @pytest.mark.spec("E.4")
-def test_library_8_broadcast_gradients_are_summed_and_dtypes_cast(hint: Any) -> None:
+def test_broadcast_gradients_are_summed_and_dtypes_cast(jax_hint: Any) -> None:
     def backward(ctx, grad):
-        ones = jnp.ones if hint is jax.Array else oplib.ones
+        ones = jnp.ones if jax_hint is jax.Array else oplib.ones
         return ones((4, 2), dtype=jnp.float16)
 
     op = register_with(
-        "rule::cast", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+        "rule::cast",
+        lambda x: x * 1,
+        hints={"x": jax_hint, "return": jax_hint},
+        schema="(Tensor x) -> Tensor",
     )
     op.register_autograd(backward)
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
@@ -198,9 +200,12 @@ def test_library_8_broadcast_gradients_are_summed_and_dtypes_cast(hint: Any) -> 
     assert x.grad.dtype == oplib.float32
 
 
-def test_library_8_none_leaves_grad_none(hint: Any) -> None:
+def test_none_leaves_grad_none(jax_hint: Any) -> None:
     op = register_with(
-        "rule::none", lambda x: x * 1, hints={"x": hint, "return": hint}, schema="(Tensor x) -> Tensor"
+        "rule::none",
+        lambda x: x * 1,
+        hints={"x": jax_hint, "return": jax_hint},
+        schema="(Tensor x) -> Tensor",
     )
     op.register_autograd(lambda ctx, grad: None)
     x = oplib.tensor([1.0], requires_grad=True)
@@ -209,16 +214,16 @@ def test_library_8_none_leaves_grad_none(hint: Any) -> None:
 
 
 @pytest.mark.spec("003.8")
-def test_003_8_the_generated_class_names_the_node(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_the_generated_class_names_the_node(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: grad)
     result = scale(oplib.tensor([1.0], requires_grad=True))
     assert result.grad_fn.name() == "GeneratedBackwardFor_rule_scale_defaultBackward"
 
 
 @pytest.mark.spec("003.9", "003.5")
-def test_003_9_nothing_is_recorded_without_grad_mode_or_need(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_nothing_is_recorded_without_grad_mode_or_need(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: grad)
     assert scale(oplib.tensor([1.0])).grad_fn is None
     with oplib.no_grad():
@@ -226,8 +231,8 @@ def test_003_9_nothing_is_recorded_without_grad_mode_or_need(hint: Any) -> None:
 
 
 @pytest.mark.spec("D.16")
-def test_d_16_a_formula_registered_anew_serves_graphs_recorded_before(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_a_formula_registered_anew_serves_graphs_recorded_before(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: grad)
     x = oplib.tensor([1.0], requires_grad=True)
     result = scale(x)
@@ -237,7 +242,7 @@ def test_d_16_a_formula_registered_anew_serves_graphs_recorded_before(hint: Any)
 
 
 @pytest.mark.spec("D.16")
-def test_d_16_the_last_record_survives_its_library() -> None:
+def test_the_last_record_survives_its_library() -> None:
     x = oplib.tensor([1.0], requires_grad=True)
     with _scoped_library("rule_gone", "FRAGMENT") as library:
         library.define("f(Tensor x) -> Tensor")
@@ -254,8 +259,8 @@ def test_errors_name_op_argument_and_declaration() -> None:
         ops.rule.scale("text")
 
 
-def test_a_user_function_and_an_op_share_one_graph(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_a_user_function_and_an_op_share_one_graph(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(
         lambda ctx, grad: (grad * ctx.k, None),
         setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]),
@@ -265,8 +270,8 @@ def test_a_user_function_and_an_op_share_one_graph(hint: Any) -> None:
     assert x.grad.item() == 20.0
 
 
-def test_an_error_in_the_formula_leaves_grad_as_it_was(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_an_error_in_the_formula_leaves_grad_as_it_was(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: 1 / 0)
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(ZeroDivisionError):

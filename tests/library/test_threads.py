@@ -16,7 +16,7 @@ from oplib import Tensor
 from oplib.library import Library, custom_op, ops
 from tests.threads import run_in_threads, try_in_threads
 
-from .kernels import KINDS
+from .sample_kernels import KINDS
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 COUNT = 8

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import oplib.nn.functional as F
 from oplib.errors import ArgumentError
-from tests.library.shards import read_collectives
+from tests.library.axes.shards import read_collectives
 
 attention: Any = importlib.import_module("oplib.ops._attention")  # of ``oplib.ops`` it would be a namespace
 BY_JAX, BY_FORMULA = attention._attend, attention._attend_by_formula

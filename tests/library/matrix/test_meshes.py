@@ -11,8 +11,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.library.axes.shards import make_mesh, read_collectives
 from tests.library.matrix.marked import Marked, by_both, sum_of
-from tests.library.shards import make_mesh, read_collectives
 
 pytestmark = pytest.mark.devices(8)
 X, W = jnp.arange(8.0) / 4 - 0.9, jnp.float32(1.5)

@@ -14,8 +14,7 @@ from oplib.errors import (
 )
 from oplib.library import CustomOpDef, custom_op, ops
 from oplib.tensor import Tensor
-
-from .kernels import ILLEGAL_NAMES, X, add_one, eager, host, schema_of
+from tests.library.sample_kernels import ILLEGAL_NAMES, X, add_one, eager, host, schema_of
 
 
 class TestForms:

@@ -10,9 +10,8 @@ import pytest
 from oplib.errors import RegistrationError, UnknownOperatorError
 from oplib.library import Library, custom_op, ops, refresh, register_autograd, register_fake, register_vmap
 from oplib.library.registration.registry import registry
+from tests.library.sample_kernels import adding
 from tests.threads import run_in_threads, try_in_threads
-
-from .kernels import adding
 
 X = jnp.zeros(2)
 

@@ -18,8 +18,7 @@ import oplib
 from oplib import Device, Tensor
 from oplib.errors import ArgumentError, AutogradError, DimensionError, MissingRuleError, ResultError
 from oplib.library import Library, Tag, custom_op, define, eval_shape, impl, ops
-
-from .kernels import KINDS
+from tests.library.sample_kernels import KINDS
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 

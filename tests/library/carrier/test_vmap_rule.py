@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib import Tensor
 from oplib.autograd import grad
 from oplib.errors import DimensionError, ResultError
+from tests.library.sample_kernels import KINDS
 
 ROWS = np.arange(6.0, dtype=np.float32).reshape(2, 3)
-KINDS = {"compiled": jax.Array, "eager": Tensor, "host": np.ndarray}
 
 
 class Doubling:

@@ -11,8 +11,7 @@ from oplib.errors import (
 )
 from oplib.library import Tag, custom_op, ops
 from oplib.tensor import Tensor
-
-from .kernels import add_one, schema_of
+from tests.library.sample_kernels import add_one, schema_of
 
 
 class TestDevices:

@@ -16,9 +16,8 @@ from oplib.errors import (
     UnknownOperatorError,
 )
 from oplib.library import Library, custom_op, define, ops, register_fake, register_vmap
+from tests.library.sample_kernels import X, add_one, add_two
 from tests.threads import run_in_thread
-
-from .kernels import X, add_one, add_two
 
 
 class TestNewDefinition:
@@ -76,7 +75,7 @@ class TestNewDefinition:
         define("cop::f", "(Tensor x) -> Tensor")
         with pytest.raises(
             RuntimeError,
-            match=r"cop::f: .*multiple times.*test_custom_op_object\.py:\d+.*test_custom_op_object\.py:\d+",
+            match=r"cop::f: .*multiple times.*test_custom_op_def\.py:\d+.*test_custom_op_def\.py:\d+",
         ):
             custom_op("cop::f", add_one)
 

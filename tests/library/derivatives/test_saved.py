@@ -11,20 +11,13 @@ import pytest
 import oplib
 from oplib import Tensor
 from oplib.library import custom_op
-
-from .kernels import KINDS
-from .rule_ops import make_scale, register_with
+from tests.library.rule_ops import make_scale, register_with
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
 
-@pytest.fixture(params=["compiled", "eager"])
-def hint(request: pytest.FixtureRequest) -> Any:
-    return KINDS[request.param]
-
-
-def test_library_8_save_for_backward_takes_only_tensors_and_none(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_save_for_backward_takes_only_tensors_and_none(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(
         lambda ctx, grad: grad, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[1])
     )
@@ -32,9 +25,9 @@ def test_library_8_save_for_backward_takes_only_tensors_and_none(hint: Any) -> N
         scale(oplib.tensor([1.0], requires_grad=True))
 
 
-def test_library_8_saved_none_comes_back_as_none(hint: Any) -> None:
+def test_saved_none_comes_back_as_none(jax_hint: Any) -> None:
     seen: list[Any] = []
-    scale = make_scale(hint)
+    scale = make_scale(jax_hint)
 
     def backward(ctx, grad):
         seen.append([value is None for value in ctx.saved_tensors])
@@ -47,11 +40,11 @@ def test_library_8_saved_none_comes_back_as_none(hint: Any) -> None:
     assert seen == [[True, False, False]]
 
 
-def test_library_8_mark_non_differentiable(hint: Any) -> None:
+def test_a_result_marked_non_differentiable_does_not_require_grad(jax_hint: Any) -> None:
     def both(x):
         return x * 2, x * 3
 
-    op = register_with("rule::both", both, hints={"x": hint, "return": tuple[hint, hint]})
+    op = register_with("rule::both", both, hints={"x": jax_hint, "return": tuple[jax_hint, jax_hint]})
     op.register_autograd(
         lambda ctx, first, second: first * 2,
         setup_context=lambda ctx, inputs, output: ctx.mark_non_differentiable(output[1]),
@@ -60,8 +53,8 @@ def test_library_8_mark_non_differentiable(hint: Any) -> None:
     assert (first.requires_grad, second.requires_grad) == (True, False)
 
 
-def test_library_8_a_second_backward_raises_and_a_retained_one_does_not(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_a_second_backward_raises_and_a_retained_one_does_not(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(
         lambda ctx, grad: grad * ctx.saved_tensors[0],
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
@@ -73,8 +66,8 @@ def test_library_8_a_second_backward_raises_and_a_retained_one_does_not(hint: An
         result.backward()
 
 
-def test_library_8_a_saved_tensor_written_later_raises(hint: Any) -> None:
-    scale = make_scale(hint)
+def test_a_saved_tensor_written_later_raises(jax_hint: Any) -> None:
+    scale = make_scale(jax_hint)
     scale.register_autograd(
         lambda ctx, grad: grad * ctx.saved_tensors[0],
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
@@ -88,7 +81,7 @@ def test_library_8_a_saved_tensor_written_later_raises(hint: Any) -> None:
 
 
 @pytest.mark.spec("003.19")
-def test_003_19_a_mutable_schema_cannot_have_a_formula() -> None:
+def test_a_mutable_schema_cannot_have_a_formula() -> None:
     @custom_op("rule::write", mutates_args=("x",))
     def write(x: Tensor) -> None:
         x.add_(1)

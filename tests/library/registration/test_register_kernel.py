@@ -9,8 +9,7 @@ import pytest
 
 from oplib.errors import MissingRuleError, RegistrationError, RegistrationValueError, UnknownOperatorError
 from oplib.library import Library, custom_op, define, get_kernel, ops, register_kernel
-
-from .kernels import add_one, add_two
+from tests.library.sample_kernels import add_one, add_two
 
 X = jnp.zeros(2)
 

@@ -19,8 +19,7 @@ from oplib.errors import (
 )
 from oplib.library import Library, Tag, _scoped_library, custom_op, define, fallthrough_kernel, impl, ops
 from oplib.tensor import Tensor
-
-from .kernels import ILLEGAL_NAMES, adding
+from tests.library.sample_kernels import ILLEGAL_NAMES, adding
 
 X = jnp.zeros(2)
 

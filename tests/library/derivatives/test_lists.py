@@ -8,16 +8,9 @@ import pytest
 
 import oplib
 from oplib import Tensor
-
-from .kernels import KINDS
-from .rule_ops import register_with
+from tests.library.rule_ops import register_with
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
-
-
-@pytest.fixture(params=["compiled", "eager"])
-def hint(request: pytest.FixtureRequest) -> Any:
-    return KINDS[request.param]
 
 
 def make_total(hint: Any) -> Any:
@@ -32,9 +25,9 @@ def make_total(hint: Any) -> Any:
 
 
 @pytest.mark.spec("003.13")
-def test_003_13_list_gradients_and_flags(hint: Any) -> None:
+def test_a_list_gets_a_list_of_gradients_and_a_list_of_flags(jax_hint: Any) -> None:
     seen: list[Any] = []
-    total = make_total(hint)
+    total = make_total(jax_hint)
 
     def backward(ctx, grad):
         seen.append(ctx.needs_input_grad)
@@ -49,8 +42,8 @@ def test_003_13_list_gradients_and_flags(hint: Any) -> None:
 
 @pytest.mark.spec("003.13")
 @pytest.mark.parametrize("returned", ["None", "tuple", "short", "number inside"])
-def test_003_13_list_gradients_must_have_the_structure_of_the_inputs(hint: Any, returned: str) -> None:
-    total = make_total(hint)
+def test_gradients_of_a_list_must_have_the_structure_of_the_inputs(jax_hint: Any, returned: str) -> None:
+    total = make_total(jax_hint)
 
     def backward(ctx, grad):
         first = {"None": None, "tuple": (grad, grad), "short": [grad], "number inside": [grad, 1.0]}[returned]
@@ -58,7 +51,7 @@ def test_003_13_list_gradients_must_have_the_structure_of_the_inputs(hint: Any, 
 
     total.register_autograd(backward)
     x = oplib.tensor([1.0], requires_grad=True)
-    is_a_tensor_missing = returned == "number inside" and hint is not Tensor  # for Tensors no list at all
+    is_a_tensor_missing = returned == "number inside" and jax_hint is not Tensor  # for Tensors no list at all
     told = "expected Variable or None" if is_a_tensor_missing else "same structure"
     with pytest.raises(RuntimeError, match=told):
         total([x, x]).sum().backward()
@@ -66,8 +59,8 @@ def test_003_13_list_gradients_must_have_the_structure_of_the_inputs(hint: Any, 
 
 
 @pytest.mark.spec("003.13", "003.16")
-def test_003_13_members_of_a_list_may_have_no_gradient(hint: Any) -> None:
-    total = make_total(hint)
+def test_members_of_a_list_may_have_no_gradient(jax_hint: Any) -> None:
+    total = make_total(jax_hint)
     total.register_autograd(lambda ctx, grad: ([grad, None], None, None))
     x, y = (oplib.tensor([1.0], requires_grad=True) for _ in range(2))
     total([x, y]).sum().backward()
@@ -75,16 +68,16 @@ def test_003_13_members_of_a_list_may_have_no_gradient(hint: Any) -> None:
 
 
 @pytest.mark.spec("D.8")
-def test_d_8_the_defaults_of_a_list_op_may_be_left_out_of_the_gradients(hint: Any) -> None:
-    total = make_total(hint)
+def test_the_defaults_of_a_list_op_may_be_left_out_of_the_gradients(jax_hint: Any) -> None:
+    total = make_total(jax_hint)
     total.register_autograd(lambda ctx, grad: ([grad, grad], None))
     x = oplib.tensor([1.0], requires_grad=True)
     total([x, x]).sum().backward()
     assert x.grad.item() == 2.0
 
 
-def test_library_8_an_optional_tensor_gets_a_gradient_when_it_is_given(hint: Any) -> None:
-    total = make_total(hint)
+def test_an_optional_tensor_gets_a_gradient_when_it_is_given(jax_hint: Any) -> None:
+    total = make_total(jax_hint)
     total.register_autograd(lambda ctx, grad: ([grad], grad * 3 if ctx.needs_input_grad[1] else None, None))
     x, y = (oplib.tensor([1.0], requires_grad=True) for _ in range(2))
     total([x], y).sum().backward()
@@ -92,8 +85,8 @@ def test_library_8_an_optional_tensor_gets_a_gradient_when_it_is_given(hint: Any
     assert (x.grad.item(), y.grad.item()) == (2.0, 3.0)
 
 
-def test_library_8_a_gradient_for_an_absent_tensor_raises(hint: Any) -> None:
-    total = make_total(hint)
+def test_a_gradient_for_an_absent_tensor_raises(jax_hint: Any) -> None:
+    total = make_total(jax_hint)
     total.register_autograd(lambda ctx, grad: ([grad], grad, None))
     with pytest.raises(RuntimeError, match="gradient different than None"):
         total([oplib.tensor([1.0], requires_grad=True)]).sum().backward()
@@ -107,9 +100,9 @@ def make_split(hint: Any) -> Any:
 
 
 @pytest.mark.spec("003.13")
-def test_003_13_a_list_output_gives_one_list_of_gradients(hint: Any) -> None:
+def test_a_list_output_gives_one_list_of_gradients(jax_hint: Any) -> None:
     seen: list[Any] = []
-    split = make_split(hint)
+    split = make_split(jax_hint)
 
     def backward(ctx, grads, last):
         seen.append((type(grads), len(grads)))
@@ -129,9 +122,9 @@ def test_003_13_a_list_output_gives_one_list_of_gradients(hint: Any) -> None:
     assert x.grad.item() == 14.0
 
 
-def test_library_8_an_unused_result_gives_zeros_or_none(hint: Any) -> None:
+def test_an_unused_result_gives_zeros_or_none(jax_hint: Any) -> None:
     seen: list[Any] = []
-    split = make_split(hint)
+    split = make_split(jax_hint)
 
     def setup(ctx, inputs, output):
         ctx.set_materialize_grads(inputs[1] == 1)
@@ -147,13 +140,13 @@ def test_library_8_an_unused_result_gives_zeros_or_none(hint: Any) -> None:
     assert seen == [(False, False), (True, False)]
 
 
-def test_library_8_numbers_among_results_pass_and_get_none(hint: Any) -> None:
+def test_numbers_among_results_pass_and_get_none(jax_hint: Any) -> None:
     seen: list[Any] = []
 
     def measure(x):
         return x * 2, 3, 4.5
 
-    op = register_with("rule::measure", measure, hints={"x": hint, "return": tuple[hint, int, float]})
+    op = register_with("rule::measure", measure, hints={"x": jax_hint, "return": tuple[jax_hint, int, float]})
 
     def backward(ctx, grad, count, size):
         seen.append((count, size))
