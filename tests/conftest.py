@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 
 from tests.xla_flags import add_flags
 
@@ -35,6 +36,21 @@ def leave_nothing_behind() -> Iterator[None]:
     if changes := before.find_changes(World()):
         before.restore()
         pytest.fail("the test left state behind:\n  " + "\n  ".join(changes), pytrace=False)
+
+
+@pytest.fixture
+def with_64_bits() -> Iterator[None]:
+    """With 64 bits there is nothing in which the house's dtypes differ from torch's."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def without_warnings() -> Iterator[None]:
+    """For programs of which some warn, each in its own words; torch's words differ besides."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+import oplib
 from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.node import TapeNode
 from oplib.modes import modes
@@ -82,6 +83,18 @@ def numbers() -> Callable[[Any], Any]:
         return None if tensor is None else tensor.array.tolist()
 
     return read
+
+
+@pytest.fixture
+def x() -> Tensor:
+    """A leaf of two numbers."""
+    return oplib.tensor([1.0, 2.0], requires_grad=True)
+
+
+@pytest.fixture
+def a() -> Tensor:
+    """A leaf of one number."""
+    return oplib.tensor([2.0], requires_grad=True)
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from oplib.errors import AutogradError, GradientTypeError, MissingRuleError, Sav
 from .functions import Square, make_function
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 class Scale(Function):
     @staticmethod
     def forward(x, factor=3.0):

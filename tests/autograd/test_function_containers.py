@@ -11,11 +11,6 @@ from oplib.errors import AutogradError
 from .functions import Square, make_function
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 def test_keywords_go_to_their_positions(x):
     def forward(ctx, a, factor=2.0, other=None):
         ctx.count = len(ctx.needs_input_grad)

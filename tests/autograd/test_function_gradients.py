@@ -11,11 +11,6 @@ from oplib.errors import AutogradError
 from .functions import make_function
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 def test_missing_gradients_are_zeros(x):
     seen = []
 

@@ -11,11 +11,6 @@ from oplib.autograd.forward_ad import dual_level, make_dual
 pytestmark = pytest.mark.usefixtures("collector_off")
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 class SavesAll(Function):
     """Saves input, output and an intermediate, in all ways there are."""
 

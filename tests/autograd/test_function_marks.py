@@ -8,12 +8,6 @@ from oplib.errors import AutogradError, GradientTypeError
 
 from .functions import make_function
 
-
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 # One tensor in several places ----------------------------------------------------------------
 
 

@@ -8,11 +8,6 @@ from oplib.errors import AutogradError, SavedTensorError
 from .functions import make_function
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 def test_an_input_returned_as_it_is_is_a_new_tensor_on_the_same_storage(x):
     y = make_function(lambda ctx, a: a, lambda ctx, g: g * 3).apply(x)
     assert y is not x

@@ -12,11 +12,6 @@ from oplib.errors import AutogradError, GradientTypeError
 from .functions import Double
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 @pytest.mark.spec("000.2")
 def test_node_cannot_be_made_and_names_what_is_abstract():
     with pytest.raises(

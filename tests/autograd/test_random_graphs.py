@@ -19,6 +19,8 @@ from oplib.errors import SavedTensorError
 from tests.autograd.machines import BINARY, IN_PLACE, SHAPE, UNARY, VIEWS, Functions, Instruction, Tape
 from tests.threads import run_in_threads
 
+pytestmark = pytest.mark.usefixtures("with_64_bits")
+
 EXAMPLES = int(os.environ.get("RANDOM_GRAPHS", "0"))
 thorough = settings(max_examples=EXAMPLES or 8, derandomize=not EXAMPLES, deadline=None)
 
@@ -53,12 +55,6 @@ def unhook_saved_results(program):
 
 
 roots = st.lists(number, min_size=1, max_size=3)
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def make_leaves():

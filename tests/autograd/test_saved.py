@@ -11,11 +11,6 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.errors import AutogradError, GradientTypeError, SavedTensorError
 
 
-@pytest.fixture
-def a():
-    return oplib.tensor([2.0], requires_grad=True)
-
-
 def same(tensor):
     return tensor
 

@@ -11,12 +11,6 @@ from tests.threads import run_in_thread
 
 from .counting_hooks import CountingHooks
 
-
-@pytest.fixture
-def a():
-    return oplib.tensor([2.0], requires_grad=True)
-
-
 CALLS = {
     "a*a": (lambda a: a * a, 2),
     "a*constant": (lambda a: a * oplib.tensor([5.0]), 1),

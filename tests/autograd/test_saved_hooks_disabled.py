@@ -2,15 +2,9 @@
 
 import pytest
 
-import oplib
 from oplib.autograd.graph import disable_saved_tensors_hooks
 from oplib.errors import AutogradError
 from tests.threads import run_in_thread
-
-
-@pytest.fixture
-def a():
-    return oplib.tensor([2.0], requires_grad=True)
 
 
 @pytest.mark.spec("000.16")

@@ -10,11 +10,6 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.errors import AutogradError, GradientTypeError
 
 
-@pytest.fixture
-def a():
-    return oplib.tensor([2.0], requires_grad=True)
-
-
 class Cube(Function):
     @staticmethod
     def forward(ctx, x):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 
 import oplib
 from ops import branches, cross_entropy, linear, rms_norm, sgd_, shift_images
+
+pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,6 @@ CASES = [
     ),
 ]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-
-
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import warnings
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,17 +14,13 @@ from oplib.ops._families import FAMILIES
 from .error_samples import REFUSALS
 from .refusals import Refusal
 
+# Warned of are sizes that are broadcast, before they are refused.
+pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
+
 COMPOSED = {"sdpa", "flash_attention", "im2col"}  # called by functions of other names
 BY_OP = {op: [one for one in REFUSALS if one.op == op] for op in dict.fromkeys(one.op for one in REFUSALS)}
 SUBJECT = re.compile(r"(oplib::)?[\w.]+(\(\))?[: ]")
 EVIDENCE = re.compile(r"\b([Gg]ot|found|Value|is not a valid value|type \w+ can't)\b")
-
-
-@pytest.fixture(autouse=True)
-def with_64_bits():
-    with jax.enable_x64(True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of sizes that are broadcast, before they are refused
-        yield
 
 
 def assert_is_refused(refusal: Refusal) -> None:

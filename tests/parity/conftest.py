@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import builtins
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-import jax
 import pytest
 
 import oplib
@@ -45,14 +44,6 @@ def run(program: Callable[[Any], Any], lib: Any) -> Any:
         except Exception as error:  # noqa: BLE001  whatever it is, the other must raise it too
             return {kind.__name__ for kind in ERRORS if isinstance(error, kind)}, str(error)
     return result, sorted({one.category.__name__ for one in caught if one.category is FutureWarning})
-
-
-@pytest.fixture
-def with_64_bits() -> Iterator[None]:
-    """With 64 bits there is nothing in which the house's dtypes differ from torch's."""
-    with jax.enable_x64(True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.fixture

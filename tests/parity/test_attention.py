@@ -16,6 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402  torch may 
 import oplib  # noqa: E402
 import oplib.nn.functional as F  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("with_64_bits")
+
 DRAWN = np.random.default_rng(11)
 SEEN = DRAWN.random((1, 3, 5)) > 0.5
 SEEN[0, 1] = False  # a query that sees no key
@@ -34,12 +36,6 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any]] = {
     "long": (((2, 1, 512, 2), *[(2, 1, 513, 2)] * 2), {"is_causal": True}, None),
     "long, heads that are shared": (((2, 2, 513, 2), *[(2, 1, 512, 2)] * 2), {"enable_gqa": True}, None),
 }
-
-
-@pytest.fixture(autouse=True)
-def with_64_bits():
-    with jax.enable_x64(True):
-        yield
 
 
 def draw(case: str) -> list[np.ndarray]:

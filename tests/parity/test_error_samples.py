@@ -11,7 +11,7 @@ from .conftest import ERRORS
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.usefixtures("with_64_bits")
+pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 OPS = dict.fromkeys(refusal.op for refusal in REFUSALS)
 
 

@@ -27,7 +27,7 @@ import torch
 
 from .counterparts import find_oplib, find_torch
 
-pytestmark = pytest.mark.usefixtures("with_64_bits")
+pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 DTYPES = {
     "b": ["bool"],
     "i": ["uint8", "int8", "int16", "int32", "int64"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import pytest
 
 pytest.importorskip("torch")
@@ -14,11 +13,7 @@ from tests.ops.grid import Cell, check_cell, list_cells, list_expected, make_par
 from .complex_answers import ask_torch
 from .op_checks import BESIDE_TORCH
 
-
-@pytest.fixture(autouse=True)
-def with_64_bits():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 
 @pytest.mark.parametrize("cell", make_parameters(BESIDE_TORCH))

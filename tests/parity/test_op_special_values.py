@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +15,14 @@ from oplib.ops._functions import FUNCTIONS, OVERLOADS, ROWS
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.usefixtures("without_warnings")  # of variances of nothing
+
 NAN, INF = float("nan"), float("inf")
 SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 1e30, -1e30]
 TIED = [[1.0, 2.0, 2.0, -0.0], [NAN, 2.0, 1.0, 0.0], [INF, -INF, INF, 1.0], [-1.0, -1.0, -1.0, -1.0]]
 UNARY = "(Tensor self) -> Tensor"
 # Where nan is all that a number out of range gives, and torch gives another kind of none.
 APART = {
-    "digamma": "torch has nan at minus infinity, and JAX at poles",
-    "lgamma": "as digamma",
     "i0": "torch has no numbers where it overflows",
     **dict.fromkeys(("t", "fliplr", "trace", "logdet"), "it is of matrices"),
 }
@@ -68,20 +67,26 @@ REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "norm": lambda lib, x: lib.norm(x, 2, 1),
 }
 # Of zeros of either sign torch's own take one or the other, by their order.
-WITHOUT_SIGN = frozenset({"relu", "maximum", "minimum"})
-PAIRS = ("maximum", "minimum", "fmod", "remainder", "atan2", "copysign", "pow", "div", "eq", "lt", "hypot")
+WITHOUT_SIGN = frozenset({"relu", "maximum", "minimum", "nanmedian"})
+PAIRS = (
+    "maximum",
+    "minimum",
+    "fmod",
+    "remainder",
+    "atan2",
+    "copysign",
+    "pow",
+    "div",
+    "eq",
+    "lt",
+    "hypot",
+    "heaviside",
+)
 
 
 def to_numpy(value: Any) -> list[np.ndarray]:
     values = list(value) if isinstance(value, (tuple, list)) else [value]
     return [np.asarray(one.detach().numpy()) for one in values]
-
-
-@pytest.fixture(autouse=True)
-def without_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of variances of nothing
-        yield
 
 
 def agree(program: Callable[[Any], Any], *, with_signs: bool = True) -> None:

@@ -13,7 +13,7 @@ import oplib
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.usefixtures("with_64_bits")
+pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 
 Program = Callable[..., Any]
 ERRORS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)

@@ -17,11 +17,6 @@ from oplib.library import Library, custom_op, opcheck, ops
 _numbers = itertools.count()
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 def save_inputs(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
 

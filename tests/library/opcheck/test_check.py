@@ -30,11 +30,6 @@ TORCHS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_
 DEFAULT = (*TORCHS, "test_gradients", "test_forward_mode", "test_vmap")
 
 
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 def test_an_op_all_of_whose_rules_are_right_passes(x):
     assert opcheck(make_op(), (x,), test_utils="ALL") == dict.fromkeys(
         (*TORCHS[:3], "test_aot_dispatch_static", *DEFAULT[3:], "test_second_gradients"), "SUCCESS"

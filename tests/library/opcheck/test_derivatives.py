@@ -23,12 +23,6 @@ from .checked_ops import (
     wrong_formula,
 )
 
-
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 # test_gradients -------------------------------------------------------------------------------------------
 
 

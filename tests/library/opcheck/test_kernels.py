@@ -30,12 +30,6 @@ from .checked_ops import (
     same_shape,
 )
 
-
-@pytest.fixture
-def x():
-    return oplib.tensor([1.0, 2.0], requires_grad=True)
-
-
 # test_schema ----------------------------------------------------------------------------------------------
 
 

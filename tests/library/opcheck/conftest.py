@@ -1,0 +1,12 @@
+"""What the ops under check are called on."""
+
+from __future__ import annotations
+
+import pytest
+
+import oplib
+
+
+@pytest.fixture
+def x() -> oplib.Tensor:
+    return oplib.tensor([1.0, 2.0], requires_grad=True)
