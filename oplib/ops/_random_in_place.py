@@ -14,7 +14,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.library import OpOverload
 from oplib.tensor import Generator, box
 from oplib.tensor.dtype_rules import COMPLEX
-from oplib.tensor.random import draw_integers, find_last_integer
+from oplib.tensor.sampling import draw_integers, find_last_integer
 
 from ._in_place import check_written
 from ._random_forms import check_deviation, check_probability

@@ -27,7 +27,8 @@ from .likeness import empty_like, full_like, ones_like, zeros_like
 from .limits import finfo, iinfo
 from .metadata import is_tensor
 from .promotion import can_cast, promote_types, result_dtype, result_type
-from .random import rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from .random import rand, randint, randn, randperm
+from .random_like import rand_like, randint_like, randn_like
 from .storage import Storage
 from .tensor import Tensor, box
 from .upcalls import upcalls
