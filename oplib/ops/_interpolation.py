@@ -7,12 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 
-from ._promotion import in_single
+from ._promotion import in_single, strong
 
 _Array = np.ndarray[Any, Any]
 
@@ -95,6 +96,37 @@ def _find_smooth_weights(
             kernel = np.maximum(1 - away, 0)
         weights[row, start:stop] = kernel / kernel.sum()
     return weights
+
+
+def _find_taps(matrix: _Array) -> tuple[_Array, _Array]:
+    """Where each row has weights, and these; short rows are filled up with places of weight 0."""
+    count = max(int((matrix != 0).sum(1).max(initial=0)), 1)
+    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
+    return places, np.take_along_axis(matrix, places, 1)
+
+
+def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
+    """Weighs the items along an axis; one that is inf or nan reaches those that weigh it, as in torch.
+
+    A product with the matrix would spread it along the whole axis. It is the derivative, which XLA computes
+    much sooner than the additions to places that the derivative of looking items up would be.
+    """
+    places, weights = _find_taps(matrix)
+
+    @jax.custom_jvp
+    def look_up(x: Any) -> Any:
+        if places.shape[1] == 1:  # its weight is 1
+            return jnp.take(x, places[:, 0], axis=axis, mode="clip")
+        shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
+        parts = jnp.take(x, places, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
+        return jnp.where(weights.reshape(shape) != 0, parts, strong(0, x)).sum(axis + 1)
+
+    look_up.defjvps(
+        lambda tangent, *_: jnp.moveaxis(
+            jnp.tensordot(tangent, jnp.asarray(matrix, tangent.dtype), axes=(axis, 1)), -1, axis
+        )
+    )
+    return look_up(x)
 
 
 # The op -----------------------------------------------------------------------------------------------------
@@ -185,7 +217,7 @@ def interpolate(
     def compute(x: Any) -> Any:
         for axis, (count, scale) in enumerate(zip(counts, scales, strict=True), start=2):
             matrix = find(mode, count, x.shape[axis], align_corners=bool(align_corners), scale=scale)
-            x = jnp.moveaxis(jnp.tensordot(x, jnp.asarray(matrix, x.dtype), axes=(axis, 1)), -1, axis)
+            x = _weigh(x, matrix, axis)
         return x
 
     return in_single(compute)(input)

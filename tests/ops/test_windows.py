@@ -59,3 +59,10 @@ def test_an_empty_batch_gives_an_empty_result():
     x = oplib.ones(0, 2, 3, 3)
     assert functional.conv2d(x, oplib.ones(4, 2, 2, 2)).shape == (0, 4, 2, 2)
     assert functional.max_pool2d(x, 2).shape == (0, 2, 1, 1)
+
+
+@pytest.mark.parametrize(("mode", "reached"), [("nearest", 4), ("area", 4), ("bilinear", 9), ("bicubic", 25)])
+def test_an_interpolation_does_not_spread_what_is_no_number_beyond_its_reach(mode, reached):
+    image = oplib.zeros(1, 1, 4, 5)
+    image[0, 0, 0, 0] = float("nan")
+    assert functional.interpolate(image, scale_factor=2.0, mode=mode).isnan().sum().item() == reached
