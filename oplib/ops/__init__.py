@@ -17,7 +17,8 @@ which overload a call means            ``_operand_choosers`` (tensor or number),
                                        ``_random_forms``
 what is looked at around a call        ``_checked_*``, by what it is; ``_stored_numbers``
 functions that are made of several     ``_composed*`` by subject, ``_least_squares``, ``_older_linalg``;
-                                       those that read values in ``_data_dependent``, by ``_values``
+                                       those that read values in ``_data_dependent``, by ``_values``;
+                                       the ops they are made of they find in ``_single_ops``
 ``x[...]`` and ``x[...] = value``      ``_subscripts``, ``_subscript_forms``, ``_subscript_window``,
                                        ``_getitem``, ``_setitem``
 forms that write                       ``_in_place``, ``_fill_in_place``, ``_random_in_place``, ``_out``

@@ -4,63 +4,53 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError
 
-from ._composed_attention import ATTENTION
-from ._composed_norms import NORMS
-from ._composed_pools import POOLS
-from ._dropout import COMPOSED as DROPOUTS
+from ._single_ops import ops
 
-Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def _make_einsum(functions: Functions) -> Function:
-    op = functions["einsum"]
+def einsum(equation: Any, *operands: Any) -> Any:
+    """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
 
-    def einsum(equation: Any, *operands: Any) -> Any:
-        """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
+    Args:
+        equation: a letter for each dim of each tensor, ``...`` for those that are broadcast, and after
+            ``->`` the dims of the result; left out, the letters that stand there once, in order.
+        *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by
+            a list of numbers below 52 for its dims, and the last one by that of the result.
 
-        Args:
-            equation: a letter for each dim of each tensor, ``...`` for those that are broadcast, and after
-                ``->`` the dims of the result; left out, the letters that stand there once, in order.
-            *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by
-                a list of numbers below 52 for its dims, and the last one by that of the result.
+    Returns:
+        A tensor of the dtype that they promote to.
 
-        Returns:
-            A tensor of the dtype that they promote to.
+    Raises:
+        ArgumentError: the equation does not fit the tensors.
+        ArgumentValueError: there is no tensor.
 
-        Raises:
-            ArgumentError: the equation does not fit the tensors.
-            ArgumentValueError: there is no tensor.
+    Gradient:
+        That of the products and sums.
 
-        Gradient:
-            That of the products and sums.
+    Source:
+        torch.einsum
 
-        Source:
-            torch.einsum
-
-        Example:
-            >>> import oplib
-            >>> oplib.einsum("ij,j->i", oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.ones(2))
-            tensor([3., 7.])
-        """
-        if not isinstance(equation, str):
-            return op(*_read_sublists([equation, *operands]))
-        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-            operands = tuple(operands[0])
-        if not operands:
-            raise ArgumentValueError(
-                f"einsum: there must be at least one operand. Got the equation {equation!r} alone. Give the "
-                "tensors after it."
-            )
-        return op(equation, list(operands))
-
-    return einsum
+    Example:
+        >>> import oplib
+        >>> oplib.einsum("ij,j->i", oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.ones(2))
+        tensor([3., 7.])
+    """
+    if not isinstance(equation, str):
+        return ops.einsum(*_read_sublists([equation, *operands]))
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    if not operands:
+        raise ArgumentValueError(
+            f"einsum: there must be at least one operand. Got the equation {equation!r} alone. Give the "
+            "tensors after it."
+        )
+    return ops.einsum(equation, list(operands))
 
 
 def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
@@ -76,94 +66,74 @@ def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
     return equation, given[: 2 * count : 2]
 
 
-def _make_tensordot(functions: Functions) -> Function:
-    op = functions["tensordot"]
+def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
+    """Sums products of items of two tensors over some dims of both.
 
-    def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
-        """Sums products of items of two tensors over some dims of both.
+    Args:
+        a: of any shape.
+        b: of any shape that agrees in these dims.
+        dims: how many: the last of ``a`` and the first of ``b``; or a list of dims of each.
 
-        Args:
-            a: of any shape.
-            b: of any shape that agrees in these dims.
-            dims: how many: the last of ``a`` and the first of ``b``; or a list of dims of each.
+    Returns:
+        A tensor with the other dims of ``a``, and then those of ``b``.
 
-        Returns:
-            A tensor with the other dims of ``a``, and then those of ``b``.
+    Raises:
+        ArgumentError: a negative number, or sizes that do not agree.
 
-        Raises:
-            ArgumentError: a negative number, or sizes that do not agree.
+    Gradient:
+        That of the products and sums.
 
-        Gradient:
-            That of the products and sums.
+    Source:
+        torch.tensordot
 
-        Source:
-            torch.tensordot
-
-        Example:
-            >>> import oplib
-            >>> oplib.tensordot(oplib.ones(2, 3), oplib.ones(3, 2), 1).tolist()
-            [[3.0, 3.0], [3.0, 3.0]]
-        """
-        if not isinstance(dims, int):
-            return op(a, b, list(dims[0]), list(dims[1]))
-        if dims < 0:
-            raise ArgumentError(
-                f"tensordot: expects dims >= 0. Got dims={dims}. Give how many axes to sum over."
-            )
-        return op(a, b, list(range(a.ndim - dims, a.ndim)), list(range(dims)))
-
-    return tensordot
+    Example:
+        >>> import oplib
+        >>> oplib.tensordot(oplib.ones(2, 3), oplib.ones(3, 2), 1).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+    """
+    if not isinstance(dims, int):
+        return ops.tensordot(a, b, list(dims[0]), list(dims[1]))
+    if dims < 0:
+        raise ArgumentError(f"tensordot: expects dims >= 0. Got dims={dims}. Give how many axes to sum over.")
+    return ops.tensordot(a, b, list(range(a.ndim - dims, a.ndim)), list(range(dims)))
 
 
-def _make_norm(functions: Functions) -> Function:
-    of_vector, of_matrix = functions["linalg_vector_norm"], functions["linalg_matrix_norm"]
+def norm(
+    input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """Computes the norm of all items, or of the vectors or matrices along some dims.
 
-    def norm(
-        input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-    ) -> Any:
-        """Computes the norm of all items, or of the vectors or matrices along some dims.
+    Args:
+        input: of any shape, floating or complex.
+        p: the order: a number, "fro", which is 2, or for matrices "nuc".
+        dim: one dim or several; by default all, and for "nuc" the last two.
+        keepdim: whether these dims stay, with size 1.
+        dtype: in which to compute; by default that of the input.
 
-        Args:
-            input: of any shape, floating or complex.
-            p: the order: a number, "fro", which is 2, or for matrices "nuc".
-            dim: one dim or several; by default all, and for "nuc" the last two.
-            keepdim: whether these dims stay, with size 1.
-            dtype: in which to compute; by default that of the input.
+    Returns:
+        A real tensor without these dims.
 
-        Returns:
-            A real tensor without these dims.
+    Raises:
+        ArgumentError: an order of matrices for other than two dims, or one that is not supported.
+        DimensionError: there is no such dim.
+        UnsupportedDtypeError: the input holds ints or bools.
 
-        Raises:
-            ArgumentError: an order of matrices for other than two dims, or one that is not supported.
-            DimensionError: there is no such dim.
-            UnsupportedDtypeError: the input holds ints or bools.
+    Gradient:
+        That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
 
-        Gradient:
-            That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+    Source:
+        torch.norm
 
-        Source:
-            torch.norm
-
-        Example:
-            >>> import oplib
-            >>> oplib.norm(oplib.tensor([3.0, 4.0]))
-            tensor(5.)
-        """
-        if isinstance(p, str) and p != "fro":
-            dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-            return of_matrix(input, p, dims, keepdim, dtype=dtype)
-        order = 2 if p in ("fro", None) else p
-        return of_vector(input, order, dim, keepdim, dtype=dtype)
-
-    return norm
+    Example:
+        >>> import oplib
+        >>> oplib.norm(oplib.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
+    if isinstance(p, str) and p != "fro":
+        dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        return ops.linalg_matrix_norm(input, p, dims, keepdim, dtype=dtype)
+    order = 2 if p in ("fro", None) else p
+    return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-COMPOSED: dict[str, Callable[[Functions], Function]] = {
-    **ATTENTION,
-    **DROPOUTS,
-    **NORMS,
-    **POOLS,
-    "einsum": _make_einsum,
-    "norm": _make_norm,
-    "tensordot": _make_tensordot,
-}
+PRODUCTS_AND_NORMS = (einsum, norm, tensordot)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from oplib.errors import ArgumentError, describe
@@ -13,20 +12,18 @@ from oplib.tensor import Generator
 from ._attention import NAME, check_operands
 from ._dropout import check_p
 from ._flash_attention import pays
-
-Function = Callable[..., Any]
-Functions = Mapping[str, Function]
+from ._single_ops import ops
 
 
-def _attend_long(functions: Functions, operands: tuple[Any, ...], is_causal: bool, scale: float) -> Any:
+def _attend_long(operands: tuple[Any, ...], is_causal: bool, scale: float) -> Any:
     """Attention that keeps no scores; its op has an axis for the queries that share a head of keys."""
     query, key, value = operands
     check_operands(query, key, value)
     *heads, length, width = query.shape
     shared = math.prod(heads) // math.prod(key.shape[:-2])
-    grouped = functions["reshape"](query, (*key.shape[:-2], shared, length, width))
-    result, _ = functions["flash_attention"](grouped, key, value, is_causal, scale)
-    return functions["reshape"](result, (*heads, length, value.shape[-1]))
+    grouped = ops.reshape(query, (*key.shape[:-2], shared, length, width))
+    result, _ = ops.flash_attention(grouped, key, value, is_causal, scale)
+    return ops.reshape(result, (*heads, length, value.shape[-1]))
 
 
 def _choose_scale(query: Any, scale: float | None) -> float:
@@ -44,35 +41,19 @@ def _refuse_two_masks(attn_mask: Any, is_causal: bool) -> None:
         )
 
 
-def _make_attention(functions: Functions) -> Function:
-    def scaled_dot_product_attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-        *,
-        generator: Generator | None = None,
-    ) -> Any:
-        _refuse_two_masks(attn_mask, is_causal)
-        check_p(NAME, dropout_p)
-        factor = _choose_scale(query, scale)
-        if attn_mask is None and not dropout_p and pays(query, key, value, enable_gqa=enable_gqa):
-            return _attend_long(functions, (query, key, value), is_causal, factor)
-        options = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
-        if 0 < dropout_p < 1:
-            op = functions["sdpa_dropout"]
-            return op(query, key, value, attn_mask, dropout_p, **options, generator=generator)
-        return functions["sdpa"](query, key, value * 0 if dropout_p else value, attn_mask, **options)
-
-    scaled_dot_product_attention.__doc__ = _DOC
-    return scaled_dot_product_attention
-
-
-_DOC = """Weighs values by the softmax of the scaled products of queries and keys.
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Any:
+    """Weighs values by the softmax of the scaled products of queries and keys.
 
     ``softmax(query @ key.mT * scale + attn_mask) @ value``; for half precision the softmax is in float32. A
     query that sees no key gets zeros. From 2**18 scores for each head on, without mask and dropout, what is
@@ -117,4 +98,15 @@ _DOC = """Weighs values by the softmax of the scaled products of queries and key
                  [0.5000],
                  [1.0000]]])
     """
-ATTENTION: dict[str, Callable[[Functions], Function]] = {NAME: _make_attention}
+    _refuse_two_masks(attn_mask, is_causal)
+    check_p(NAME, dropout_p)
+    factor = _choose_scale(query, scale)
+    if attn_mask is None and not dropout_p and pays(query, key, value, enable_gqa=enable_gqa):
+        return _attend_long((query, key, value), is_causal, factor)
+    options = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
+    if 0 < dropout_p < 1:
+        return ops.sdpa_dropout(query, key, value, attn_mask, dropout_p, **options, generator=generator)
+    return ops.sdpa(query, key, value * 0 if dropout_p else value, attn_mask, **options)
+
+
+ATTENTION = (scaled_dot_product_attention,)

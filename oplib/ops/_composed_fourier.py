@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from oplib.errors import ArgumentError
 from oplib.tensor import get_default_dtype
 from oplib.tensor.factories import tensor
 
+from ._single_ops import ops
+
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 _DOC = """{what}.
 
@@ -50,42 +51,38 @@ _OF_MATRICES = {
 }
 
 
-def _make_of_matrices(name: str) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"fft_{name[:-1]}n"]
+def _make_of_matrices(name: str) -> Function:
+    of_several = f"fft_{name[:-1]}n"
 
-        def transform(
-            input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-        ) -> Any:
-            return op(input, s, dim, norm)
+    def transform(
+        input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
+    ) -> Any:
+        return getattr(ops, of_several)(input, s, dim, norm)
 
-        what, takes, gives, shape = _OF_MATRICES[name]
-        transform.__doc__ = _DOC.format(what=what, takes=takes, gives=gives, name=name, shape=shape)
-        return transform
-
-    return make
+    what, takes, gives, shape = _OF_MATRICES[name]
+    transform.__name__ = f"fft_{name}"
+    transform.__doc__ = _DOC.format(what=what, takes=takes, gives=gives, name=name, shape=shape)
+    return transform
 
 
-def _make_frequencies(name: str, find: Callable[..., Any]) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
-        def frequencies(
-            n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-        ) -> Any:
-            if n < 1 or not d:
-                raise ArgumentError(
-                    f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
-                    "Give those of the signal."
-                )
-            found = get_default_dtype() if dtype is None else dtype
-            values = tensor(find(n, d).tolist(), dtype=found, device=device)
-            return values.requires_grad_(requires_grad)
+def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
+    name = find.__name__
 
-        frequencies.__doc__ = _FREQUENCIES.format(
-            name=name, some="" if name == "fftfreq" else ", but the negative ones", shown=find(4).tolist()
-        )
-        return frequencies
+    def frequencies(
+        n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        if n < 1 or not d:
+            raise ArgumentError(
+                f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
+                "Give those of the signal."
+            )
+        found = get_default_dtype() if dtype is None else dtype
+        values = tensor(find(n, d).tolist(), dtype=found, device=device)
+        return values.requires_grad_(requires_grad)
 
-    return make
+    frequencies.__name__ = f"fft_{name}"
+    frequencies.__doc__ = _FREQUENCIES.format(name=name, some=some, shown=find(4).tolist())
+    return frequencies
 
 
 _FREQUENCIES = """Lists the frequencies of a transform{some}, in its order.
@@ -115,8 +112,8 @@ Example:
     {shown}
 """
 
-FOURIER: dict[str, Callable[[Functions], Function]] = {
-    **{f"fft_{name}": _make_of_matrices(name) for name in _OF_MATRICES},
-    "fft_fftfreq": _make_frequencies("fftfreq", np.fft.fftfreq),
-    "fft_rfftfreq": _make_frequencies("rfftfreq", np.fft.rfftfreq),
-}
+FOURIER = (
+    *map(_make_of_matrices, _OF_MATRICES),
+    _make_frequencies(np.fft.fftfreq),
+    _make_frequencies(np.fft.rfftfreq, ", but the negative ones"),
+)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ import numpy as np
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 
 from ._margin_losses import check_margin
+from ._single_ops import ops
 from ._values import find_array, is_traced
 
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 _OLDER = "size_average=None, reduce=None, reduction='mean'"
 _CLASSES = "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
-_FORMS = {
+WRITTEN_LOSSES = {
     "mse_loss": f"input, target, {_OLDER}, weight=None",
     "l1_loss": f"input, target, {_OLDER}, weight=None",
     "smooth_l1_loss": f"input, target, {_OLDER}, beta=1.0",
@@ -78,9 +78,9 @@ def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     return weighted.sum() if reduction == "sum" else weighted.sum() / weight.sum()
 
 
-def _make(name: str) -> Callable[[Functions], Function]:
-    """Writes the function out as text, with torch's parameters."""
-    form = _FORMS[name]
+def write_loss(name: str) -> Function:
+    """Writes a loss out as text, with torch's parameters; when it is asked for, since that takes long."""
+    form = WRITTEN_LOSSES[name]
     given = [part.partition("=")[0].strip() for part in form.split(",")]
     tensors = given[: form.partition("=")[0].count(",")]
     left_out = {"size_average", "reduce", "reduction", *(("weight",) if name in _WEIGHTED else ())}
@@ -95,138 +95,120 @@ def _make(name: str) -> Callable[[Functions], Function]:
         lines.append("    if weight is not None:")
         lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
     lines.append(f"    return __op({call}, reduction=reduction)")
-
-    def make(functions: Functions) -> Function:
-        op = functions[name]
-        namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
-        namespace["__weigh"] = weigh
-        exec(compile("\n".join(lines), f"<oplib.{name}>", "exec"), namespace)
-        namespace[name].__doc__ = op.__doc__
-        return namespace[name]
-
-    return make
+    op = getattr(ops, name)
+    namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
+    namespace["__weigh"] = weigh
+    exec(compile("\n".join(lines), f"<oplib.{name}>", "exec"), namespace)
+    namespace[name].__doc__ = op.__doc__
+    return namespace[name]
 
 
 # Of distances and distributions -----------------------------------------------------------------------------
 
 
-def _make_with_distance(functions: Functions) -> Function:
-    op = "triplet_margin_with_distance_loss"
-    total, mean = functions["sum"], functions["mean"]
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """By how much the distance to the positive is not smaller by a margin than that to the negative.
 
-    def triplet_margin_with_distance_loss(
-        anchor: Any,
-        positive: Any,
-        negative: Any,
-        *,
-        distance_function: Callable[[Any, Any], Any] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> Any:
-        """By how much the distance to the positive is not smaller by a margin than that to the negative.
+    Args:
+        anchor: ``[..., size]``, real.
+        positive: the same.
+        negative: the same.
+        distance_function: of two of these, gives one distance for each; by default pairwise_distance.
+        margin: positive.
+        swap: whether the distance from positive to negative counts where it is smaller.
+        reduction: "none", "mean" or "sum".
 
-        Args:
-            anchor: ``[..., size]``, real.
-            positive: the same.
-            negative: the same.
-            distance_function: of two of these, gives one distance for each; by default pairwise_distance.
-            margin: positive.
-            swap: whether the distance from positive to negative counts where it is smaller.
-            reduction: "none", "mean" or "sum".
+    Returns:
+        The loss, or one for each anchor with "none".
 
-        Returns:
-            The loss, or one for each anchor with "none".
+    Raises:
+        ArgumentValueError: a margin that is not positive, or another reduction.
+        ArgumentError: tensors of several numbers of dimensions.
 
-        Raises:
-            ArgumentValueError: a margin that is not positive, or another reduction.
-            ArgumentError: tensors of several numbers of dimensions.
+    Gradient:
+        By all three, where the loss is not 0.
 
-        Gradient:
-            By all three, where the loss is not 0.
+    Source:
+        torch.nn.functional.triplet_margin_with_distance_loss
 
-        Source:
-            torch.nn.functional.triplet_margin_with_distance_loss
-
-        Example:
-            >>> import oplib
-            >>> anchor, near, far = (oplib.tensor([[one]]) for one in (0.0, 1.0, 3.0))
-            >>> oplib.nn.functional.triplet_margin_with_distance_loss(anchor, near, far, margin=3.0)
-            tensor(1.)
-        """
-        check_margin(op, margin)
-        if reduction not in ("none", "mean", "sum"):
-            raise ArgumentValueError(
-                f"{op}: {reduction!r} is not a valid value for reduction. Choose 'none', 'mean' or 'sum'."
-            )
-        if not anchor.ndim == positive.ndim == negative.ndim:
-            raise ArgumentError(
-                f"{op}: the tensors are expected to have the same number of dimensions. Got "
-                f"{describe(anchor)}, {describe(positive)} and {describe(negative)}. Reshape them."
-            )
-        measure = functions["pairwise_distance"] if distance_function is None else distance_function
-        near, far = measure(anchor, positive), measure(anchor, negative)
-        far = functions["minimum"](far, measure(positive, negative)) if swap else far
-        losses = functions["clamp_min"](margin + near - far, 0)
-        return losses if reduction == "none" else total(losses) if reduction == "sum" else mean(losses)
-
-    return triplet_margin_with_distance_loss
+    Example:
+        >>> import oplib
+        >>> anchor, near, far = (oplib.tensor([[one]]) for one in (0.0, 1.0, 3.0))
+        >>> oplib.nn.functional.triplet_margin_with_distance_loss(anchor, near, far, margin=3.0)
+        tensor(1.)
+    """
+    name = "triplet_margin_with_distance_loss"
+    check_margin(name, margin)
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentValueError(
+            f"{name}: {reduction!r} is not a valid value for reduction. Choose 'none', 'mean' or 'sum'."
+        )
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ArgumentError(
+            f"{name}: the tensors are expected to have the same number of dimensions. Got "
+            f"{describe(anchor)}, {describe(positive)} and {describe(negative)}. Reshape them."
+        )
+    measure = ops.pairwise_distance if distance_function is None else distance_function
+    near, far = measure(anchor, positive), measure(anchor, negative)
+    far = ops.minimum(far, measure(positive, negative)) if swap else far
+    losses = ops.clamp_min(margin + near - far, 0)
+    return losses if reduction == "none" else ops.sum(losses) if reduction == "sum" else ops.mean(losses)
 
 
-def _make_gaussian(functions: Functions) -> Function:
-    op, ones_like = functions["gaussian_nll_loss"], functions["ones_like"]
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """What the log-densities of normally distributed numbers lack to 0.
 
-    def gaussian_nll_loss(
-        input: Any,
-        target: Any,
-        var: Any,
-        full: bool = False,
-        eps: float = 1e-6,
-        reduction: str = "mean",
-    ) -> Any:
-        """What the log-densities of normally distributed numbers lack to 0.
+    Args:
+        input: the means.
+        target: the numbers, of a shape that broadcasts.
+        var: the variances: a number, or a tensor of the shape of the input, or of this with one axis of
+            size 1, or without the last.
+        full: whether the constant term is added.
+        eps: smaller variances count as this.
+        reduction: "none", "mean" or "sum".
 
-        Args:
-            input: the means.
-            target: the numbers, of a shape that broadcasts.
-            var: the variances: a number, or a tensor of the shape of the input, or of this with one axis of
-                size 1, or without the last.
-            full: whether the constant term is added.
-            eps: smaller variances count as this.
-            reduction: "none", "mean" or "sum".
+    Returns:
+        The loss, or one for each item with "none".
 
-        Returns:
-            The loss, or one for each item with "none".
+    Raises:
+        ArgumentValueError: a known variance is negative, or of another shape, or another reduction.
 
-        Raises:
-            ArgumentValueError: a known variance is negative, or of another shape, or another reduction.
+    Gradient:
+        By all three; by a variance below eps that of eps.
 
-        Gradient:
-            By all three; by a variance below eps that of eps.
+    Source:
+        torch.nn.functional.gaussian_nll_loss
 
-        Source:
-            torch.nn.functional.gaussian_nll_loss
-
-        Example:
-            >>> import oplib
-            >>> oplib.nn.functional.gaussian_nll_loss(oplib.tensor([1.0]), oplib.tensor([2.0]), 1.0)
-            tensor(0.5000)
-        """
-        given = ones_like(input) * var if isinstance(var, float) else var
-        values = find_array(given)
-        is_known = hasattr(values, "dtype") and not is_traced(values)
-        if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
-            raise ArgumentValueError(
-                f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
-                "more."
-            )
-        return op(input, target, given, full, eps, reduction=reduction)
-
-    return gaussian_nll_loss
+    Example:
+        >>> import oplib
+        >>> oplib.nn.functional.gaussian_nll_loss(oplib.tensor([1.0]), oplib.tensor([2.0]), 1.0)
+        tensor(0.5000)
+    """
+    given = ops.ones_like(input) * var if isinstance(var, float) else var
+    values = find_array(given)
+    is_known = hasattr(values, "dtype") and not is_traced(values)
+    if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
+        raise ArgumentValueError(
+            f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
+            "more."
+        )
+    return ops.gaussian_nll_loss(input, target, given, full, eps, reduction=reduction)
 
 
-LOSSES: dict[str, Callable[[Functions], Function]] = {
-    **{name: _make(name) for name in _FORMS},
-    "gaussian_nll_loss": _make_gaussian,
-    "triplet_margin_with_distance_loss": _make_with_distance,
-}
+LOSSES = (gaussian_nll_loss, triplet_margin_with_distance_loss)

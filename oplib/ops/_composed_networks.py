@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,8 @@ from oplib.tensor import Generator
 
 from ._checked_places import check_range
 from ._composed_forms import shorten_rows
+from ._single_ops import ops
 from ._values import box_like, read_known
-
-Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 # Grids ------------------------------------------------------------------------------------------------------
 
@@ -32,166 +30,151 @@ def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-def _make_grid_sample(functions: Functions) -> Function:
-    op = functions["grid_sample"]
+def grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """Samples an image, or a volume, at places that a grid tells.
 
-    def grid_sample(
-        input: Any,
-        grid: Any,
-        mode: str = "bilinear",
-        padding_mode: str = "zeros",
-        align_corners: bool | None = None,
-    ) -> Any:
-        """Samples an image, or a volume, at places that a grid tells.
+    Args:
+        input: ``[N, C, H, W]`` or ``[N, C, D, H, W]``.
+        grid: ``[N, ..., 2]`` or ``[N, ..., 3]``, from -1 to 1, x first.
+        mode: "bilinear", "nearest" or "bicubic".
+        padding_mode: what is beyond the border: "zeros", "border" or "reflection".
+        align_corners: whether -1 and 1 are the centers of the outer items, and not their edges.
 
-        Args:
-            input: ``[N, C, H, W]`` or ``[N, C, D, H, W]``.
-            grid: ``[N, ..., 2]`` or ``[N, ..., 3]``, from -1 to 1, x first.
-            mode: "bilinear", "nearest" or "bicubic".
-            padding_mode: what is beyond the border: "zeros", "border" or "reflection".
-            align_corners: whether -1 and 1 are the centers of the outer items, and not their edges.
+    Returns:
+        ``[N, C, ...]``, the items at the places of the grid, by interpolation.
 
-        Returns:
-            ``[N, C, ...]``, the items at the places of the grid, by interpolation.
+    Raises:
+        ArgumentValueError: another mode.
+        ArgumentError: shapes or dtypes that do not fit.
 
-        Raises:
-            ArgumentValueError: another mode.
-            ArgumentError: shapes or dtypes that do not fit.
+    Gradient:
+        By both; by the grid 0 with "nearest", and where places are held at a border.
 
-        Gradient:
-            By both; by the grid 0 with "nearest", and where places are held at a border.
+    Source:
+        torch.nn.functional.grid_sample
 
-        Source:
-            torch.nn.functional.grid_sample
-
-        Example:
-            >>> import oplib
-            >>> image = oplib.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-            >>> grid = oplib.tensor([[[[0.0, 0.0], [0.5, -0.5]]]])
-            >>> oplib.nn.functional.grid_sample(image, grid, align_corners=False)
-            tensor([[[[2.5000, 2.0000]]]])
-        """
-        return op(input, grid, mode, padding_mode, _warn_of_corners("grid_sample", align_corners))
-
-    return grid_sample
+    Example:
+        >>> import oplib
+        >>> image = oplib.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> grid = oplib.tensor([[[[0.0, 0.0], [0.5, -0.5]]]])
+        >>> oplib.nn.functional.grid_sample(image, grid, align_corners=False)
+        tensor([[[[2.5000, 2.0000]]]])
+    """
+    return ops.grid_sample(input, grid, mode, padding_mode, _warn_of_corners("grid_sample", align_corners))
 
 
-def _make_affine_grid(functions: Functions) -> Function:
-    op = functions["affine_grid"]
+def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+    """Finds to which places affine maps bring those of images, for grid_sample.
 
-    def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
-        """Finds to which places affine maps bring those of images, for grid_sample.
+    Args:
+        theta: ``[N, 2, 3]``, or ``[N, 3, 4]`` for volumes; floating.
+        size: of the images, ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
+        align_corners: as for grid_sample.
 
-        Args:
-            theta: ``[N, 2, 3]``, or ``[N, 3, 4]`` for volumes; floating.
-            size: of the images, ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
-            align_corners: as for grid_sample.
+    Returns:
+        ``[N, H, W, 2]`` or ``[N, D, H, W, 3]``.
 
-        Returns:
-            ``[N, H, W, 2]`` or ``[N, D, H, W, 3]``.
+    Raises:
+        ArgumentValueError: a theta that does not fit the size, or a size without items.
+        UnsupportedArgumentError: a size of another number of dimensions.
 
-        Raises:
-            ArgumentValueError: a theta that does not fit the size, or a size without items.
-            UnsupportedArgumentError: a size of another number of dimensions.
+    Gradient:
+        By theta, in which the result is linear.
 
-        Gradient:
-            By theta, in which the result is linear.
+    Source:
+        torch.nn.functional.affine_grid
 
-        Source:
-            torch.nn.functional.affine_grid
-
-        Example:
-            >>> import oplib
-            >>> theta = oplib.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
-            >>> oplib.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False)
-            tensor([[[[-0.5000,  0.0000],
-                      [ 0.5000,  0.0000]]]])
-        """
-        return op(theta, list(size), _warn_of_corners("affine_grid", align_corners))
-
-    return affine_grid
+    Example:
+        >>> import oplib
+        >>> theta = oplib.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> oplib.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False)
+        tensor([[[[-0.5000,  0.0000],
+                  [ 0.5000,  0.0000]]]])
+    """
+    return ops.affine_grid(theta, list(size), _warn_of_corners("affine_grid", align_corners))
 
 
 # Bags -------------------------------------------------------------------------------------------------------
 
 
-def _make_embedding_bag(functions: Functions) -> Function:
-    op = functions["embedding_bag"]
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums bags of rows of ``weight``, or takes their means or largest items.
 
-    def embedding_bag(
-        input: Any,
-        weight: Any,
-        offsets: Any = None,
-        max_norm: float | None = None,
-        norm_type: float = 2,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        per_sample_weights: Any = None,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-    ) -> Any:
-        """Sums bags of rows of ``weight``, or takes their means or largest items.
+    Args:
+        input: the places of rows: ``[B, L]``, bags of one size, or a vector with ``offsets``.
+        weight: the table, ``[count, size]``.
+        offsets: where each bag begins.
+        max_norm: rows that are looked up and longer than this are shortened to it first, in place.
+        norm_type: of the length.
+        scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
+        mode: "sum", "mean" or "max".
+        sparse: there are no sparse gradients: only False.
+        per_sample_weights: factors of the rows, of the shape of the input; with "sum" alone.
+        include_last_offset: whether the last offset is the end of the last bag.
+        padding_idx: a row that counts for nothing.
 
-        Args:
-            input: the places of rows: ``[B, L]``, bags of one size, or a vector with ``offsets``.
-            weight: the table, ``[count, size]``.
-            offsets: where each bag begins.
-            max_norm: rows that are looked up and longer than this are shortened to it first, in place.
-            norm_type: of the length.
-            scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
-            mode: "sum", "mean" or "max".
-            sparse: there are no sparse gradients: only False.
-            per_sample_weights: factors of the rows, of the shape of the input; with "sum" alone.
-            include_last_offset: whether the last offset is the end of the last bag.
-            padding_idx: a row that counts for nothing.
+    Returns:
+        ``[B, size]``; zeros for a bag with nothing in it.
 
-        Returns:
-            ``[B, size]``; zeros for a bag with nothing in it.
+    Raises:
+        ArgumentValueError: shapes that do not fit, or another mode.
+        ArgumentError: offsets that do not begin at 0, or no such padding_idx.
+        DimensionError: a place that is known is none of the table's.
+        UnsupportedArgumentError: sparse gradients, or factors with a mode that takes none.
 
-        Raises:
-            ArgumentValueError: shapes that do not fit, or another mode.
-            ArgumentError: offsets that do not begin at 0, or no such padding_idx.
-            DimensionError: a place that is known is none of the table's.
-            UnsupportedArgumentError: sparse gradients, or factors with a mode that takes none.
+    Gradient:
+        By the weight and the factors; of "max" to the first of the largest items.
 
-        Gradient:
-            By the weight and the factors; of "max" to the first of the largest items.
+    Source:
+        torch.nn.functional.embedding_bag
 
-        Source:
-            torch.nn.functional.embedding_bag
-
-        Example:
-            >>> import oplib
-            >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
-            >>> oplib.nn.functional.embedding_bag(oplib.tensor([[0, 1], [1, 1]]), table)
-            tensor([[2., 3.],
-                    [3., 4.]])
-        """
-        _check_bags(input, weight, offsets, per_sample_weights)
-        _check_mode(mode, per_sample_weights, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
-        if input.ndim == 2:
-            include_last_offset = False
-            offsets = box_like(input, np.arange(input.shape[0]) * input.shape[1], input.dtype)
-            input = functions["reshape"](input, (-1,))  # noqa: A001
-            factors = per_sample_weights
-            per_sample_weights = None if factors is None else functions["reshape"](factors, (-1,))
-        _check_places(input, weight, offsets, padding_idx)
-        if max_norm is not None:
-            shorten_rows(input, weight, max_norm, norm_type)
-        place = -1 if padding_idx is None else padding_idx % weight.shape[0]
-        return op(
-            weight,
-            input,
-            offsets,
-            per_sample_weights,
-            mode=mode,
-            include_last_offset=include_last_offset,
-            padding_idx=place,
-            scale_grad_by_freq=scale_grad_by_freq,
-        )
-
-    return embedding_bag
+    Example:
+        >>> import oplib
+        >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> oplib.nn.functional.embedding_bag(oplib.tensor([[0, 1], [1, 1]]), table)
+        tensor([[2., 3.],
+                [3., 4.]])
+    """
+    _check_bags(input, weight, offsets, per_sample_weights)
+    _check_mode(mode, per_sample_weights, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+    if input.ndim == 2:
+        include_last_offset = False
+        offsets = box_like(input, np.arange(input.shape[0]) * input.shape[1], input.dtype)
+        input = ops.reshape(input, (-1,))  # noqa: A001
+        factors = per_sample_weights
+        per_sample_weights = None if factors is None else ops.reshape(factors, (-1,))
+    _check_places(input, weight, offsets, padding_idx)
+    if max_norm is not None:
+        shorten_rows(input, weight, max_norm, norm_type)
+    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return ops.embedding_bag(
+        weight,
+        input,
+        offsets,
+        per_sample_weights,
+        mode=mode,
+        include_last_offset=include_last_offset,
+        padding_idx=place,
+        scale_grad_by_freq=scale_grad_by_freq,
+    )
 
 
 def _check_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any) -> None:
@@ -246,56 +229,51 @@ def _check_places(input: Any, weight: Any, offsets: Any, padding_idx: int | None
 # Alignment --------------------------------------------------------------------------------------------------
 
 
-def _make_ctc_loss(functions: Functions) -> Function:
-    op = functions["ctc_loss"]
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """What the log-probabilities of label sequences lack to 0, over all alignments.
 
-    def ctc_loss(
-        log_probs: Any,
-        targets: Any,
-        input_lengths: Any,
-        target_lengths: Any,
-        blank: int = 0,
-        reduction: str = "mean",
-        zero_infinity: bool = False,
-    ) -> Any:
-        """What the log-probabilities of label sequences lack to 0, over all alignments.
+    Args:
+        log_probs: ``[T, N, C]``, or ``[T, C]`` of one sequence; logarithms of probabilities.
+        targets: labels, ``[N, S]``, or those of all sequences one after the other.
+        input_lengths: how many times of each sequence count, a tensor or numbers.
+        target_lengths: how many labels of each.
+        blank: the label that stands for none.
+        reduction: "none", "mean", of losses over the numbers of labels, or "sum".
+        zero_infinity: whether losses are 0 where there is no alignment, and not inf.
 
-        Args:
-            log_probs: ``[T, N, C]``, or ``[T, C]`` of one sequence; logarithms of probabilities.
-            targets: labels, ``[N, S]``, or those of all sequences one after the other.
-            input_lengths: how many times of each sequence count, a tensor or numbers.
-            target_lengths: how many labels of each.
-            blank: the label that stands for none.
-            reduction: "none", "mean", of losses over the numbers of labels, or "sum".
-            zero_infinity: whether losses are 0 where there is no alignment, and not inf.
+    Returns:
+        The loss, or ``[N]`` losses with "none".
 
-        Returns:
-            The loss, or ``[N]`` losses with "none".
+    Raises:
+        ArgumentError: lengths, labels or a blank that do not fit.
+        ArgumentValueError: another reduction.
 
-        Raises:
-            ArgumentError: lengths, labels or a blank that do not fit.
-            ArgumentValueError: another reduction.
+    Gradient:
+        That by ``log_probs``. PyTorch hands out another, which is the same once log_softmax is behind it.
 
-        Gradient:
-            That by ``log_probs``. PyTorch hands out another, which is the same once log_softmax is behind it.
+    Source:
+        torch.nn.functional.ctc_loss; Graves and others, Connectionist Temporal Classification, 2006.
 
-        Source:
-            torch.nn.functional.ctc_loss; Graves and others, Connectionist Temporal Classification, 2006.
-
-        Example:
-            >>> import oplib
-            >>> chances = oplib.tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
-            >>> oplib.nn.functional.ctc_loss(chances, oplib.tensor([[1]]), (2,), (1,))
-            tensor(0.2877)
-        """
-        lengths = [
-            box_like(targets, one, targets.dtype) if isinstance(one, (int, list, tuple)) else one
-            for one in (input_lengths, target_lengths)
-        ]
-        _check_lengths(log_probs, targets, *map(read_known, lengths))
-        return op(log_probs, targets, *lengths, blank, reduction=reduction, zero_infinity=zero_infinity)
-
-    return ctc_loss
+    Example:
+        >>> import oplib
+        >>> chances = oplib.tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
+        >>> oplib.nn.functional.ctc_loss(chances, oplib.tensor([[1]]), (2,), (1,))
+        tensor(0.2877)
+    """
+    lengths = [
+        box_like(targets, one, targets.dtype) if isinstance(one, (int, list, tuple)) else one
+        for one in (input_lengths, target_lengths)
+    ]
+    _check_lengths(log_probs, targets, *map(read_known, lengths))
+    return ops.ctc_loss(log_probs, targets, *lengths, blank, reduction=reduction, zero_infinity=zero_infinity)
 
 
 def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any) -> None:
@@ -323,62 +301,51 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
 # Random choices ---------------------------------------------------------------------------------------------
 
 
-def _make_gumbel_softmax(functions: Functions) -> Function:
-    softmax, draw, log = functions["softmax"], functions["exponential"], functions["log"]
+def gumbel_softmax(
+    logits: Any,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+    *,
+    generator: Generator | None = None,
+) -> Any:
+    """Draws shares, near 0 and 1, with the probabilities of the softmax; differentiable by these.
 
-    def gumbel_softmax(
-        logits: Any,
-        tau: float = 1,
-        hard: bool = False,
-        eps: float = 1e-10,
-        dim: int = -1,
-        *,
-        generator: Generator | None = None,
-    ) -> Any:
-        """Draws shares, near 0 and 1, with the probabilities of the softmax; differentiable by these.
+    Args:
+        logits: real, of any shape.
+        tau: the temperature; the lower, the nearer to 0 and 1.
+        hard: whether the result is one 1 and zeros, with the gradient of the shares.
+        eps: has no effect.
+        dim: along which the shares sum to 1.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            logits: real, of any shape.
-            tau: the temperature; the lower, the nearer to 0 and 1.
-            hard: whether the result is one 1 and zeros, with the gradient of the shares.
-            eps: has no effect.
-            dim: along which the shares sum to 1.
-            generator: where the randomness comes from; by default the global Generator.
+    Returns:
+        The shares, of the shape of the logits.
 
-        Returns:
-            The shares, of the shape of the logits.
+    Raises:
+        UnsupportedDtypeError: logits that are not floating.
 
-        Raises:
-            UnsupportedDtypeError: logits that are not floating.
+    Gradient:
+        By the logits, that of the shares.
 
-        Gradient:
-            By the logits, that of the shares.
+    Source:
+        torch.nn.functional.gumbel_softmax; Jang, Gu and Poole, 2017.
 
-        Source:
-            torch.nn.functional.gumbel_softmax; Jang, Gu and Poole, 2017.
-
-        Example:
-            >>> import oplib
-            >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
-            tensor([1., 1.])
-        """
-        if eps != 1e-10:
-            warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=2)
-        drawn = log(draw(functions["detach"](logits), generator=generator))
-        shares = softmax((logits - drawn) / tau, dim)
-        if not hard:
-            return shares
-        place = functions["argmax"](functions["detach"](shares), dim, True)
-        chosen = functions["scatter"](functions["zeros_like"](functions["detach"](shares)), dim, place, 1.0)
-        return chosen - functions["detach"](shares) + shares
-
-    return gumbel_softmax
+    Example:
+        >>> import oplib
+        >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
+        tensor([1., 1.])
+    """
+    if eps != 1e-10:
+        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=2)
+    drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
+    shares = ops.softmax((logits - drawn) / tau, dim)
+    if not hard:
+        return shares
+    place = ops.argmax(ops.detach(shares), dim, True)
+    chosen = ops.scatter(ops.zeros_like(ops.detach(shares)), dim, place, 1.0)
+    return chosen - ops.detach(shares) + shares
 
 
-NETWORKS: dict[str, Callable[[Functions], Function]] = {
-    "affine_grid": _make_affine_grid,
-    "ctc_loss": _make_ctc_loss,
-    "embedding_bag": _make_embedding_bag,
-    "grid_sample": _make_grid_sample,
-    "gumbel_softmax": _make_gumbel_softmax,
-}
+NETWORKS = (affine_grid, ctc_loss, embedding_bag, grid_sample, gumbel_softmax)

@@ -4,113 +4,108 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 
+from ._single_ops import ops
 from ._values import read_known
 
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 
-def _make_lp_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"lp_pool{rank}d"]
+def _make_lp_pool(rank: int) -> Function:
+    name = f"lp_pool{rank}d"
 
-        def lp_pool(
-            input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-        ) -> Any:
-            """Takes the roots of the sums of powers in each window.
+    def lp_pool(
+        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Any:
+        """Takes the roots of the sums of powers in each window.
 
-            Args:
-                input: ``[N, C, ...]`` or ``[C, ...]``.
-                norm_type: the power; inf for the largest size.
-                kernel_size: of a window.
-                stride: by default ``kernel_size``.
-                ceil_mode: whether a last window may stand out.
+        Args:
+            input: ``[N, C, ...]`` or ``[C, ...]``.
+            norm_type: the power; inf for the largest size.
+            kernel_size: of a window.
+            stride: by default ``kernel_size``.
+            ceil_mode: whether a last window may stand out.
 
-            Returns:
-                One number for each window.
+        Returns:
+            One number for each window.
 
-            Raises:
-                ArgumentError: another number of dimensions, or no window.
+        Raises:
+            ArgumentError: another number of dimensions, or no window.
 
-            Gradient:
-                By the input; 0 where a window holds zeros alone.
+        Gradient:
+            By the input; 0 where a window holds zeros alone.
 
-            Source:
-                torch.nn.functional.lp_pool1d, lp_pool2d, lp_pool3d
+        Source:
+            torch.nn.functional.lp_pool1d, lp_pool2d, lp_pool3d
 
-            Example:
-                >>> import oplib
-                >>> oplib.nn.functional.lp_pool1d(oplib.tensor([[[3.0, 4.0]]]), 2, 2)
-                tensor([[[5.]]])
-            """
-            return op(input, float(norm_type), kernel_size, () if stride is None else stride, ceil_mode)
+        Example:
+            >>> import oplib
+            >>> oplib.nn.functional.lp_pool1d(oplib.tensor([[[3.0, 4.0]]]), 2, 2)
+            tensor([[[5.]]])
+        """
+        op = getattr(ops, name)
+        return op(input, float(norm_type), kernel_size, () if stride is None else stride, ceil_mode)
 
-        return lp_pool
+    lp_pool.__name__ = name
+    return lp_pool
 
-    return make
 
-
-def _make_max_unpool(rank: int) -> Callable[[Functions], Function]:
+def _make_max_unpool(rank: int) -> Function:
     name = f"max_unpool{rank}d"
 
-    def make(functions: Functions) -> Function:
-        op = functions[name]
+    def max_unpool(
+        input: Any,
+        indices: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Any:
+        """Puts items where they stood before a pool of largest items, and 0 elsewhere.
 
-        def max_unpool(
-            input: Any,
-            indices: Any,
-            kernel_size: Any,
-            stride: Any = None,
-            padding: Any = 0,
-            output_size: Any = None,
-        ) -> Any:
-            """Puts items where they stood before a pool of largest items, and 0 elsewhere.
+        Args:
+            input: ``[N, C, ...]`` or ``[C, ...]``.
+            indices: where they stood among the places of their channel.
+            kernel_size: of the pool, as are the next two.
+            stride: by default ``kernel_size``.
+            padding: places that were added on both sides.
+            output_size: that of what was pooled; by default the least that it can have been.
 
-            Args:
-                input: ``[N, C, ...]`` or ``[C, ...]``.
-                indices: where they stood among the places of their channel.
-                kernel_size: of the pool, as are the next two.
-                stride: by default ``kernel_size``.
-                padding: places that were added on both sides.
-                output_size: that of what was pooled; by default the least that it can have been.
+        Returns:
+            A tensor of the size of what was pooled.
 
-            Returns:
-                A tensor of the size of what was pooled.
+        Raises:
+            ArgumentValueError: no pool makes this of that size.
+            ArgumentError: shapes that do not fit, or a place that is out of bounds.
 
-            Raises:
-                ArgumentValueError: no pool makes this of that size.
-                ArgumentError: shapes that do not fit, or a place that is out of bounds.
+        Gradient:
+            Each item has that of its place.
 
-            Gradient:
-                Each item has that of its place.
+        Source:
+            torch.nn.functional.max_unpool1d, max_unpool2d, max_unpool3d
 
-            Source:
-                torch.nn.functional.max_unpool1d, max_unpool2d, max_unpool3d
+        Example:
+            >>> import oplib
+            >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
+            tensor([[[0., 5.]]])
+        """
+        kernel, pad = (_spread(one, rank) for one in (kernel_size, padding))
+        step = kernel if stride is None else _spread(stride, rank)
+        sizes = [
+            (have - 1) * one + size - 2 * less
+            for have, one, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
+        ]
+        if output_size is not None:
+            sizes = _read_sizes(name, list(output_size), sizes, step)
+        _check_unpooled(name, indices, sizes)
+        return getattr(ops, name)(input, indices, sizes)
 
-            Example:
-                >>> import oplib
-                >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
-                tensor([[[0., 5.]]])
-            """
-            kernel, pad = (_spread(one, rank) for one in (kernel_size, padding))
-            step = kernel if stride is None else _spread(stride, rank)
-            sizes = [
-                (have - 1) * one + size - 2 * less
-                for have, one, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
-            ]
-            if output_size is not None:
-                sizes = _read_sizes(name, list(output_size), sizes, step)
-            _check_unpooled(name, indices, sizes)
-            return op(input, indices, sizes)
-
-        return max_unpool
-
-    return make
+    max_unpool.__name__ = name
+    return max_unpool
 
 
 def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
@@ -139,7 +134,7 @@ def _read_sizes(name: str, given: list[int], least: Sequence[int], step: Sequenc
     return wanted
 
 
-NORM_POOLS: dict[str, Callable[[Functions], Function]] = {
-    **{f"lp_pool{rank}d": _make_lp_pool(rank) for rank in (1, 2, 3)},
-    **{f"max_unpool{rank}d": _make_max_unpool(rank) for rank in (1, 2, 3)},
-}
+NORM_POOLS = (
+    *map(_make_lp_pool, (1, 2, 3)),
+    *map(_make_max_unpool, (1, 2, 3)),
+)

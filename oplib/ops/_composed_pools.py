@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from ._single_ops import ops
+
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 
 _MAX_POOL = """Takes the largest item of each window.
@@ -41,28 +42,27 @@ Example:
 """
 
 
-def _make_max_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"max_pool{rank}d_with_indices"]
+def _make_max_pool(rank: int) -> Function:
+    name = f"max_pool{rank}d"
+    with_indices = f"{name}_with_indices"
 
-        def max_pool(
-            input: Any,
-            kernel_size: Any,
-            stride: Any = None,
-            padding: Any = 0,
-            dilation: Any = 1,
-            ceil_mode: bool = False,
-            return_indices: bool = False,
-        ) -> Any:
-            found = op(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
-            return found if return_indices else found[0]
+    def max_pool(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        op = getattr(ops, with_indices)
+        found = op(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+        return found if return_indices else found[0]
 
-        ones = ", ".join(["1", *["2"] * rank])
-        pooled = f"(1, {', '.join(['1'] * rank)})"
-        max_pool.__doc__ = _MAX_POOL.format(rank=rank, ones=ones, pooled=pooled)
-        return max_pool
-
-    return make
+    ones = ", ".join(["1", *["2"] * rank])
+    pooled = f"(1, {', '.join(['1'] * rank)})"
+    max_pool.__name__, max_pool.__doc__ = name, _MAX_POOL.format(rank=rank, ones=ones, pooled=pooled)
+    return max_pool
 
 
 _ADAPTIVE_POOL = """Takes the {what} of so many windows, which cover the dims as evenly as they can.
@@ -104,34 +104,29 @@ def _describe_adaptive(kind: str, rank: int, what: str, also: str = "") -> str:
     )
 
 
-def _make_adaptive_max_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"adaptive_max_pool{rank}d_with_indices"]
+def _make_adaptive_max_pool(rank: int) -> Function:
+    name = f"adaptive_max_pool{rank}d"
+    with_indices = f"{name}_with_indices"
 
-        def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-            found = op(input, _fill_sizes(input, output_size))
-            return found if return_indices else found[0]
+    def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        found = getattr(ops, with_indices)(input, _fill_sizes(input, output_size))
+        return found if return_indices else found[0]
 
-        also = (
-            "\n    return_indices: whether to give also where the items stand, counted over the pooled dims."
-        )
-        adaptive_max_pool.__doc__ = _describe_adaptive("max", rank, "largest items", also)
-        return adaptive_max_pool
-
-    return make
+    also = "\n    return_indices: whether to give also where the items stand, counted over the pooled dims."
+    adaptive_max_pool.__name__ = name
+    adaptive_max_pool.__doc__ = _describe_adaptive("max", rank, "largest items", also)
+    return adaptive_max_pool
 
 
-def _make_adaptive_avg_pool(rank: int) -> Callable[[Functions], Function]:
-    def make(functions: Functions) -> Function:
-        op = functions[f"adaptive_avg_pool{rank}d"]
+def _make_adaptive_avg_pool(rank: int) -> Function:
+    name = f"adaptive_avg_pool{rank}d"
 
-        def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
-            return op(input, _fill_sizes(input, output_size))
+    def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
+        return getattr(ops, name)(input, _fill_sizes(input, output_size))
 
-        adaptive_avg_pool.__doc__ = _describe_adaptive("avg", rank, "means")
-        return adaptive_avg_pool
-
-    return make
+    adaptive_avg_pool.__name__ = name
+    adaptive_avg_pool.__doc__ = _describe_adaptive("avg", rank, "means")
+    return adaptive_avg_pool
 
 
 def _fill_sizes(input: Any, output_size: Any) -> Any:
@@ -142,8 +137,8 @@ def _fill_sizes(input: Any, output_size: Any) -> Any:
     return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
-POOLS: dict[str, Callable[[Functions], Function]] = {
-    **{f"adaptive_avg_pool{rank}d": _make_adaptive_avg_pool(rank) for rank in (2, 3)},
-    **{f"adaptive_max_pool{rank}d": _make_adaptive_max_pool(rank) for rank in (1, 2, 3)},
-    **{f"max_pool{rank}d": _make_max_pool(rank) for rank in (1, 2, 3)},
-}
+POOLS = (
+    *map(_make_adaptive_avg_pool, (2, 3)),
+    *map(_make_adaptive_max_pool, (1, 2, 3)),
+    *map(_make_max_pool, (1, 2, 3)),
+)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,152 +11,128 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
 from ._dims import find_dim
+from ._single_ops import ops
 from ._values import box_like, read_values
-
-Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 
 # Differences and integrals ----------------------------------------------------------------------------------
 
 
-def _make_diff(functions: Functions) -> Function:
-    narrow, cat = functions["narrow"], functions["cat"]
-    subtract, differ = functions["sub"], functions["logical_xor"]
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Computes the n-th differences of neighbours along a dim.
 
-    def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-        """Computes the n-th differences of neighbours along a dim.
+    Args:
+        input: with one dim at least, of any dtype; of bools it tells where neighbours differ.
+        n: how often to differ.
+        dim: which dim.
+        prepend: what is put before, of the same sizes in all other dims.
+        append: what is put behind.
 
-        Args:
-            input: with one dim at least, of any dtype; of bools it tells where neighbours differ.
-            n: how often to differ.
-            dim: which dim.
-            prepend: what is put before, of the same sizes in all other dims.
-            append: what is put behind.
+    Returns:
+        A tensor of which this dim is shorter by ``n``, or empty.
 
-        Returns:
-            A tensor of which this dim is shorter by ``n``, or empty.
+    Raises:
+        ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
+        DimensionError: there is no such dim.
 
-        Raises:
-            ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
-            DimensionError: there is no such dim.
+    Gradient:
+        That of the differences; of bools none.
 
-        Gradient:
-            That of the differences; of bools none.
+    Source:
+        torch.diff
 
-        Source:
-            torch.diff
-
-        Example:
-            >>> import oplib
-            >>> oplib.diff(oplib.tensor([1, 4, 9]))
-            tensor([3, 5])
-        """
-        if not input.ndim or n < 0:
-            raise ArgumentError(
-                f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
-                f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
-            )
-        find_dim("diff", input.ndim, dim)
-        parts = [one for one in (prepend, input, append) if one is not None]
-        found = cat(parts, dim) if len(parts) > 1 else input
-        step = differ if found.dtype == np.bool_ else subtract
-        for _ in range(min(n, found.shape[dim])):
-            count = found.shape[dim] - 1
-            found = step(narrow(found, dim, 1, count), narrow(found, dim, 0, count))
-        return found
-
-    return diff
+    Example:
+        >>> import oplib
+        >>> oplib.diff(oplib.tensor([1, 4, 9]))
+        tensor([3, 5])
+    """
+    if not input.ndim or n < 0:
+        raise ArgumentError(
+            f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
+            f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
+        )
+    find_dim("diff", input.ndim, dim)
+    parts = [one for one in (prepend, input, append) if one is not None]
+    found = ops.cat(parts, dim) if len(parts) > 1 else input
+    step = ops.logical_xor if found.dtype == np.bool_ else ops.sub
+    for _ in range(min(n, found.shape[dim])):
+        count = found.shape[dim] - 1
+        found = step(ops.narrow(found, dim, 1, count), ops.narrow(found, dim, 0, count))
+    return found
 
 
-def _make_pieces(functions: Functions) -> Function:
-    """Makes what gives the areas between neighbours."""
-    narrow, add, mul = functions["narrow"], functions["add"], functions["mul"]
-    diff = _make_diff(functions)
-
-    def pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
-        if not y.ndim:
-            raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
-        find_dim(op, y.ndim, dim)
-        count = y.shape[dim] - 1
-        sums = add(narrow(y, dim, 1, count), narrow(y, dim, 0, count))
-        if x is None:
-            return mul(sums, dx / 2)
-        width = diff(x, 1, dim if x.ndim > 1 else -1)
-        if x.ndim == 1 and y.ndim > 1:
-            width = functions["reshape"](width, tuple(-1 if a == dim % y.ndim else 1 for a in range(y.ndim)))
-        return mul(mul(sums, width), 0.5)
-
-    return pieces
+def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
+    """The areas between neighbours."""
+    if not y.ndim:
+        raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
+    find_dim(op, y.ndim, dim)
+    count = y.shape[dim] - 1
+    sums = ops.add(ops.narrow(y, dim, 1, count), ops.narrow(y, dim, 0, count))
+    if x is None:
+        return ops.mul(sums, dx / 2)
+    width = diff(x, 1, dim if x.ndim > 1 else -1)
+    if x.ndim == 1 and y.ndim > 1:
+        width = ops.reshape(width, tuple(-1 if a == dim % y.ndim else 1 for a in range(y.ndim)))
+    return ops.mul(ops.mul(sums, width), 0.5)
 
 
-def _make_trapezoid(functions: Functions) -> Function:
-    pieces, total = _make_pieces(functions), functions["sum"]
+def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """Integrates along a dim by trapezia.
 
-    def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-        """Integrates along a dim by trapezia.
+    Args:
+        y: the heights, numbers of any shape.
+        x: their places: a vector, or of a shape that broadcasts with y.
+        dx: how far apart the places are where they are not given.
+        dim: which dim.
 
-        Args:
-            y: the heights, numbers of any shape.
-            x: their places: a vector, or of a shape that broadcasts with y.
-            dx: how far apart the places are where they are not given.
-            dim: which dim.
+    Returns:
+        A tensor without this dim.
 
-        Returns:
-            A tensor without this dim.
+    Raises:
+        ArgumentError: the shapes do not fit.
+        DimensionError: there is no such dim.
 
-        Raises:
-            ArgumentError: the shapes do not fit.
-            DimensionError: there is no such dim.
+    Gradient:
+        That of the sum; by the places too.
 
-        Gradient:
-            That of the sum; by the places too.
+    Source:
+        torch.trapezoid
 
-        Source:
-            torch.trapezoid
-
-        Example:
-            >>> import oplib
-            >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
-            tensor(4.)
-        """
-        return total(pieces("trapezoid", y, x, dx=dx, dim=dim), dim)
-
-    return trapezoid
+    Example:
+        >>> import oplib
+        >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
+        tensor(4.)
+    """
+    return ops.sum(_find_pieces("trapezoid", y, x, dx=dx, dim=dim), dim)
 
 
-def _make_cumulative_trapezoid(functions: Functions) -> Function:
-    pieces, run = _make_pieces(functions), functions["cumsum"]
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """Integrates by trapezia up to each place along a dim.
 
-    def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-        """Integrates by trapezia up to each place along a dim.
+    Args:
+        y: the heights, numbers of any shape.
+        x: their places: a vector, or of a shape that broadcasts with y.
+        dx: how far apart the places are where they are not given.
+        dim: which dim.
 
-        Args:
-            y: the heights, numbers of any shape.
-            x: their places: a vector, or of a shape that broadcasts with y.
-            dx: how far apart the places are where they are not given.
-            dim: which dim.
+    Returns:
+        A tensor of which this dim is shorter by one.
 
-        Returns:
-            A tensor of which this dim is shorter by one.
+    Raises:
+        ArgumentError: the shapes do not fit.
+        DimensionError: there is no such dim.
 
-        Raises:
-            ArgumentError: the shapes do not fit.
-            DimensionError: there is no such dim.
+    Gradient:
+        That of the sums; by the places too.
 
-        Gradient:
-            That of the sums; by the places too.
+    Source:
+        torch.cumulative_trapezoid
 
-        Source:
-            torch.cumulative_trapezoid
-
-        Example:
-            >>> import oplib
-            >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
-            tensor([2., 6.])
-        """
-        return run(pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
-
-    return cumulative_trapezoid
+    Example:
+        >>> import oplib
+        >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
+        tensor([2., 6.])
+    """
+    return ops.cumsum(_find_pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
 
 
 # Quantiles --------------------------------------------------------------------------------------------------
@@ -165,75 +140,70 @@ def _make_cumulative_trapezoid(functions: Functions) -> Function:
 _WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _make_quantile(functions: Functions) -> Function:
-    sort, select, any_ = functions["sort"], functions["index_select"], functions["any"]
+def quantile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """Finds the values below which such parts of the items are; nan where an item is nan.
 
-    def quantile(
-        input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-    ) -> Any:
-        """Finds the values below which such parts of the items are; nan where an item is nan.
+    Args:
+        input: float32 or float64, with one item at least.
+        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
+        dim: which dim; by default all items.
+        keepdim: whether the dim stays, with size 1.
+        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
 
-        Args:
-            input: float32 or float64, with one item at least.
-            q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
-            dim: which dim; by default all items.
-            keepdim: whether the dim stays, with size 1.
-            interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+    Returns:
+        A tensor without the dim, and for a vector of parts with a first dim for these.
 
-        Returns:
-            A tensor without the dim, and for a vector of parts with a first dim for these.
+    Raises:
+        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
+        DimensionError: there is no such dim.
+        TracingError: ``q`` is a tensor whose values are not known yet.
 
-        Raises:
-            ArgumentError: a dtype, part or interpolation that is none of these, or no items.
-            DimensionError: there is no such dim.
-            TracingError: ``q`` is a tensor whose values are not known yet.
+    Gradient:
+        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
 
-        Gradient:
-            By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+    Source:
+        torch.quantile
 
-        Source:
-            torch.quantile
-
-        Example:
-            >>> import oplib
-            >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
-            tensor(1.5000)
-        """
-        parts = _read_parts(input, q, interpolation)
-        flat = functions["reshape"](input, (-1,)) if dim is None or not input.ndim else input
-        axis = find_dim("quantile", input.ndim, 0 if dim is None else dim)
-        if not flat.shape[axis]:
-            raise ArgumentError(
-                f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
-            )
-        ordered = sort(flat, axis)[0]
-        last = flat.shape[axis] - 1
-        low, high, share = _find_places(parts * last, interpolation)
-        first, second = (select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
-        if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
-            share = functions["sub"](functions["mul"](q, last), box_like(q, low, q.dtype))
-        else:
-            share = box_like(input, share, input.dtype)
-        shape = [1] * flat.ndim
-        shape[axis] = -1
-        weight = functions["reshape"](share, tuple(shape))
-        found = functions["lerp"](first, second, weight)
-        spoilt = any_(functions["isnan"](flat), axis, True)
-        found = functions["where"](spoilt, float("nan"), found)
-        return _arrange(functions, found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
-
-    return quantile
+    Example:
+        >>> import oplib
+        >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
+        tensor(1.5000)
+    """
+    parts = _read_parts(input, q, interpolation)
+    flat = ops.reshape(input, (-1,)) if dim is None or not input.ndim else input
+    axis = find_dim("quantile", input.ndim, 0 if dim is None else dim)
+    if not flat.shape[axis]:
+        raise ArgumentError(
+            f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
+        )
+    ordered = ops.sort(flat, axis)[0]
+    last = flat.shape[axis] - 1
+    low, high, share = _find_places(parts * last, interpolation)
+    first, second = (ops.index_select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
+    if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
+        share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
+    else:
+        share = box_like(input, share, input.dtype)
+    shape = [1] * flat.ndim
+    shape[axis] = -1
+    weight = ops.reshape(share, tuple(shape))
+    found = ops.lerp(first, second, weight)
+    spoilt = ops.any(ops.isnan(flat), axis, True)
+    found = ops.where(spoilt, float("nan"), found)
+    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
 
 
-def _arrange(functions: Functions, found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
+def _arrange(found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
     """Brings the axis of several parts to the front, and drops that of a single one."""
     if not _is_several(q):
         if of_all and keepdim:
-            return functions["reshape"](found, (1,) * of_all)
-        return found if keepdim else functions["squeeze"](found, axis)
-    moved = functions["movedim"](functions["unsqueeze"](found, 0), axis + 1, 0)
-    moved = functions["squeeze"](moved, 1) if not keepdim else functions["movedim"](moved, 1, axis + 1)
-    return functions["reshape"](moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
+            return ops.reshape(found, (1,) * of_all)
+        return found if keepdim else ops.squeeze(found, axis)
+    moved = ops.movedim(ops.unsqueeze(found, 0), axis + 1, 0)
+    moved = ops.squeeze(moved, 1) if not keepdim else ops.movedim(moved, 1, axis + 1)
+    return ops.reshape(moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
 
 
 def _is_several(q: Any) -> bool:
@@ -280,103 +250,84 @@ def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, 
 # Membership -------------------------------------------------------------------------------------------------
 
 
-def _make_isin(functions: Functions) -> Function:
-    reshape, equal, any_ = functions["reshape"], functions["eq"], functions["any"]
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
+    """Tells which items are among others.
 
-    def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
-        """Tells which items are among others.
+    Args:
+        elements: a tensor of any shape, or a number.
+        test_elements: the others: a tensor of any shape, or a number where ``elements`` is a tensor.
+        assume_unique: has no effect: it makes nothing faster.
+        invert: whether to tell which are not.
 
-        Args:
-            elements: a tensor of any shape, or a number.
-            test_elements: the others: a tensor of any shape, or a number where ``elements`` is a tensor.
-            assume_unique: has no effect: it makes nothing faster.
-            invert: whether to tell which are not.
+    Returns:
+        Bools, of the shape of ``elements``.
 
-        Returns:
-            Bools, of the shape of ``elements``.
+    Gradient:
+        None: the result is bools.
 
-        Gradient:
-            None: the result is bools.
+    Source:
+        torch.isin
 
-        Source:
-            torch.isin
-
-        Example:
-            >>> import oplib
-            >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
-            tensor([ True, False,  True])
-        """
-        if isinstance(test_elements, (bool, int, float)):
-            found = equal(elements, test_elements)
-        elif isinstance(elements, (bool, int, float)):
-            found = any_(equal(test_elements, elements))
-        else:
-            found = any_(equal(reshape(elements, (*elements.shape, 1)), reshape(test_elements, (-1,))), -1)
-        return functions["logical_not"](found) if invert else found
-
-    return isin
+    Example:
+        >>> import oplib
+        >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
+        tensor([ True, False,  True])
+    """
+    if isinstance(test_elements, (bool, int, float)):
+        found = ops.eq(elements, test_elements)
+    elif isinstance(elements, (bool, int, float)):
+        found = ops.any(ops.eq(test_elements, elements))
+    else:
+        column, row = ops.reshape(elements, (*elements.shape, 1)), ops.reshape(test_elements, (-1,))
+        found = ops.any(ops.eq(column, row), -1)
+    return ops.logical_not(found) if invert else found
 
 
-def _make_bincount(functions: Functions) -> Function:
-    add = functions["scatter_add"]
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Counts how often each number from 0 on is among the items, or sums the weights of these.
 
-    def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
-        """Counts how often each number from 0 on is among the items, or sums the weights of these.
+    Args:
+        input: a vector of ints, none of them negative.
+        weights: what each item counts, of its shape; by default 1.
+        minlength: how many numbers to count at least.
 
-        Args:
-            input: a vector of ints, none of them negative.
-            weights: what each item counts, of its shape; by default 1.
-            minlength: how many numbers to count at least.
+    Returns:
+        A vector of counts, or of sums in the dtype of the weights.
 
-        Returns:
-            A vector of counts, or of sums in the dtype of the weights.
+    Raises:
+        ArgumentError: the input is no vector of such ints, the weights are of another shape, or
+            ``minlength`` is negative.
+        TracingError: its values are not known yet, and neither is the size of the result.
 
-        Raises:
-            ArgumentError: the input is no vector of such ints, the weights are of another shape, or
-                ``minlength`` is negative.
-            TracingError: its values are not known yet, and neither is the size of the result.
+    Gradient:
+        By the weights, taken from where they were added.
 
-        Gradient:
-            By the weights, taken from where they were added.
+    Source:
+        torch.bincount
 
-        Source:
-            torch.bincount
-
-        Example:
-            >>> import oplib
-            >>> oplib.bincount(oplib.tensor([2, 0, 2]))
-            tensor([1, 0, 2])
-        """
-        if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
-            raise ArgumentError(
-                f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
-                f"{describe(input)} and {minlength}. Flatten or convert it."
-            )
-        if weights is not None and tuple(weights.shape) != tuple(input.shape):
-            raise ArgumentError(
-                f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
-                f"{describe(input)}. Give one for each item."
-            )
-        values = read_values("bincount", input)
-        if values.size and values.min() < 0:
-            raise ArgumentError(
-                f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them."
-            )
-        count = max(int(values.max()) + 1 if values.size else 0, minlength)
-        if weights is None:
-            return box_like(input, np.bincount(values, minlength=minlength), input.dtype)
-        return add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
-
-    return bincount
+    Example:
+        >>> import oplib
+        >>> oplib.bincount(oplib.tensor([2, 0, 2]))
+        tensor([1, 0, 2])
+    """
+    if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
+        raise ArgumentError(
+            f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
+            f"{describe(input)} and {minlength}. Flatten or convert it."
+        )
+    if weights is not None and tuple(weights.shape) != tuple(input.shape):
+        raise ArgumentError(
+            f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
+            f"{describe(input)}. Give one for each item."
+        )
+    values = read_values("bincount", input)
+    if values.size and values.min() < 0:
+        raise ArgumentError(f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them.")
+    count = max(int(values.max()) + 1 if values.size else 0, minlength)
+    if weights is None:
+        return box_like(input, np.bincount(values, minlength=minlength), input.dtype)
+    return ops.scatter_add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
 
 
-SEQUENCES: dict[str, Callable[[Functions], Function]] = {
-    "bincount": _make_bincount,
-    "cumulative_trapezoid": _make_cumulative_trapezoid,
-    "diff": _make_diff,
-    "isin": _make_isin,
-    "quantile": _make_quantile,
-    "trapezoid": _make_trapezoid,
-    "trapz": _make_trapezoid,
-}
-METHODS = ("bincount", "diff", "quantile")
+SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, quantile, trapezoid)
+METHODS = (bincount, diff, quantile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from oplib.tensor.dtype_rules import FLOATING
 from oplib.tensor.factories import tensor
 
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 _Array = np.ndarray[Any, Any]
 Fill = Callable[[_Array], _Array]
 
@@ -22,7 +21,7 @@ _DOC = """Makes {what}.
 
 Args:
     window_length: how many items it has.
-    periodic: whether it is one period, of which the first item would come next; else symmetric.{numbers}
+    periodic: whether it is one period, of which the first item would come next; else symmetric.
     dtype: floating; by default the default dtype.
     device: where the result is to be.
     requires_grad: whether gradients are wanted.
@@ -46,62 +45,106 @@ Example:
 """
 
 
-def _make_plain(name: str, fill: Fill) -> Callable[[Functions], Function]:
-    """The maker of a window without numbers that could be chosen."""
+def _make_window(name: str, what: str, shown: str, fill: Fill) -> Function:
+    """Makes a window without numbers that could be chosen."""
 
-    def make(functions: Functions) -> Function:  # noqa: ARG001  all makers take them
-        def window(
-            window_length: int,
-            periodic: bool = True,
-            *,
-            dtype: Any = None,
-            device: Any = None,
-            requires_grad: bool = False,
-        ) -> Any:
-            place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-            return _compute(name, fill, window_length, periodic, **place)
-
-        window.__doc__ = _describe(name)
-        return window
-
-    return make
-
-
-def _make_hamming(functions: Functions) -> Function:  # noqa: ARG001
-    def hamming_window(
+    def window(
         window_length: int,
         periodic: bool = True,
-        alpha: float = 0.54,
-        beta: float = 0.46,
         *,
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
     ) -> Any:
         place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-        fill = partial(_sum_cosines, factors=(alpha, -beta))
-        return _compute("hamming_window", fill, window_length, periodic, **place)
+        return _compute(name, fill, window_length, periodic, **place)
 
-    hamming_window.__doc__ = _describe("hamming_window")
-    return hamming_window
+    window.__name__, window.__doc__ = name, _DOC.format(name=name, what=what, shown=shown)
+    return window
 
 
-def _make_kaiser(functions: Functions) -> Function:  # noqa: ARG001
-    def kaiser_window(
-        window_length: int,
-        periodic: bool = True,
-        beta: float = 12.0,
-        *,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Any:
-        place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-        fill = partial(_find_kaiser, beta=beta)
-        return _compute("kaiser_window", fill, window_length, periodic, **place)
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Makes the window of Hamming, a cosine that is raised a little more.
 
-    kaiser_window.__doc__ = _describe("kaiser_window")
-    return kaiser_window
+    Args:
+        window_length: how many items it has.
+        periodic: whether it is one period, of which the first item would come next; else symmetric.
+        alpha: what is added.
+        beta: the size of the cosine.
+        dtype: floating; by default the default dtype.
+        device: where the result is to be.
+        requires_grad: whether gradients are wanted.
+
+    Returns:
+        A vector.
+
+    Raises:
+        ArgumentError: a negative length, or a dtype that is not floating.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.hamming_window
+
+    Example:
+        >>> import oplib
+        >>> oplib.hamming_window(3, False).tolist()
+        [0.0799..., 1.0, 0.0799...]
+    """
+    place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    fill = partial(_sum_cosines, factors=(alpha, -beta))
+    return _compute("hamming_window", fill, window_length, periodic, **place)
+
+
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Makes the window of Kaiser, of Bessel functions.
+
+    Args:
+        window_length: how many items it has.
+        periodic: whether it is one period, of which the first item would come next; else symmetric.
+        beta: how narrow it is.
+        dtype: floating; by default the default dtype.
+        device: where the result is to be.
+        requires_grad: whether gradients are wanted.
+
+    Returns:
+        A vector.
+
+    Raises:
+        ArgumentError: a negative length, or a dtype that is not floating.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.kaiser_window
+
+    Example:
+        >>> import oplib
+        >>> oplib.kaiser_window(3, False).tolist()
+        [5.27...e-05, 1.0, 5.27...e-05]
+    """
+    place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    fill = partial(_find_kaiser, beta=beta)
+    return _compute("kaiser_window", fill, window_length, periodic, **place)
 
 
 def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
@@ -127,30 +170,25 @@ def _find_kaiser(place: _Array, beta: float) -> _Array:
     return np.i0(beta * np.sqrt(np.maximum(1 - (2 * place - 1) ** 2, 0))) / np.i0(beta)
 
 
-def _describe(name: str) -> str:
-    what, numbers, shown = _TEXTS[name]
-    return _DOC.format(name=name, what=what, numbers=numbers, shown=shown)
-
-
-_TEXTS = {
-    "hann_window": ("the window of von Hann, a raised cosine", "", "[0.0, 1.0, 0.0]"),
-    "hamming_window": (
-        "the window of Hamming, a cosine that is raised a little more",
-        "\n    alpha: what is added.\n    beta: the size of the cosine.",
-        "[0.0799..., 1.0, 0.0799...]",
+WINDOWS = (
+    _make_window(
+        "bartlett_window",
+        "the window of Bartlett, a triangle",
+        "[0.0, 1.0, 0.0]",
+        lambda place: 1 - np.abs(2 * place - 1),
     ),
-    "blackman_window": ("the window of Blackman, of two cosines", "", "[-1.38...e-17, 1.0, -1.38...e-17]"),
-    "bartlett_window": ("the window of Bartlett, a triangle", "", "[0.0, 1.0, 0.0]"),
-    "kaiser_window": (
-        "the window of Kaiser, of Bessel functions",
-        "\n    beta: how narrow it is.",
-        "[5.27...e-05, 1.0, 5.27...e-05]",
+    _make_window(
+        "blackman_window",
+        "the window of Blackman, of two cosines",
+        "[-1.38...e-17, 1.0, -1.38...e-17]",
+        partial(_sum_cosines, factors=(0.42, -0.5, 0.08)),
     ),
-}
-WINDOWS: dict[str, Callable[[Functions], Function]] = {
-    "bartlett_window": _make_plain("bartlett_window", lambda place: 1 - np.abs(2 * place - 1)),
-    "blackman_window": _make_plain("blackman_window", partial(_sum_cosines, factors=(0.42, -0.5, 0.08))),
-    "hamming_window": _make_hamming,
-    "hann_window": _make_plain("hann_window", partial(_sum_cosines, factors=(0.5, -0.5))),
-    "kaiser_window": _make_kaiser,
-}
+    _make_window(
+        "hann_window",
+        "the window of von Hann, a raised cosine",
+        "[0.0, 1.0, 0.0]",
+        partial(_sum_cosines, factors=(0.5, -0.5)),
+    ),
+    hamming_window,
+    kaiser_window,
+)

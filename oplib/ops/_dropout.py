@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,10 +20,10 @@ from oplib.tensor.dtype_rules import COMPLEX, FLOATING
 
 from ._in_place import check_written
 from ._promotion import broadcast_to, strong, to_dtype_of
+from ._single_ops import ops
 from ._table import Row
 
 Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 _ALPHA = 1.7580993408473766  # the scale of SELU times its alpha: what it tends to where its input is low
 
 
@@ -118,29 +118,24 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
     return write_in_place(written, run(), name)
 
 
-def _make(name: str, *, trains: bool) -> Callable[[Functions], Function]:
+def _make(name: str, *, trains: bool) -> Function:
     """Makes the function over an op that takes the input, ``p`` and a Generator."""
 
-    def make(functions: Functions) -> Function:
-        op = functions[name]
+    def dropout(
+        input: Any,
+        p: float = 0.5,
+        training: bool = trains,
+        inplace: bool = False,
+        *,
+        generator: Generator | None = None,
+    ) -> Any:
+        def run() -> Any:
+            return getattr(ops, name)(input, p, generator=generator) if p < 1 else input * 0
 
-        def dropout(
-            input: Any,
-            p: float = 0.5,
-            training: bool = trains,
-            inplace: bool = False,
-            *,
-            generator: Generator | None = None,
-        ) -> Any:
-            def run() -> Any:
-                return op(input, p, generator=generator) if p < 1 else input * 0
+        return _apply(run, name, input, p, training=training, inplace=inplace)
 
-            return _apply(run, name, input, p, training=training, inplace=inplace)
-
-        dropout.__doc__ = _DOCS[name] + _ARGS.format(name=name, shape="2, 3")
-        return dropout
-
-    return make
+    dropout.__name__, dropout.__doc__ = name, _DOCS[name] + _ARGS.format(name=name, shape="2, 3")
+    return dropout
 
 
 _DOCS = {
@@ -179,34 +174,29 @@ Example:
 """
 
 
-def _make_of_features(rank: int) -> Callable[[Functions], Function]:
+def _make_of_features(rank: int) -> Function:
     """Makes ``dropout1d`` and so on, which drop whole channels of so many dimensions."""
     name = f"dropout{rank}d"
 
-    def make(functions: Functions) -> Function:
-        op = functions["feature_dropout"]
+    def dropout(
+        input: Any,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        *,
+        generator: Generator | None = None,
+    ) -> Any:
+        check_p(name, p)
+        features = _count_features(name, rank, input)
 
-        def dropout(
-            input: Any,
-            p: float = 0.5,
-            training: bool = True,
-            inplace: bool = False,
-            *,
-            generator: Generator | None = None,
-        ) -> Any:
-            check_p(name, p)
-            features = _count_features(name, rank, input)
+        def run() -> Any:
+            return ops.feature_dropout(input, p, features, generator=generator) if p < 1 else input * 0
 
-            def run() -> Any:
-                return op(input, p, features, generator=generator) if p < 1 else input * 0
+        return _apply(run, name, input, p, training=training, inplace=inplace)
 
-            return _apply(run, name, input, p, training=training, inplace=inplace)
-
-        summary = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions."
-        dropout.__doc__ = summary + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
-        return dropout
-
-    return make
+    summary = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions."
+    dropout.__name__, dropout.__doc__ = name, summary + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
+    return dropout
 
 
 def _count_features(name: str, rank: int, input: Any) -> int:
@@ -261,9 +251,9 @@ ROWS = (
         source=f"{_SOURCE}feature_alpha_dropout",
     ),
 )
-COMPOSED: dict[str, Callable[[Functions], Function]] = {
-    "dropout": _make("dropout", trains=True),
-    "alpha_dropout": _make("alpha_dropout", trains=False),
-    "feature_alpha_dropout": _make("feature_alpha_dropout", trains=False),
-    **{f"dropout{rank}d": _make_of_features(rank) for rank in (1, 2, 3)},
-}
+DROPOUTS = (
+    _make("dropout", trains=True),
+    _make("alpha_dropout", trains=False),
+    _make("feature_alpha_dropout", trains=False),
+    *map(_make_of_features, (1, 2, 3)),
+)

@@ -45,18 +45,21 @@ from . import (
     _unfolding,
     _view_scatter,
 )
-from ._composed import COMPOSED as _OF_SEVERAL
+from ._composed import PRODUCTS_AND_NORMS, norm
+from ._composed_attention import ATTENTION
 from ._composed_factors import FACTORS
-from ._composed_factors import METHODS as _FACTOR_METHODS
 from ._composed_forms import FORMS
 from ._composed_forms import METHODS as _FORM_METHODS
+from ._composed_fourier import FOURIER
+from ._composed_linalg import LINALG
 from ._composed_losses import LOSSES
 from ._composed_networks import NETWORKS
 from ._composed_norm_pools import NORM_POOLS
-from ._composed_parts import METHODS as _PART_METHODS
+from ._composed_norms import NORMS
 from ._composed_parts import PARTS
+from ._composed_pools import POOLS
 from ._composed_sequences import METHODS as _SEQUENCE_METHODS
-from ._composed_sequences import SEQUENCES
+from ._composed_sequences import SEQUENCES, trapezoid
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
 from ._composed_statistics import METHODS as _STATISTICS_METHODS
@@ -64,8 +67,8 @@ from ._composed_statistics import STATISTICS
 from ._composed_windows import WINDOWS
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _DATA_DEPENDENT_METHODS
-from ._older_linalg import METHODS as _OLDER_METHODS
-from ._older_linalg import OLDER as _OLDER
+from ._dropout import DROPOUTS
+from ._older_linalg import OLDER
 from ._registrar import Overloads
 
 FAMILIES = (
@@ -114,25 +117,25 @@ FAMILIES = (
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
 
-COMPOSED = {
-    **_OF_SEVERAL,
-    **DATA_DEPENDENT,
-    **PARTS,
-    **SHAPES,
-    **_OLDER,
-    **LOSSES,
-    **FORMS,
-    **SEQUENCES,
-    **NETWORKS,
-    **NORM_POOLS,
-    **STATISTICS,
-    **FACTORS,
-    **WINDOWS,
-}
-METHODS_OF_COMPOSED = frozenset(("norm", *_FORM_METHODS, *_OLDER_METHODS, *_PART_METHODS)).union(
-    _SEQUENCE_METHODS, _SHAPE_METHODS, _DATA_DEPENDENT_METHODS, _STATISTICS_METHODS, _FACTOR_METHODS
+_COMPOSED = (
+    *(*PRODUCTS_AND_NORMS, *ATTENTION, *DROPOUTS, *NORMS, *POOLS, *NORM_POOLS, *LOSSES, *NETWORKS),
+    *(*DATA_DEPENDENT, *PARTS, *SHAPES, *FORMS, *SEQUENCES, *STATISTICS, *FACTORS, *OLDER, *WINDOWS),
 )
+COMPOSED = {**{one.__name__: one for one in _COMPOSED}, "trapz": trapezoid}
+"""The functions that are made of several ops, by name."""
+
+_METHODS = (
+    *(norm, *FACTORS, *OLDER, *PARTS, *_FORM_METHODS, *_SHAPE_METHODS, *_SEQUENCE_METHODS),
+    *(*_DATA_DEPENDENT_METHODS, *_STATISTICS_METHODS),
+)
+METHODS_OF_COMPOSED = frozenset(one.__name__ for one in _METHODS)
 """Those that are methods of Tensor too."""
+
+COMPOSED_LINALG = {one.__name__: one for one in LINALG}
+"""Likewise, those of ``oplib.linalg``."""
+
+COMPOSED_FOURIER = {one.__name__: one for one in FOURIER}
+"""Likewise, those of ``oplib.fft``."""
 
 WITH_OUT = frozenset(
     row.op

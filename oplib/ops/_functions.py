@@ -12,9 +12,18 @@ from oplib.tensor.keywords import take_named
 
 from . import _view_rules as rules
 from ._checked_places import CHECKED
-from ._composed_fourier import FOURIER as COMPOSED_FOURIER
-from ._composed_linalg import LINALG as COMPOSED_LINALG
-from ._families import COMPOSED, METHODS_OF_COMPOSED, OF_FOURIER, OF_LINALG, OVERLOADS, ROWS, WITH_OUT
+from ._composed_losses import WRITTEN_LOSSES, write_loss
+from ._families import (
+    COMPOSED,
+    COMPOSED_FOURIER,
+    COMPOSED_LINALG,
+    METHODS_OF_COMPOSED,
+    OF_FOURIER,
+    OF_LINALG,
+    OVERLOADS,
+    ROWS,
+    WITH_OUT,
+)
 from ._fill_in_place import choose_masked_fill, make_index_put
 from ._form_choosers import OF_FORMS
 from ._getitem import Getter
@@ -30,6 +39,7 @@ from ._random_forms import CHOOSERS as OF_RANDOM
 from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
 from ._registrar import describe_function, make_function
 from ._setitem import make_setitem
+from ._single_ops import ops
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
@@ -191,6 +201,7 @@ def _make_filling(name: str) -> Function:
 
 
 _functions = Functions({**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": _make_index_put})
+ops.take_from(_functions)
 _in_place = Functions(
     dict.fromkeys([f"{row.op}_" for row in ROWS if row.in_place], _make_in_place)
     | dict.fromkeys([f"{name}_" for name in _TURNED], _make_turner)
@@ -207,17 +218,21 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
 
 
 def _compose(name: str) -> Function:
-    return _name_plain(add_further_names(COMPOSED[name](_functions), name), name)
+    return _name_plain(add_further_names(COMPOSED[name], name), name)
+
+
+def _compose_loss(name: str) -> Function:
+    return _name_plain(write_loss(name), name)
 
 
 def _compose_linalg(name: str) -> Function:
-    return name_function(add_further_names(COMPOSED_LINALG[name](_functions), name), name)
+    return name_function(add_further_names(COMPOSED_LINALG[name], name), name)
 
 
 def _has_self(name: str) -> bool:
     if name == "index_put":
         return True
-    if name in COMPOSED:
+    if name in COMPOSED or name in WRITTEN_LOSSES:
         return name in METHODS_OF_COMPOSED
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
@@ -240,7 +255,7 @@ def _make_linalg(name: str) -> Function:
 def _make_fourier(name: str) -> Function:
     if name not in COMPOSED_FOURIER:
         return _add_out(_functions[name], name)
-    function = add_further_names(COMPOSED_FOURIER[name](_functions), name)
+    function = add_further_names(COMPOSED_FOURIER[name], name)
     return _add_out(name_function(function, name), name)
 
 
@@ -256,7 +271,13 @@ _ALSO_WITH_OUT = (
 
 # torch's functions of these families can write their result into a tensor that is given; its methods cannot.
 _WITH_OUT = WITH_OUT | set(_ALSO_WITH_OUT)
-_plain = Functions({**_with_aliases(_functions), **dict.fromkeys(COMPOSED, _compose)})
+_plain = Functions(
+    {
+        **_with_aliases(_functions),
+        **dict.fromkeys(COMPOSED, _compose),
+        **dict.fromkeys(WRITTEN_LOSSES, _compose_loss),
+    }
+)
 _find_plain = _plain.__getitem__
 _public = Functions({name: _make_with_out if name in _WITH_OUT else _find_plain for name in _plain})
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,71 +12,58 @@ import numpy as np
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
 
+from ._single_ops import ops
 from ._values import find_array, is_traced
 
-Function = Callable[..., Any]
-Functions = Mapping[str, Function]
 Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-def make_lstsq(functions: Functions) -> Function:
-    """Makes ``lstsq(input, b)``."""
-    solve, of_values = functions["linalg_lstsq"], functions["linalg_svdvals"]
-    names = ("matmul", "sub", "abs", "square", "sum", "squeeze", "unsqueeze", "detach")
-    call = {name: functions[name] for name in names}
+def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """Finds x with the least norm of ``input @ x - b``; also residuals, rank and singular values.
 
-    def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
-        """Finds x with the least norm of ``input @ x - b``; also residuals, rank and singular values.
+    Which of these there are is torch's rule for its drivers; what there is none of is empty. Residuals:
+    where matrices of full rank have more rows than columns, but not with gelsy. The rank: but with gels.
+    Singular values: with gelsd and gelss. One algorithm stands behind all four names.
 
-        Which of these there are is torch's rule for its drivers; what there is none of is empty. Residuals:
-        where matrices of full rank have more rows than columns, but not with gelsy. The rank: but with gels.
-        Singular values: with gelsd and gelss. One algorithm stands behind all four names.
+    Args:
+        input: ``[..., m, n]``, floating or complex.
+        b: ``[..., m, k]``, or a batch of vectors ``[..., m]``.
+        rcond: singular values below this times the largest count as 0; by default by the precision.
+        driver: "gelsy", which is the default, "gels", "gelsd" or "gelss".
 
-        Args:
-            input: ``[..., m, n]``, floating or complex.
-            b: ``[..., m, k]``, or a batch of vectors ``[..., m]``.
-            rcond: singular values below this times the largest count as 0; by default by the precision.
-            driver: "gelsy", which is the default, "gels", "gelsd" or "gelss".
+    Returns:
+        A named tuple ``(solution, residuals, rank, singular_values)``; the solution is ``[..., n, k]``.
 
-        Returns:
-            A named tuple ``(solution, residuals, rank, singular_values)``; the solution is ``[..., n, k]``.
+    Raises:
+        ArgumentError: there is no such driver, or the shapes do not fit.
 
-        Raises:
-            ArgumentError: there is no such driver, or the shapes do not fit.
+    Gradient:
+        Of solution and residuals that of the op ``linalg_lstsq``; the rest has none.
 
-        Gradient:
-            Of solution and residuals that of the op ``linalg_lstsq``; the rest has none.
+    Source:
+        torch.linalg.lstsq
 
-        Source:
-            torch.linalg.lstsq
-
-        Example:
-            >>> import oplib
-            >>> oplib.linalg.lstsq(
-            ...     oplib.tensor([[2.0, 0.0], [0.0, 4.0]]), oplib.tensor([[2.0], [8.0]])
-            ... ).solution
-            tensor([[1.],
-                    [2.]])
-        """
-        way = "gelsy" if driver is None else driver
-        is_vector = _check_lstsq(input, b, way)
-        right = call["unsqueeze"](b, -1) if is_vector else b
-        rows, columns = input.shape[-2:]
-        tolerance = find_tolerance(input) if rcond is None else rcond
-        solution = solve(input, right, rcond=None if way == "gels" else tolerance)
-        values = of_values(call["detach"](input))
-        rank, residuals = _count_rank(values, tolerance), make_zeros(values, (0,))
-        if way != "gelsy" and rows > columns and (way == "gels" or _is_full(rank, columns)):
-            away = call["sub"](call["matmul"](input, solution), right)
-            residuals = call["sum"](call["square"](call["abs"](away)), -2)
-        found = call["squeeze"](solution, -1) if is_vector else solution
-        rank = make_zeros(rank, (0,)) if way == "gels" else rank
-        return Lstsq(
-            found, residuals, rank, values if way in ("gelsd", "gelss") else make_zeros(values, (0,))
-        )
-
-    return lstsq
+    Example:
+        >>> import oplib
+        >>> oplib.linalg.lstsq(oplib.tensor([[2.0, 0.0], [0.0, 4.0]]), oplib.tensor([[2.0], [8.0]])).solution
+        tensor([[1.],
+                [2.]])
+    """
+    way = "gelsy" if driver is None else driver
+    is_vector = _check_lstsq(input, b, way)
+    right = ops.unsqueeze(b, -1) if is_vector else b
+    rows, columns = input.shape[-2:]
+    tolerance = find_tolerance(input) if rcond is None else rcond
+    solution = ops.linalg_lstsq(input, right, rcond=None if way == "gels" else tolerance)
+    values = ops.linalg_svdvals(ops.detach(input))
+    rank, residuals = _count_rank(values, tolerance), make_zeros(values, (0,))
+    if way != "gelsy" and rows > columns and (way == "gels" or _is_full(rank, columns)):
+        away = ops.sub(ops.matmul(input, solution), right)
+        residuals = ops.sum(ops.square(ops.abs(away)), -2)
+    found = ops.squeeze(solution, -1) if is_vector else solution
+    rank = make_zeros(rank, (0,)) if way == "gels" else rank
+    return Lstsq(found, residuals, rank, values if way in ("gelsd", "gelss") else make_zeros(values, (0,)))
 
 
 def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
