@@ -31,14 +31,22 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
         named: what it was given by keyword, or None.
 
     Raises:
-        ArgumentTypeError: an item is no integer, or there are positional arguments and a keyword.
+        ArgumentTypeError: there is no size, or an item is no integer, or there are positional arguments and
+            a keyword.
         ArgumentError: an item is negative.
     """
     if named is not None:
         size = (take_named(op, "size", named, size),)
+    if not size:
+        raise ArgumentTypeError(
+            f"{op}() missing 1 required positional argument: 'size'. Got none. Write {op}(2, 3), or {op}(()) "
+            "for one without dimensions."
+        )
     given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     try:
-        shape = tuple([one if is_symbolic(one) else operator.index(one) for one in given])
+        shape = tuple(
+            [one if is_symbolic(one) else _read_length(place, one) for place, one in enumerate(given)]
+        )
     except TypeError as error:
         raise ArgumentTypeError(
             f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
@@ -48,6 +56,13 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
             f"{op}: no dimension has a negative length. Got size {shape}. Use 0 for an empty one."
         )
     return shape
+
+
+def _read_length(place: int, length: Any) -> int:
+    """A bool may stand behind an integer, where it is 0 or 1, and not first: torch takes it so."""
+    if not place and isinstance(length, bool):
+        raise TypeError
+    return operator.index(length)
 
 
 def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:

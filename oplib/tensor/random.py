@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 
 from .dtype_rules import FLOATING, INTEGRAL, default_int_dtype, get_default_dtype, normalize_dtype
@@ -182,9 +180,9 @@ def randperm(
         >>> sorted(randperm(3).tolist())
         [0, 1, 2]
     """
-    if not isinstance(n, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+    if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise ArgumentTypeError(f"randperm: argument 'n' is an integer. Got {n!r}. Write int(n).")
-    (size,) = read_size("randperm", (int(n),))
+    (size,) = read_size("randperm", (n,))
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
     if found not in FLOATING | INTEGRAL:
         raise UnsupportedDtypeError(

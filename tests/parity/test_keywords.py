@@ -15,6 +15,9 @@ Call = Callable[[Any, Any], Any]  # of a library and of its x, [2, 3]
 NUMBERS: dict[str, Call] = {  # the results are compared with their values
     "zeros": lambda lib, x: lib.zeros(size=(2, 3)),
     "zeros, none": lambda lib, x: lib.zeros(size=()),
+    "zeros, an empty list": lambda lib, x: lib.zeros([]),
+    "zeros, a bool after an integer": lambda lib, x: lib.zeros(2, True),
+    "randperm, a tensor": lambda lib, x: lib.randperm(lib.tensor(1)),
     "ones": lambda lib, x: lib.ones(size=[2, 3], dtype=lib.float32),
     "new_zeros": lambda lib, x: x.new_zeros(size=(2,)),
     "new_ones": lambda lib, x: x.new_ones(size=(2,)),
@@ -58,6 +61,19 @@ REFUSED: dict[str, Call] = {
     "randint_like, no high": lambda lib, x: lib.randint_like(x, low=1),
     "randint_like, low twice": lambda lib, x: lib.randint_like(x, 1, 3, low=1),
     "arange, nothing": lambda lib, x: lib.arange(),
+    **{
+        f"{name}, nothing": lambda lib, x, name=name: getattr(lib, name)()
+        for name in ("zeros", "ones", "empty", "rand", "randn")
+    },
+    **{
+        f"{name}, nothing": lambda lib, x, name=name: getattr(x, name)()
+        for name in ("new_zeros", "new_ones", "new_empty")
+    },
+    "zeros, but a dtype": lambda lib, x: lib.zeros(dtype=lib.float32),
+    "zeros, a bool": lambda lib, x: lib.zeros(True),
+    "full, a bool": lambda lib, x: lib.full((True, 2), 1.0),
+    "eye, a bool": lambda lib, x: lib.eye(True),
+    "randperm, a bool": lambda lib, x: lib.randperm(True),
     "flip, twice": lambda lib, x: x.flip(0, dims=[0]),
     "flip, a number": lambda lib, x: x.flip(dims=0),
     "permute, twice": lambda lib, x: x.permute(1, 0, dims=(1, 0)),

@@ -54,7 +54,7 @@ from oplib.tensor.forked import check_process
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
-from .worlds import refuse_numbers, refuse_writing, tells_world
+from .worlds import refuse_bare_lists, refuse_numbers, refuse_writing, tells_world
 
 
 class Dispatcher:
@@ -119,6 +119,7 @@ class Dispatcher:
             return self.call_on_tensors(layout, flat, values)
         if tells_world(self.record, layout):
             refuse_writing(self.record, layout)
+            refuse_bare_lists(self.record, layout, flat)
             structure, outputs = self._run_on_arrays(layout, flat)
             return structure.arrange(outputs)
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)

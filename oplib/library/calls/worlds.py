@@ -48,6 +48,17 @@ def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
     )
 
 
+def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
+    """Refuses numbers in a list of tensors where nothing else says that arrays are meant, as torch does.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    for place, entry in enumerate(layout.entries):
+        if isinstance(entry, tuple) and True in entry and all(isinstance(one, _NUMBERS) for one in flat):
+            raise _explain_number(record, place, layout.rebuild(flat)[place][entry.index(True)])
+
+
 def refuse_writing(record: Record, layout: Layout) -> None:
     """Refuses a call that would write into arrays.
 

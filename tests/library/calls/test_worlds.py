@@ -40,6 +40,19 @@ def test_a_number_in_a_tensors_place_is_refused_among_tensors_and_taken_among_ar
     assert isinstance(plus(1.0, np.float32(2.0)), jax.Array)
 
 
+def test_numbers_in_a_list_of_tensors_are_refused_and_taken_beside_arrays() -> None:
+    @custom_op("compiled::total")
+    def total(xs: list[jax.Array], y: jax.Array | None = None) -> jax.Array:
+        return jnp.asarray(sum(xs)) + (0.0 if y is None else y)
+
+    with pytest.raises(
+        TypeError, match=r"Expected a value of type 'Tensor' for argument 'xs'.*found type 'int'.*tensor\(2\)"
+    ):
+        total([2, 3])
+    assert total([jnp.ones(()), 2]).item() == 3.0
+    assert total([1, 2], jnp.ones(())).item() == 4.0
+
+
 def test_an_op_without_tensor_arguments_gives_tensors_and_its_arrays_form_gives_arrays() -> None:
     @custom_op("compiled::ramp")
     def ramp(length: int) -> jax.Array:
