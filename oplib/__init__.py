@@ -13,7 +13,7 @@ from math import e, inf, nan, pi
 from .importing import collecting_later
 
 with collecting_later():
-    from . import autograd, errors, fft, library, linalg, nn, ops, pytree, transforms
+    from . import autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.tensor_backward import run_backward
@@ -172,6 +172,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "set_rng_state",
+    "special",
     "tensor",
     "transforms",
     "utils",

@@ -43,8 +43,11 @@ def _i0(x: Any) -> Any:
 
 
 def _sinc(x: Any) -> Any:
-    """Near 0 a series, as the derivative of the quotient divides by squares."""
-    angle = x * strong(math.pi, x)
+    return divide_sine(x * strong(math.pi, x))
+
+
+def divide_sine(angle: Any) -> Any:
+    """Computes sin(angle) / angle; near 0 a series, as the derivative of the quotient divides by squares."""
     is_small = lax.abs(angle) < strong(0.5, lax.abs(angle))
     near = jnp.where(is_small, angle, strong(0, angle))
     away = jnp.where(is_small, strong(1, angle), angle)

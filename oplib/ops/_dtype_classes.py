@@ -18,7 +18,7 @@ from ._promotion import find_dtype
 
 CLASSES = {"b": "bool", "i": "int", "h": "half", "f": "float", "c": "complex"}
 ALL = "".join(CLASSES)
-_ROOM = re.compile("^(linalg|fft)_")
+_ROOM = re.compile("^(linalg|fft|special)_")
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 
 

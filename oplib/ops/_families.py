@@ -41,6 +41,7 @@ from . import (
     _scattering,
     _searching,
     _shrinkage,
+    _special,
     _statistics,
     _unfolding,
     _view_scatter,
@@ -75,6 +76,7 @@ FAMILIES = (
     _pointwise,
     _elementary,
     _arithmetic,
+    _special,
     _activations,
     _shrinkage,
     _bounds,
@@ -139,7 +141,17 @@ COMPOSED_FOURIER = {one.__name__: one for one in FOURIER}
 
 WITH_OUT = frozenset(
     row.op
-    for family in (_pointwise, _elementary, _arithmetic, _bounds, _logic, _compare, _linalg, _reduce)
+    for family in (
+        _pointwise,
+        _elementary,
+        _arithmetic,
+        _special,
+        _bounds,
+        _logic,
+        _compare,
+        _linalg,
+        _reduce,
+    )
     for row in family.ROWS
 ) - {"rsub"}
 """The ops of families whose functions can write their result into a tensor that is given, but for some."""
@@ -151,3 +163,6 @@ OF_LINALG = frozenset(
 
 OF_FOURIER = frozenset(row.op for row in _fourier.ROWS)
 """Likewise, ``oplib.fft``."""
+
+OF_SPECIAL = frozenset(row.op for row in _special.ROWS if row.op.startswith("special_"))
+"""Likewise, ``oplib.special``, beside those at the root."""

@@ -20,6 +20,7 @@ from ._families import (
     METHODS_OF_COMPOSED,
     OF_FOURIER,
     OF_LINALG,
+    OF_SPECIAL,
     OVERLOADS,
     ROWS,
     WITH_OUT,
@@ -71,6 +72,7 @@ _INTERNAL = frozenset(
     | {"col2im", "im2col"}
     | OF_LINALG
     | OF_FOURIER
+    | OF_SPECIAL
 )
 
 
@@ -259,6 +261,21 @@ def _make_fourier(name: str) -> Function:
     return _add_out(name_function(function, name), name)
 
 
+def _make_special(name: str) -> Function:
+    return _add_out(_functions[name], name)
+
+
+def _make_polygamma(name: str) -> Function:
+    """Of the two parameters the tensor is the second, as in torch; of the method it is the first."""
+    method = _plain[name]
+
+    def polygamma(n: int, input: Any) -> Any:  # noqa: A002  torch's name
+        return method(input, n)
+
+    polygamma.__doc__ = method.__doc__
+    return _add_out(name_function(polygamma, name), name)
+
+
 _ALSO_WITH_OUT = (
     *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
     *("cholesky_inverse", "cholesky_solve", "histc", "index_reduce", "nanmedian"),
@@ -289,6 +306,7 @@ LINALG = Functions(
     )
 )
 FFT = Functions(dict.fromkeys([*sorted(OF_FOURIER), *COMPOSED_FOURIER], _make_fourier))
+SPECIAL = Functions(dict.fromkeys(sorted(OF_SPECIAL), _make_special))
 _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
     **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
     "lstsq": "linalg_lstsq",
@@ -303,6 +321,7 @@ FUNCTIONS = Functions(
         "detach_": lambda _: detach_,
         **dict.fromkeys(_plain, lambda name: _public[_shared.get(name, name)]),
         **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
+        "polygamma": _make_polygamma,
     }
 )
 _VARIADIC = {

@@ -23,7 +23,7 @@ NETWORK_IN_PLACE = (*("celu_", "elu_", "hardtanh_", "leaky_relu_", "relu_", "rre
 """Likewise, in ``torch.nn.functional``."""
 
 
-_ROOMS = ("linalg", "fft")
+_ROOMS = ("linalg", "fft", "special")
 
 
 def name_function(function: Function, name: str) -> Function:

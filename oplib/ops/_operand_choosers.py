@@ -307,7 +307,7 @@ OF_OPERANDS: dict[str, Chooser] = {
     **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
     "copysign": _by_other("copysign"),
-    "xlogy": _by_both("xlogy"),
+    **{name: _by_both(name) for name in ("xlogy", "special_xlog1py", "special_zeta")},
     "scatter": choose_scatter,
     "clamp": choose_clamp,
     "clamp_min": _by_last("clamp_min", "input", "min"),

@@ -48,6 +48,7 @@ COMPOSED: Mapping[str, Callable[..., Any]]
 METHODS: Mapping[str, Callable[..., Any]]
 LINALG: Mapping[str, Callable[..., Any]]
 FFT: Mapping[str, Callable[..., Any]]
+SPECIAL: Mapping[str, Callable[..., Any]]
 UPCALLS: Mapping[str, Callable[..., Any]]
 
 """

@@ -22,7 +22,7 @@ from .differences import differ
 from .drawing import Sample
 
 KINDS = "biufc"
-OTHER_ARGUMENTS = frozenset({"tensordot"})  # the function takes the dims of both in one argument
+OTHER_ARGUMENTS = frozenset({"tensordot", "polygamma"})  # of their functions, or another order of them
 
 
 def holds(tensor: Tensor, result: Tensor) -> bool:

@@ -14,6 +14,7 @@ from .error_samples_random import RANDOM
 from .error_samples_reduce import REDUCE
 from .error_samples_sampling import SAMPLING
 from .error_samples_shapes import SHAPES
+from .error_samples_special import SPECIAL
 from .error_samples_statistics import STATISTICS
 from .error_samples_writing import WRITING
 
@@ -29,6 +30,7 @@ REFUSALS = (
     *LOSSES,
     *SAMPLING,
     *FOURIER,
+    *SPECIAL,
     *STATISTICS,
     *RANDOM,
     *WRITING,

@@ -34,9 +34,10 @@ from .samples_memory import MEMORY
 from .samples_places import PLACES
 from .samples_pointwise import POINTWISE
 from .samples_reduce import REDUCE
+from .samples_special import SPECIAL
 
 COMPLEX_VALUES = draw(2, 3) + 1j * shift(draw(2, 3))
-TABLES = (POINTWISE, ARITHMETIC, REDUCE, MATRICES, FOURIER, LAYERS, LOSSES, PLACES, MEMORY)
+TABLES = (POINTWISE, ARITHMETIC, REDUCE, MATRICES, FOURIER, LAYERS, LOSSES, PLACES, MEMORY, SPECIAL)
 BY_NAME: dict[str, list[Sample]] = {
     "log": unary(**POSITIVE),
     "sqrt": unary(**POSITIVE),

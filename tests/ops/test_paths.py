@@ -1,4 +1,4 @@
-"""The other paths to ops: ``oplib.linalg``, ``oplib.fft`` and ``oplib.nn.functional``."""
+"""The other paths to ops: ``oplib.linalg``, ``oplib.fft``, ``oplib.special`` and ``oplib.nn.functional``."""
 
 import pytest
 
@@ -18,6 +18,15 @@ PARAMETERS = {
 @pytest.mark.parametrize("name", sorted(set(oplib.linalg.__all__) - {"LinAlgError", "matmul"}))
 def test_a_function_of_linalg_is_the_op_of_its_name(name: str) -> None:
     assert getattr(oplib.linalg, name).__name__ == f"linalg_{name}"
+
+
+@pytest.mark.parametrize("name", oplib.special.__all__)
+def test_a_special_function_is_the_op_of_its_name_or_the_function_at_the_root(name: str) -> None:
+    function = getattr(oplib.special, name)
+    assert function is getattr(oplib, function.__name__, None) or function.__name__ in (
+        f"special_{name}",
+        f"special_{name.removeprefix('modified_bessel_')}",
+    )
 
 
 ONLY_OF_NETWORKS = {"fold", "unfold", "elu_", "hardtanh_", "leaky_relu_"}  # in torch, and so here
@@ -54,7 +63,7 @@ def test_an_activation_in_place_is_recorded_and_refused_for_leaves_and_arrays() 
         functional.relu(x.detach().array, inplace=True)
 
 
-@pytest.mark.parametrize("module", [oplib.linalg, oplib.fft, functional])
+@pytest.mark.parametrize("module", [oplib.linalg, oplib.fft, oplib.special, functional])
 def test_a_name_that_is_not_there_is_an_attribute_error(module: object) -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         module.nothing  # noqa: B018  looking it up is what raises

@@ -88,6 +88,7 @@ ON_TORCH: dict[str, Function] = {
     **{f"max_unpool{rank}d": unpool_torch(rank) for rank in (1, 2, 3)},
     "native_batch_norm": batch_norm_torch,
     "native_instance_norm": lambda x, *weights: FUNCTIONAL.instance_norm(x, None, None, *weights),
+    "polygamma": lambda x, n: torch.polygamma(n, x),
     "rdiv": lambda x, number: number / x,
     "sdpa": FUNCTIONAL.scaled_dot_product_attention,
     "select.static": lambda x, dim, index: torch.select(x, dim, index[0]),
@@ -117,6 +118,7 @@ CONSTANTS: dict[str, tuple[int, ...]] = {
     "multi_margin_loss": (4,),
     "nll_loss": (2,),
     "soft_margin_loss": (1,),
+    "special_spherical_bessel_j0": (0,),
 }
 # Ours alone: what subscripts are made of, and a backward that torch does not show.
 WITHOUT_COUNTERPART = frozenset({"setitem", "flash_attention_backward"})

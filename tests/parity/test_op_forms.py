@@ -24,6 +24,7 @@ from .forms_of_layers import LAYERS
 from .forms_of_losses import LOSSES
 from .forms_of_networks import NETWORKS
 from .forms_of_shapes import SHAPES
+from .forms_of_special import SPECIAL
 from .forms_of_statistics import STATISTICS
 
 torch = pytest.importorskip("torch")
@@ -39,7 +40,7 @@ DATA = {
 KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
-FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER)
+FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL)
 if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
     FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 8)
 

@@ -1,0 +1,27 @@
+"""Samples of special functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .drawing import POSITIVE, Sample, binary, draw, unary, with_number
+
+WHOLE = np.array([[2, 3, 4], [5, 6, 2]], np.int32)  # by these there is no gradient, as torch has none
+GROWN = {"low": 1.3, "high": 4.0}
+
+SPECIAL: dict[str, list[Sample]] = {
+    "special_ndtri": unary(low=0.05, high=0.95),
+    "special_entr": unary(**POSITIVE),
+    "special_xlog1py.Tensor": binary(**POSITIVE)[:4],
+    "special_xlog1py.Scalar": with_number(**POSITIVE),
+    "special_xlog1py.Scalar_Tensor": [Sample((1.7, draw(2, 3, **POSITIVE))), Sample((2, draw()))],
+    "special_zeta.Tensor": [Sample((WHOLE, draw(2, 3, **POSITIVE))), Sample((WHOLE[0], draw(2, 1, **GROWN)))],
+    "special_zeta.Scalar": with_number(**GROWN),
+    "special_zeta.Scalar_Tensor": [Sample((2.5, draw(2, 3, **POSITIVE))), Sample((3, draw(**POSITIVE)))],
+    "polygamma": [Sample((draw(2, 3, **POSITIVE), n)) for n in (0, 1, 3)],
+    "mvlgamma": [Sample((draw(2, 3, **GROWN), 3)), Sample((draw(**GROWN), 1))],
+    **{
+        name: [Sample((WHOLE, draw(2, 3, **POSITIVE))), Sample((WHOLE[:1], draw(2, 1, **GROWN)))]
+        for name in ("igamma", "igammac")
+    },
+}
