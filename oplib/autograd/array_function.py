@@ -7,6 +7,7 @@ formula. The derivative of one is again one, which is why no order of differenti
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -201,6 +202,7 @@ class Plan:
         names: of the inputs and then the outputs, where the function is an op; else empty.
         is_wide: JAX's 64 bits were on when the function was traced, and have to be for the backward.
         pattern: what it shares with plans for other shapes, see :mod:`.record_pattern`; None until asked for.
+        repetition: gives the plan, without end, see :func:`register_plan`.
     """
 
     __slots__ = (
@@ -216,6 +218,7 @@ class Plan:
         "pattern",
         "pick",
         "pick_both",
+        "repetition",
         "sole",
         "sources",
         "structure",
@@ -238,6 +241,7 @@ class Plan:
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
         self.pattern: Any = None
+        self.repetition = itertools.repeat(self)
 
     def set_sources(self, sources: Sequence[int]) -> None:
         """Says where the residuals come from."""
@@ -269,7 +273,15 @@ def _gather_nothing(_: tuple[Any, ...]) -> tuple[Any, ...]:
     return ()
 
 
-jax.tree_util.register_pytree_node(Plan, lambda plan: ((), plan), lambda plan, _: plan)
+def register_plan(kind: type[Plan]) -> None:
+    """Lets plans of a class leave a compiled call as a part of its output tree, without leaves.
+
+    JAX puts the tree together at every recorded call: ``next(repetition, ())`` runs no frame of Python.
+    """
+    jax.tree_util.register_pytree_node(kind, lambda plan: ((), plan.repetition), next)
+
+
+register_plan(Plan)
 
 
 class DerivedPlan(Plan):
@@ -375,4 +387,4 @@ def _make_zeros(shape: Any) -> Any:
     return jnp.asarray(np.zeros((), shape.dtype).item()) if shape.weak_type and not shape.shape else zeros
 
 
-jax.tree_util.register_pytree_node(DerivedPlan, lambda plan: ((), plan), lambda plan, _: plan)
+register_plan(DerivedPlan)

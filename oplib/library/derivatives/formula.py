@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, spread_gradients
+from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, register_plan, spread_gradients
 from oplib.autograd.array_types import sum_gradient
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.layout import Layout
@@ -134,7 +134,7 @@ class FormulaPlan(Plan):
         return [next(cotangents) if has else make_missing(shape) for has, shape in pairs]
 
 
-jax.tree_util.register_pytree_node(FormulaPlan, lambda plan: ((), plan), lambda plan, _: plan)
+register_plan(FormulaPlan)
 
 
 def missing_formula(overload: OpOverload) -> MissingRuleError:
