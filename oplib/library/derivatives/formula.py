@@ -9,7 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import ArrayFunction, Mask, Plan, has_gradient, register_plan, spread_gradients
+from oplib.autograd.array_function import (
+    ArrayFunction,
+    Mask,
+    Plan,
+    has_gradient,
+    register_plan,
+    spread_gradients,
+)
 from oplib.autograd.array_types import sum_gradient
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.layout import Layout
