@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import jax
@@ -23,17 +25,22 @@ from oplib.transforms.checkpoint_recompute import _groups
 COUNTERS = {"sequence_nr", "tracing_scope"}
 
 
+read_modes = attrgetter(*(name for name in ModeState.__slots__ if name not in COUNTERS))
+
+
 class World:
     """Every piece of global state that a test must leave as it found it.
 
+    Every test looks twice, so looking only gathers values; they get their names where something has changed.
+
     Attributes:
-        state: values by a readable name.
-        ops: the registry, listed by such names only where it has changed: every test looks, few register.
+        ops: the registry.
+        own, modes, settings, jax_settings: values, by kind.
     """
 
     def __init__(self) -> None:
         self.ops: Snapshot = registry.save()
-        self.state: dict[str, Any] = {
+        self.own = {
             "default dtype": get_default_dtype(),
             "recursion limit": sys.getrecursionlimit(),
             "run of the engine": running.run,
@@ -44,13 +51,29 @@ class World:
             "observers": observer_stack.observers,
             "group of checkpoints": _groups.current,
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
-            **{f"modes.{name}": getattr(modes, name) for name in ModeState.__slots__ if name not in COUNTERS},
-            **{f"oplib.config.{name}": getattr(config, name) for name in Config.__slots__},
-            **{f"jax.config.{name}": value for name, value in read_jax_settings().items()},
+        }
+        self.modes = read_modes(modes)
+        self.settings = tuple(getattr(config, name) for name in Config.__slots__)
+        self.jax_settings = read_jax_settings()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All but the registry, by readable names."""
+        names = [name for name in ModeState.__slots__ if name not in COUNTERS]
+        return {
+            **self.own,
+            **{f"modes.{name}": value for name, value in zip(names, self.modes, strict=True)},
+            **{
+                f"oplib.config.{name}": value
+                for name, value in zip(Config.__slots__, self.settings, strict=True)
+            },
+            **{f"jax.config.{name}": value for name, value in name_jax_settings(self.jax_settings).items()},
         }
 
     def find_changes(self, later: World) -> list[str]:
         """Returns one line for each piece of state that is another one later."""
+        if vars(self) == vars(later):
+            return []
         before, after = self.state, later.state
         if self.ops != later.ops:
             before, after = before | list_ops(self.ops), after | list_ops(later.ops)
@@ -97,6 +120,25 @@ class Pieces(tuple[Any, ...]):
         return f"{', '.join(piece.slot for piece in self)} (registered at {self[-1].site})"
 
 
-def read_jax_settings() -> dict[str, Any]:
+def read_jax_settings() -> tuple[Any, ...]:
     """Returns JAX's settings as this thread sees them: an attribute knows of the contexts it is in."""
-    return {name: getattr(jax.config, name, value) for name, value in jax.config.values.items()}
+    values = jax.config.values
+    seen, unseen = choose_readers(tuple(values))
+    return (tuple(values), seen(jax.config), unseen(values))
+
+
+@functools.lru_cache(maxsize=4)  # settings are added as modules of JAX are imported
+def choose_readers(names: tuple[str, ...]) -> tuple[attrgetter[Any], itemgetter[str]]:
+    """Returns how to read settings that are attributes, and those that are not."""
+    return (
+        attrgetter(*(name for name in names if hasattr(jax.config, name))),
+        itemgetter(*(name for name in names if not hasattr(jax.config, name))),
+    )
+
+
+def name_jax_settings(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Returns what :func:`read_jax_settings` gave, by name."""
+    names, seen, unseen = settings
+    attributes = [name for name in names if hasattr(jax.config, name)]
+    others = [name for name in names if not hasattr(jax.config, name)]
+    return dict(zip([*attributes, *others], [*seen, *unseen], strict=True))
