@@ -37,7 +37,7 @@ from ._out import add_out, takes_out
 from ._parameters import add_further_names
 from ._placement import to_device
 from ._random_forms import CHOOSERS as OF_RANDOM
-from ._random_in_place import IN_PLACE as _RANDOM_IN_PLACE
+from ._random_in_place import FILLING
 from ._registrar import describe_function, make_function
 from ._setitem import make_setitem
 from ._single_ops import ops
@@ -199,7 +199,7 @@ def _make_turner(name: str) -> Function:
 
 
 def _make_filling(name: str) -> Function:
-    return name_method(_RANDOM_IN_PLACE[name](OVERLOADS), name)
+    return name_method(FILLING[name], name)
 
 
 _functions = Functions({**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": _make_index_put})
@@ -208,7 +208,7 @@ _in_place = Functions(
     dict.fromkeys([f"{row.op}_" for row in ROWS if row.in_place], _make_in_place)
     | dict.fromkeys([f"{name}_" for name in _TURNED], _make_turner)
     | {"index_put_": _make_in_place}
-    | dict.fromkeys(_RANDOM_IN_PLACE, _make_filling)
+    | dict.fromkeys(FILLING, _make_filling)
 )
 
 

@@ -11,193 +11,150 @@ from typing import Any
 
 from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
-from oplib.library import OpOverload
+from oplib.library.objects.namespace import ops as namespaces
 from oplib.tensor import Generator, box
 from oplib.tensor.dtype_rules import COMPLEX
 from oplib.tensor.sampling import draw_integers, find_last_integer
 
 from ._in_place import check_written
 from ._random_forms import check_deviation, check_probability
+from ._single_ops import ops
 
 Function = Callable[..., Any]
-Overloads = Mapping[str, OpOverload]
 
 
-def _fill(op: OpOverload, name: str, input: Any, numbers: Sequence[Any], *, generator: Any) -> Any:
+def _fill(op: Function, name: str, input: Any, numbers: Sequence[Any], *, generator: Any) -> Any:
     check_written(input, name)
     check_may_write(input, name, numbers)
-    return write_in_place(input, op.call(input, *numbers, generator=generator), name)
+    return write_in_place(input, op(input, *numbers, generator=generator), name)
 
 
-def make_uniform_(overloads: Overloads) -> Function:
-    """Makes ``uniform_(from=0, to=1)``."""
-    op = overloads["uniform"]
+def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **named: float) -> Any:
+    """Fills a tensor with numbers drawn uniformly from ``[from, to)``, by default ``[0, 1)``.
 
-    def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **named: float) -> Any:
-        """Fills a tensor with numbers drawn uniformly from ``[from, to)``, by default ``[0, 1)``.
+    Args:
+        input: the tensor, of a floating or complex dtype; it is returned.
+        *bounds: ``from`` and ``to``.
+        generator: where the randomness comes from; by default the global Generator.
+        **named: the same by name.
 
-        Args:
-            input: the tensor, of a floating or complex dtype; it is returned.
-            *bounds: ``from`` and ``to``.
-            generator: where the randomness comes from; by default the global Generator.
-            **named: the same by name.
-
-        Raises:
-            ArgumentError: ``to`` is less than ``from``.
-            UnsupportedDtypeError: another dtype.
-        """
-        low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
-        if low > high:
-            raise ArgumentError(
-                f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "
-                "Exchange them."
-            )
-        return _fill(op, "uniform_", input, (low, high), generator=generator)
-
-    return uniform_
+    Raises:
+        ArgumentError: ``to`` is less than ``from``.
+        UnsupportedDtypeError: another dtype.
+    """
+    low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
+    if low > high:
+        raise ArgumentError(
+            f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "
+            "Exchange them."
+        )
+    return _fill(ops.uniform, "uniform_", input, (low, high), generator=generator)
 
 
-def make_normal_(overloads: Overloads) -> Function:
-    """Makes ``normal_(mean=0, std=1)``."""
-    op = overloads["normal_functional"]
+def normal_(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Fills a tensor with numbers of a normal distribution.
 
-    def normal_(
-        input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
-    ) -> Any:
-        """Fills a tensor with numbers of a normal distribution.
+    Args:
+        input: the tensor, of a floating or complex dtype; it is returned.
+        mean: of the distribution.
+        std: its standard deviation.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor, of a floating or complex dtype; it is returned.
-            mean: of the distribution.
-            std: its standard deviation.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: a negative ``std``.
-            UnsupportedDtypeError: another dtype.
-        """
-        check_deviation("normal_", std)
-        return _fill(op, "normal_", input, (mean, std), generator=generator)
-
-    return normal_
+    Raises:
+        ArgumentError: a negative ``std``.
+        UnsupportedDtypeError: another dtype.
+    """
+    check_deviation("normal_", std)
+    return _fill(ops.normal_functional, "normal_", input, (mean, std), generator=generator)
 
 
-def make_bernoulli_(overloads: Overloads) -> Function:
-    """Makes ``bernoulli_(p=0.5)``, where ``p`` may be a tensor."""
-    by_tensor, by_number = overloads["bernoulli.Tensor"], overloads["bernoulli.p"]
+def bernoulli_(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
+    """Fills a tensor with ones, with probability ``p``, and zeros.
 
-    def bernoulli_(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
-        """Fills a tensor with ones, with probability ``p``, and zeros.
+    Args:
+        input: the tensor; it is returned.
+        p: a number, or a floating tensor of probabilities that broadcasts to the shape.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor; it is returned.
-            p: a number, or a floating tensor of probabilities that broadcasts to the shape.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: what is no probability, or does not broadcast.
-            UnsupportedDtypeError: a complex tensor, or probabilities that are not floating.
-        """
-        check_probability("bernoulli_", p)
-        op = by_number if isinstance(p, (int, float)) else by_tensor
-        return _fill(op, "bernoulli_", input, (p,), generator=generator)
-
-    return bernoulli_
+    Raises:
+        ArgumentError: what is no probability, or does not broadcast.
+        UnsupportedDtypeError: a complex tensor, or probabilities that are not floating.
+    """
+    check_probability("bernoulli_", p)
+    bernoulli = namespaces.oplib.bernoulli
+    op = bernoulli.p if isinstance(p, (int, float)) else bernoulli.Tensor
+    return _fill(op, "bernoulli_", input, (p,), generator=generator)
 
 
-def make_exponential_(overloads: Overloads) -> Function:
-    """Makes ``exponential_(lambd=1)``."""
-    op = overloads["exponential"]
+def exponential_(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Fills a tensor with numbers, all more than 0, of an exponential distribution of rate ``lambd``.
 
-    def exponential_(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Fills a tensor with numbers, all more than 0, of an exponential distribution of rate ``lambd``.
+    Args:
+        input: the tensor, of a floating dtype; it is returned.
+        lambd: the rate, one through the mean.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor, of a floating dtype; it is returned.
-            lambd: the rate, one through the mean.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: a rate that is not more than 0.
-            UnsupportedDtypeError: another dtype.
-        """
-        _check_positive("exponential_", "lambda", lambd)
-        return _fill(op, "exponential_", input, (lambd,), generator=generator)
-
-    return exponential_
+    Raises:
+        ArgumentError: a rate that is not more than 0.
+        UnsupportedDtypeError: another dtype.
+    """
+    _check_positive("exponential_", "lambda", lambd)
+    return _fill(ops.exponential, "exponential_", input, (lambd,), generator=generator)
 
 
-def make_log_normal_(overloads: Overloads) -> Function:
-    """Makes ``log_normal_(mean=1, std=2)``."""
-    op = overloads["log_normal"]
+def log_normal_(
+    input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Any:
+    """Fills a tensor with numbers whose logarithms are normally distributed.
 
-    def log_normal_(
-        input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
-    ) -> Any:
-        """Fills a tensor with numbers whose logarithms are normally distributed.
+    Args:
+        input: the tensor, of a floating dtype; it is returned.
+        mean: of the logarithms.
+        std: their standard deviation.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor, of a floating dtype; it is returned.
-            mean: of the logarithms.
-            std: their standard deviation.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: a ``std`` that is not more than 0.
-            UnsupportedDtypeError: another dtype.
-        """
-        _check_positive("log_normal_", "std", std)
-        return _fill(op, "log_normal_", input, (mean, std), generator=generator)
-
-    return log_normal_
+    Raises:
+        ArgumentError: a ``std`` that is not more than 0.
+        UnsupportedDtypeError: another dtype.
+    """
+    _check_positive("log_normal_", "std", std)
+    return _fill(ops.log_normal, "log_normal_", input, (mean, std), generator=generator)
 
 
-def make_geometric_(overloads: Overloads) -> Function:
-    """Makes ``geometric_(p)``."""
-    op = overloads["geometric"]
+def geometric_(input: Any, p: float, *, generator: Generator | None = None) -> Any:
+    """Fills a tensor with how many throws it takes until one succeeds, each with probability ``p``.
 
-    def geometric_(input: Any, p: float, *, generator: Generator | None = None) -> Any:
-        """Fills a tensor with how many throws it takes until one succeeds, each with probability ``p``.
+    Args:
+        input: the tensor, of an integer or floating dtype; it is returned.
+        p: more than 0 and less than 1.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor, of an integer or floating dtype; it is returned.
-            p: more than 0 and less than 1.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: another ``p``.
-            UnsupportedDtypeError: another dtype.
-        """
-        if not 0 < p < 1:
-            raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
-        return _fill(op, "geometric_", input, (p,), generator=generator)
-
-    return geometric_
+    Raises:
+        ArgumentError: another ``p``.
+        UnsupportedDtypeError: another dtype.
+    """
+    if not 0 < p < 1:
+        raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
+    return _fill(ops.geometric, "geometric_", input, (p,), generator=generator)
 
 
-def make_cauchy_(overloads: Overloads) -> Function:
-    """Makes ``cauchy_(median=0, sigma=1)``."""
-    op = overloads["cauchy"]
+def cauchy_(
+    input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Any:
+    """Fills a tensor with numbers of Cauchy's distribution.
 
-    def cauchy_(
-        input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
-    ) -> Any:
-        """Fills a tensor with numbers of Cauchy's distribution.
+    Args:
+        input: the tensor, of a floating dtype; it is returned.
+        median: of the distribution.
+        sigma: half of its width at half of its height.
+        generator: where the randomness comes from; by default the global Generator.
 
-        Args:
-            input: the tensor, of a floating dtype; it is returned.
-            median: of the distribution.
-            sigma: half of its width at half of its height.
-            generator: where the randomness comes from; by default the global Generator.
-
-        Raises:
-            ArgumentError: a ``sigma`` that is not more than 0.
-            UnsupportedDtypeError: another dtype.
-        """
-        _check_positive("cauchy_", "sigma", sigma)
-        return _fill(op, "cauchy_", input, (median, sigma), generator=generator)
-
-    return cauchy_
+    Raises:
+        ArgumentError: a ``sigma`` that is not more than 0.
+        UnsupportedDtypeError: another dtype.
+    """
+    _check_positive("cauchy_", "sigma", sigma)
+    return _fill(ops.cauchy, "cauchy_", input, (median, sigma), generator=generator)
 
 
 def random_(input: Any, *bounds: int | None, generator: Generator | None = None, **named: int | None) -> Any:
@@ -254,13 +211,7 @@ def _check_positive(op: str, name: str, number: float) -> None:
         )
 
 
-IN_PLACE: dict[str, Callable[[Overloads], Function]] = {
-    "bernoulli_": make_bernoulli_,
-    "cauchy_": make_cauchy_,
-    "exponential_": make_exponential_,
-    "geometric_": make_geometric_,
-    "log_normal_": make_log_normal_,
-    "normal_": make_normal_,
-    "random_": lambda _: random_,
-    "uniform_": make_uniform_,
+FILLING = {
+    one.__name__: one
+    for one in (bernoulli_, cauchy_, exponential_, geometric_, log_normal_, normal_, random_, uniform_)
 }
