@@ -85,14 +85,21 @@ def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
                 "hardtanh: cannot be done on an unsigned type with negative limits. Got "
                 f"{describe(x)}, min_val={min_val} and max_val={max_val}. Convert it to a signed dtype."
             )
-    low, high = strong(min_val, x), strong(max_val, x)
-    return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
+    return keep_within(x, strong(min_val, x), strong(max_val, x))
+
+
+def keep_within(x: Any, low: Any, high: Any) -> Any:
+    """Keeps items between two numbers; there is a gradient only between them, and so none at nan."""
+    kept = lax.stop_gradient(jnp.where(x <= low, low, jnp.where(x >= high, high, x)))
+    return jnp.where((x > low) & (x < high), x, kept)
 
 
 def _hardswish(x: Any) -> Any:
-    three = strong(3, x)
-    inside = x * (x + three) / strong(6, x)
-    return jnp.where(x <= -three, strong(0, x), jnp.where(x < three, inside, x))
+    three, zero = strong(3, x), strong(0, x)
+    is_below, is_above = x <= -three, x >= three
+    between = jnp.where(is_below | is_above, zero, x)  # of something finite, so that no gradient becomes nan
+    inside = between * (between + three) / strong(6, x)
+    return jnp.where(is_below, lax.stop_gradient(x * zero), jnp.where(is_above, x, inside))
 
 
 def _logsigmoid(x: Any) -> Any:

@@ -11,6 +11,7 @@ from jax import lax
 from oplib.library import Derivative
 from oplib.tensor.dtype_rules import COMPLEX
 
+from ._pointwise import find_sign
 from ._promotion import broadcast, elementwise, in_single, is_integral, on_floating, strong
 from ._table import DERIVED, Row, constant
 
@@ -38,8 +39,14 @@ def _is_infinite(sign: int) -> Any:
 
 
 def _i0(x: Any) -> Any:
-    size = x * lax.stop_gradient(lax.sign(x))  # JAX's derivative of abs is 1 at 0, where that of i0 is 0
+    size = x * find_sign(x)  # JAX's derivative of abs is 1 at 0, where that of i0 is 0
     return lax.exp(size) * lax.bessel_i0e(x)
+
+
+def _i0_backward(ctx: Any, g: Any) -> Any:
+    """Where JAX's is the difference of two numbers too large."""
+    (x,) = ctx.saved_tensors
+    return g * in_single(lambda x: lax.exp(x * find_sign(x)) * lax.bessel_i1e(x))(x)
 
 
 def _sinc(x: Any) -> Any:
@@ -153,6 +160,7 @@ ROWS = (
         "i0(Tensor self) -> Tensor",
         on_floating(in_single(_i0)),
         "modified Bessel function of the first kind and order 0",
+        derivative=Derivative(backward=_i0_backward, setup_context=_save_operands),
         in_place=True,
         dtypes="bihf",
     ),

@@ -19,6 +19,7 @@ from ._promotion import (
     is_integral,
     strong,
 )
+from ._shared_gradients import LARGER, SMALLER
 from ._table import DERIVED, Row
 
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
@@ -83,12 +84,14 @@ BOUNDS = (
         "maximum(Tensor self, Tensor other) -> Tensor",
         elementwise("maximum", lax.max),
         "the larger of two items; equal ones share the gradient",
+        derivative=LARGER,
         dtypes="bihf",
     ),
     Row(
         "minimum(Tensor self, Tensor other) -> Tensor",
         elementwise("minimum", lax.min),
         "the smaller of two items; equal ones share the gradient",
+        derivative=SMALLER,
         dtypes="bihf",
     ),
     Row(

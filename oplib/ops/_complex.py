@@ -24,7 +24,8 @@ def _angle(self: Any) -> Any:
     if self.dtype in COMPLEX:
         is_origin = self == strong(0, self)
         safe = jnp.where(is_origin, strong(1, self), self)
-        return jnp.where(is_origin, strong(0, lax.real(self)), lax.atan2(lax.imag(safe), lax.real(safe)))
+        at_origin = lax.stop_gradient(lax.atan2(lax.imag(self), lax.real(self)))  # zeros have signs
+        return jnp.where(is_origin, at_origin, lax.atan2(lax.imag(safe), lax.real(safe)))
     x = to_floating(self)
     steps = jnp.where(x < strong(0, x), strong(jnp.pi, x), strong(0, x))
     return lax.stop_gradient(jnp.where(jnp.isnan(x), x, steps))

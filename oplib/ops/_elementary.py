@@ -12,7 +12,7 @@ from oplib.errors import UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
 
-from ._pointwise import find_direction
+from ._pointwise import find_direction, find_sign
 from ._products import check_dtypes
 from ._promotion import (
     broadcast,
@@ -65,6 +65,19 @@ def _square(self: Any) -> Any:
     return lax.square(self)
 
 
+def _log_to(log_of_base: float) -> Any:
+    """Parts are divided one by one: as complex numbers they would be nan where one is infinite."""
+
+    def compute(x: Any) -> Any:
+        log = lax.log(x)
+        if x.dtype.kind != "c":
+            return log / strong(log_of_base, x)
+        real, imag = lax.real(log), lax.imag(log)
+        return lax.complex(real / strong(log_of_base, real), imag / strong(log_of_base, imag))
+
+    return compute
+
+
 EXPONENTIALS = (
     _unary(
         "exp2",
@@ -78,8 +91,8 @@ EXPONENTIALS = (
         "exp(self) - 1, exact near 0",
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
     ),
-    _unary("log2", in_single(lambda x: lax.log(x) / strong(_LN2, x)), "logarithm to base 2"),
-    _unary("log10", in_single(lambda x: lax.log(x) / strong(math.log(10.0), x)), "logarithm to base 10"),
+    _unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2"),
+    _unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10"),
     _unary("log1p", lax.log1p, "log(1 + self), exact near 0"),
     _unary(
         "rsqrt",
@@ -98,6 +111,22 @@ EXPONENTIALS = (
 
 # Trigonometric and hyperbolic -------------------------------------------------------------------------------
 
+
+def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(*inputs)
+
+
+def _acosh_backward(ctx: Any, g: Any) -> Any:
+    """A root of each factor: that of the product has the wrong sign left of the imaginary axis."""
+    x = to_floating(ctx.saved_tensors[0])
+    one = strong(1, x)
+    if x.dtype.kind != "c":
+        return g * lax.rsqrt((x - one) * (x + one))
+    return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
+
+
+_ACOSH = Derivative(backward=_acosh_backward, setup_context=_save_operands)
+
 TRIGONOMETRIC = (
     _unary(
         "tan",
@@ -111,13 +140,9 @@ TRIGONOMETRIC = (
     _unary("sinh", lax.sinh, "hyperbolic sine"),
     _unary("cosh", lax.cosh, "hyperbolic cosine"),
     _unary("asinh", lax.asinh, "inverse hyperbolic sine"),
-    _unary("acosh", lax.acosh, "inverse hyperbolic cosine"),
+    _unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH),
     _unary("atanh", lax.atanh, "inverse hyperbolic tangent"),
 )
-
-
-def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
 
 
 def _atan2_backward(ctx: Any, g: Any) -> Any:
@@ -139,21 +164,36 @@ def _erfinv_backward(g: Any, y: Any) -> Any:
 
 
 def _lgamma_backward(ctx: Any, g: Any) -> Any:
-    """JAX's digamma is nan at 0, where the gradient is infinite."""
     (x,) = ctx.saved_tensors
+    return g * _digamma(x)
+
+
+def _digamma(x: Any) -> Any:
+    """JAX's is nan at 0, where it is infinite."""
     is_zero = x == strong(0, x)
-    slope = lax.digamma(jnp.where(is_zero, strong(1, x), x))
-    return g * jnp.where(is_zero, jnp.copysign(strong(math.inf, x), -x), slope)
+    found = lax.digamma(jnp.where(is_zero, strong(1, x), x))
+    return jnp.where(is_zero, jnp.copysign(strong(math.inf, x), -x), found)
+
+
+def _digamma_backward(ctx: Any, g: Any) -> Any:
+    """JAX's trigamma is nan at infinity, where it is 0."""
+    (x,) = ctx.saved_tensors
+    is_infinite = jnp.isinf(x)
+    slope = lax.polygamma(jnp.ones_like(x), jnp.where(is_infinite, strong(1, x), x))
+    at_end = jnp.where(x > strong(0, x), strong(0, x), strong(math.nan, x))
+    return g * jnp.where(is_infinite, at_end, slope)
 
 
 _LGAMMA = Derivative(backward=_lgamma_backward, setup_context=_save_operands)
+_DIGAMMA = Derivative(backward=_digamma_backward, setup_context=_save_operands)
 
 
 def _logit(self: Any, eps: float | None = None) -> Any:
     x = to_floating(self)
     if eps is not None:
         low, high = strong(eps, x), strong(1 - eps, x)
-        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
+        known = jnp.where(jnp.isnan(x), lax.stop_gradient(x), x)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, known))
     return in_single(lambda x: lax.log(x / (strong(1, x) - x)))(x)
 
 
@@ -162,7 +202,7 @@ SPECIAL = (
     _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
     _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
     _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function", _LGAMMA),
-    _real("digamma", lax.digamma, "derivative of lgamma"),
+    _real("digamma", _digamma, "derivative of lgamma", _DIGAMMA),
     Row(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
@@ -196,12 +236,7 @@ def _trunc(x: Any) -> Any:
 
 
 def _sign(self: Any) -> Any:
-    """Of nan it is 0, as torch has it, and of -0. too."""
-    if self.dtype == dtypes.bool:
-        return self
-    zero, one = strong(0, self), strong(1, self)
-    above = jnp.where(self > zero, one, zero)
-    return above if self.dtype.kind == "u" else jnp.where(self < zero, strong(-1, self), above)
+    return self if self.dtype == dtypes.bool else find_sign(self)
 
 
 def _frac(x: Any) -> Any:
@@ -262,7 +297,7 @@ _COPYSIGN = Derivative(backward=_copysign_backward, setup_context=_save_operands
 
 def _heaviside(x: Any, values: Any) -> Any:
     zero, one = strong(0, x), strong(1, x)
-    return jnp.where(x == zero, values, jnp.where(x < zero, zero, one))
+    return jnp.where(x == zero, values, jnp.where(x > zero, one, zero))  # of nan it is 0, as torch has it
 
 
 PAIRS = (

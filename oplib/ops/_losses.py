@@ -16,6 +16,7 @@ from oplib.tensor import default_int_dtype
 from ._dims import find_dim
 from ._moments import compute_norm
 from ._normalisation import _log_softmax
+from ._pointwise import find_sign
 from ._products import check_dtypes
 from ._promotion import broadcast, find_dtype, in_single, is_integral, strong
 from ._table import Row
@@ -57,8 +58,8 @@ def _pair(op: str, function: Any) -> Any:
 
 
 def _size(x: Any) -> Any:
-    """The absolute value, whose gradient at 0 is 0."""
-    return jnp.abs(x) if x.dtype.kind in "uc" else x * lax.stop_gradient(lax.sign(x))
+    """The absolute value, whose gradient at 0 is 0, and at nan."""
+    return jnp.abs(x) if x.dtype.kind in "uc" else x * find_sign(x)
 
 
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
@@ -69,8 +70,10 @@ def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     size = _size(x - y)
     if not beta:
         return size
-    edge = strong(beta, size)
-    return jnp.where(size < edge, strong(0.5, size) * size * size / edge, size - strong(0.5, size) * edge)
+    edge, half = strong(beta, size), strong(0.5, size)
+    is_far = size >= edge
+    near = jnp.where(is_far, strong(0, size), size)  # of something finite, so that no gradient becomes nan
+    return jnp.where(is_far, size - half * edge, half * near * near / edge)
 
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
@@ -79,8 +82,9 @@ def _huber(x: Any, y: Any, delta: float) -> Any:
             f"huber_loss: does not support non-positive values for delta. Got {delta}. Give one > 0."
         )
     size, edge = _size(x - y), strong(delta, x)
-    half = strong(0.5, size)
-    return jnp.where(size <= edge, half * size * size, edge * (size - half * edge))
+    half, is_far = strong(0.5, size), size > edge
+    near = jnp.where(is_far, strong(0, size), size)
+    return jnp.where(is_far, edge * (size - half * edge), half * near * near)
 
 
 def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
@@ -185,7 +189,7 @@ def _bce_with_logits(
     one, zero = strong(1, x), strong(0, x)
     log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # of sigmoid(x); that of sigmoid(-x) is log - x
     if pos_weight is None:
-        losses = -(log - x) - y * x
+        losses = (one - y) * x - log
     else:
         losses = -(y * broadcast([pos_weight, x], op)[0] * log + (one - y) * (log - x))
     return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)

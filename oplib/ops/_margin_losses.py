@@ -37,8 +37,9 @@ def _subtract(op: str, x: Any, y: Any) -> Any:
 
 
 def _cut(x: Any) -> Any:
-    """The larger of x and 0, whose gradient at 0 is 1, as that of torch's clamp."""
-    return jnp.where(x < strong(0, x), strong(0, x), x)
+    """The larger of x and 0, whose gradient at 0 is 1, and at nan 0, as that of torch's clamp."""
+    zero = strong(0, x)
+    return jnp.where(x >= zero, x, lax.stop_gradient(jnp.where(x < zero, zero, x)))
 
 
 # Of distances -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dims
+from ._pointwise import find_sign
 from ._promotion import broadcast, find_dtype, in_single, is_integral, strong
 from ._table import Row
 
@@ -25,8 +26,7 @@ _DIM = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
 def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
     count = math.prod(self.shape[axis] for axis in axes)
     away = self - jnp.mean(self, axis=tuple(axes), keepdims=True)
-    squares = lax.real(away) ** 2 + lax.imag(away) ** 2 if self.dtype in COMPLEX else lax.square(away)
-    total = jnp.sum(squares, axis=tuple(axes), keepdims=keepdim)
+    total = jnp.sum(_square_size(away), axis=tuple(axes), keepdims=keepdim)
     return total / strong(max(count - correction, 0), total)
 
 
@@ -85,7 +85,9 @@ VARIANCES = (
 
 
 def _abs(array: Any) -> Any:
-    """Sizes, whose gradient at 0 is 0."""
+    """Sizes, whose gradient at 0 is 0, and at nan."""
+    if array.dtype not in COMPLEX:
+        return array * find_sign(array)
     is_zero = array == strong(0, array)
     size = lax.abs(jnp.where(is_zero, strong(1, array), array))
     return jnp.where(is_zero, strong(0, size), size)
@@ -93,6 +95,9 @@ def _abs(array: Any) -> Any:
 
 def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
     """Returns the vector norm over some axes; its gradient at the origin is 0."""
+    if order == 2:
+        squares = _square_size(array)
+        return _sqrt(jnp.sum(squares, axis=tuple(axes), keepdims=keepdim))
     sizes = _abs(array)
     if order == 0:
         return jnp.sum(
@@ -104,16 +109,21 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
         return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
     if order == 1:
         return jnp.sum(sizes, axis=tuple(axes), keepdims=keepdim)
-    if order == 2:
-        return _sqrt(jnp.sum(lax.square(sizes), axis=tuple(axes), keepdims=keepdim))
-    is_zero = sizes == strong(0, sizes)
-    powers = jnp.where(
-        is_zero, strong(0, sizes), lax.pow(jnp.where(is_zero, strong(1, sizes), sizes), strong(order, sizes))
-    )
-    total = jnp.sum(powers, axis=tuple(axes), keepdims=keepdim)
-    is_none = total == strong(0, total)
-    root = lax.pow(jnp.where(is_none, strong(1, total), total), strong(1 / order, total))
-    return jnp.where(is_none, strong(0, total), root)
+    total = jnp.sum(_power(sizes, order), axis=tuple(axes), keepdims=keepdim)
+    return _power(total, 1 / order)
+
+
+def _power(x: Any, exponent: float) -> Any:
+    """A power of what is not negative; its gradient at 0 is 0."""
+    is_zero = x == strong(0, x)
+    power = lax.pow(jnp.where(is_zero, strong(1, x), x), strong(exponent, x))
+    return jnp.where(is_zero, strong(0 if exponent > 0 else math.inf, x), power)
+
+
+def _square_size(array: Any) -> Any:
+    if array.dtype in COMPLEX:
+        return lax.square(lax.real(array)) + lax.square(lax.imag(array))
+    return lax.square(array)
 
 
 def _vector_norm(

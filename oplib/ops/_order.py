@@ -13,6 +13,7 @@ from oplib.tensor import default_int_dtype, dtypes
 from ._dims import find_dim
 from ._promotion import is_integral, strong
 from ._reduce import refuse_empty, take_at
+from ._shared_gradients import OF_ALL
 from ._table import Row, constant
 
 _PLACES = constant("places do not change with the items but by a step")
@@ -110,19 +111,10 @@ def _nanmedian_place(array: Any, axis: int) -> Any:
 
 
 def _median(self: Any, find: Any = _median_place) -> Any:
-    """Equal items share the gradient."""
     if not self.size:
         return jnp.full((), jnp.nan, self.dtype)
     flat = lax.reshape(self, (self.size,))
-    found = lax.stop_gradient(flat[find(flat, 0)])
-    if is_integral(flat.dtype):
-        return found
-    is_it = (flat == found) | (jnp.isnan(flat) & jnp.isnan(found))
-    share = lax.convert_element_type(is_it, flat.dtype)
-    # Only the gradient of the mean of the equal items is wanted: their value is `found`, exactly.
-    moves = is_it & jnp.isfinite(flat)
-    moved = jnp.where(moves, flat - lax.stop_gradient(flat), strong(0, flat))
-    return found + jnp.sum(moved) / jnp.sum(share)
+    return flat[find(flat, 0)]
 
 
 def _nanmedian(self: Any) -> Any:
@@ -194,6 +186,7 @@ ROWS = (
         "median(Tensor self) -> Tensor",
         _median,
         "item in the middle, the lower of two; equal ones share the gradient",
+        derivative=OF_ALL,
         dtypes="ihf",
     ),
     Row(
@@ -206,6 +199,7 @@ ROWS = (
         "nanmedian(Tensor self) -> Tensor",
         _nanmedian,
         "item in the middle of those that are numbers; equal ones share the gradient",
+        derivative=OF_ALL,
         dtypes="ihf",
     ),
     Row(

@@ -79,10 +79,17 @@ def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  th
     ctx.save_for_backward(*inputs)
 
 
+def find_sign(x: Any) -> Any:
+    """The sign of a real number; that of nan is 0, as torch has it, and of -0. too."""
+    zero, one = strong(0, x), strong(1, x)
+    above = jnp.where(x > zero, one, zero)
+    return above if x.dtype.kind == "u" else jnp.where(x < zero, strong(-1, x), above)
+
+
 def find_direction(x: Any) -> Any:
     """The sign; of a complex number it over its size, as JAX's sign of it has no derivative."""
     if x.dtype.kind != "c":
-        return lax.sign(x)
+        return find_sign(x)
     size = lax.abs(x)
     is_zero = size == strong(0, size)
     safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), x.dtype)

@@ -14,6 +14,7 @@ from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dim, find_dims
 from ._promotion import elementwise, is_integral, strong, to_floating
+from ._shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from ._table import Row, constant
 
 _STEP = constant("the result is a bool or a place, which does not change with the items but by a step")
@@ -51,16 +52,24 @@ def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any 
     axes = find_dims("nanmean", self, dim)
     counts = jnp.sum(~jnp.isnan(self), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
     total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=found)
-    return total / lax.convert_element_type(counts, found)
+    is_none = counts == strong(0, counts)
+    mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), found)
+    none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
+    return jnp.where(is_none, none * jnp.sum(self, axis=axes, keepdims=keepdim, dtype=found), mean)
 
 
 def _prod(self: Any, *, dtype: Any = None) -> Any:
-    return jnp.prod(lax.convert_element_type(self, _find_sum_dtype(self, dtype)))
+    return _multiply(self, None, keepdim=False, dtype=dtype)
 
 
 def _prod_dim(self: Any, dim: int, keepdim: bool, *, dtype: Any = None) -> Any:
-    array = lax.convert_element_type(self, _find_sum_dtype(self, dtype))
-    return jnp.prod(array, axis=find_dims("prod", self, [dim]), keepdims=keepdim)
+    return _multiply(self, find_dims("prod", self, [dim]), keepdim=keepdim, dtype=dtype)
+
+
+def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
+    """Unless told its dtype, numpy's product widens short integers."""
+    found = _find_sum_dtype(self, dtype)
+    return jnp.prod(lax.convert_element_type(self, found), axis=axes, keepdims=keepdim, dtype=found)
 
 
 def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
@@ -222,6 +231,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{op}(Tensor self) -> Tensor",
             _find_whole(op, reduce),
             f"{adjective}est item; equal ones share the gradient",
+            derivative=OF_ALL,
             dtypes="bihf",
         ),
         Row(
@@ -234,12 +244,14 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{op}.other(Tensor self, Tensor other) -> Tensor",
             elementwise(op, choose),
             f"the {adjective}er of two items; equal ones share the gradient",
+            derivative=LARGER if op == "max" else SMALLER,
             dtypes="bihf",
         ),
         Row(
             f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
             _extreme(f"a{op}", reduce),
             f"{adjective}est items over some axes, or all; equal ones share the gradient",
+            derivative=ALONG,
             dtypes="bihf",
         ),
         Row(
@@ -259,6 +271,7 @@ EXTREMA = (
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         _aminmax,
         "smallest and largest items; equal ones share the gradient",
+        derivative=OF_EXTREMA,
         dtypes="bihf",
     ),
 )
@@ -267,11 +280,12 @@ EXTREMA = (
 
 
 def _ask(op: str, reduce: Callable[..., Any]) -> Any:
-    """In uint8 the answer is uint8, as torch has it."""
+    """In uint8 the answer is uint8, and no dims are none: torch has both here, and in no other reduction."""
 
     def kernel(self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
         is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
-        answer = reduce(is_there, axis=find_dims(op, self, dim), keepdims=keepdim)
+        axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
+        answer = reduce(is_there, axis=axes, keepdims=keepdim)
         return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
 
     return kernel

@@ -10,6 +10,7 @@ from jax import lax
 
 from oplib.errors import ArgumentError, describe
 
+from ._activations import keep_within
 from ._dims import find_dim
 from ._products import check_dtypes
 from ._promotion import in_single, strong, to_floating
@@ -32,7 +33,9 @@ def _threshold(x: Any, threshold: Any, value: Any) -> Any:
 
 
 def _hardshrink(x: Any, lambd: float) -> Any:
-    return jnp.where((x >= strong(-lambd, x)) & (x <= strong(lambd, x)), strong(0, x), x)
+    low, high = strong(-lambd, x), strong(lambd, x)
+    near = lax.stop_gradient(jnp.where((x >= low) & (x <= high), strong(0, x), x))  # nan stays
+    return jnp.where((x < low) | (x > high), x, near)
 
 
 def _softshrink(x: Any, lambd: float) -> Any:
@@ -46,8 +49,7 @@ def _softshrink(x: Any, lambd: float) -> Any:
 
 def _hardsigmoid(x: Any) -> Any:
     three = strong(3, x)
-    inside = (x + three) / strong(6, x)
-    return jnp.where(x <= -three, strong(0, x), jnp.where(x >= three, strong(1, x), inside))
+    return (keep_within(x, -three, three) + three) / strong(6, x)
 
 
 def _softsign(x: Any) -> Any:

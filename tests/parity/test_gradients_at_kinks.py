@@ -14,6 +14,11 @@ FUNCTIONS = {
     "hardswish": lambda lib, x: lib.nn.functional.hardswish(x),
     "i0": lambda lib, x: lib.i0(x),
     "threshold": lambda lib, x: lib.nn.functional.threshold(x, 0.0, 5.0),
+    # At nan torch's gradients of these are others in its vectors than in what is left over after them.
+    "hardtanh": lambda lib, x: lib.nn.functional.hardtanh(x, -3.0, 1.0),
+    "hardshrink": lambda lib, x: lib.nn.functional.hardshrink(x, 1.0),
+    "hardsigmoid": lambda lib, x: lib.nn.functional.hardsigmoid(x),
+    "logit kept within": lambda lib, x: lib.logit(x, 0.25),
 }
 AT_NAN_TOO = {
     **{
@@ -28,7 +33,37 @@ AT_NAN_TOO = {
     "clamp_min": lambda lib, x: x.clamp(min=0),
     "clamp_max": lambda lib, x: x.clamp(max=0),
     "clamp of the bound": lambda lib, x: lib.clamp(lib.tensor(1.0), x, lib.tensor(3.5)),
+    "abs": lambda lib, x: x.abs(),
+    "maximum": lambda lib, x: lib.maximum(x, x.detach().flip(0)),
+    "minimum of a number": lambda lib, x: lib.minimum(lib.tensor(1.0), x),
+    "max of two": lambda lib, x: lib.max(x, x.detach().abs()),
+    "l1_loss": lambda lib, x: lib.nn.functional.l1_loss(x, x.detach().flip(0), reduction="sum"),
+    "margin_ranking_loss": lambda lib, x: lib.nn.functional.margin_ranking_loss(
+        x, lib.zeros_like(x), lib.ones_like(x), reduction="sum"
+    ),
+    "hinge_embedding_loss": lambda lib, x: lib.nn.functional.hinge_embedding_loss(
+        x, -lib.ones_like(x), 3.0, reduction="sum"
+    ),
 }
+# Each row is reduced by itself: ties, no numbers among others, nothing but these, infinities.
+NAN, INF = float("nan"), float("inf")
+TIED = [
+    [1.0, 2.0, 2.0, -0.0],
+    [NAN, 2.0, NAN, 0.0],
+    [NAN, NAN, NAN, NAN],
+    [INF, -INF, INF, 1.0],
+    [0.0, -0.0, 0.0, -0.0],
+]
+BY_ROW = {
+    "amax": lambda lib, x: x.amax(1),
+    "amin, kept": lambda lib, x: x.amin(dim=[1], keepdim=True),
+    "aminmax": lambda lib, x: sum(lib.aminmax(x, dim=1)),
+    "largest of aminmax": lambda lib, x: lib.aminmax(x, dim=1).max,
+    "norm 1": lambda lib, x: lib.linalg.vector_norm(x, 1, 1),
+    "norm 2": lambda lib, x: lib.linalg.vector_norm(x, 2, 1),
+    "nanmean": lambda lib, x: x.nanmean(1),
+}
+WHOLE = ("max", "min", "amax", "aminmax", "median", "nanmedian")
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 4.0, -4.0, 40.0, -40.0, float("nan")]
 
 
@@ -55,6 +90,76 @@ def test_where_nan_has_a_gradient_it_is_that_of_torch(name):
     np.testing.assert_array_equal(gradients, expected_gradients)
 
 
+@pytest.mark.parametrize("name", BY_ROW)
+def test_a_reduction_has_the_gradient_of_torch_at_ties_and_nan(name):
+    values, gradients = run(oplib, BY_ROW[name], TIED)
+    expected, expected_gradients = run(torch, BY_ROW[name], TIED)
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+    np.testing.assert_allclose(gradients, expected_gradients, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_items_that_are_equal_or_all_nan_share_the_gradient_as_in_torch(name):
+    def reduce(lib, x):
+        result = getattr(lib, name)(x)
+        return sum(result) if isinstance(result, tuple) else result
+
+    for row in TIED:
+        ours, theirs = (run(lib, reduce, row)[1] for lib in (oplib, torch))
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_extrema_have_second_derivatives_and_tangents():
+    x = oplib.tensor([1.0, 3.0, 3.0, 2.0], requires_grad=True)
+    (first,) = oplib.autograd.grad((x * x).max(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    assert (first.tolist(), second.tolist()) == ([0.0, 3.0, 3.0, 0.0], [0.0, 1.0, 1.0, 0.0])
+    with oplib.autograd.forward_ad.dual_level():
+        dual = oplib.autograd.forward_ad.make_dual(x.detach(), oplib.tensor([1.0, 2.0, 4.0, 8.0]))
+        assert oplib.autograd.forward_ad.unpack_dual(dual.amax(0)).tangent.item() == 3.0
+
+
+@pytest.mark.parametrize("name", ["smooth_l1_loss", "huber_loss", "hardswish"])
+def test_what_is_linear_far_away_has_a_gradient_at_infinity(name):
+    def apply(lib, x):
+        function = getattr(lib.nn.functional, name)
+        return function(x) if name == "hardswish" else function(x, lib.zeros_like(x), reduction="none")
+
+    for ours, theirs in zip(*(run(lib, apply, [INF, -INF, 1.0, 0.0]) for lib in (oplib, torch)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["hardtanh", "hardshrink", "hardsigmoid", "logit kept within"])
+def test_what_is_cut_has_no_gradient_at_nan(name):
+    value, gradient = run(oplib, FUNCTIONS[name], NAN)
+    assert (np.isnan(value), gradient) == (True, 0.0)
+
+
+@pytest.mark.parametrize("order", [-1, -2.5])
+def test_a_norm_of_negative_order_is_0_where_an_item_is(order):
+    for row in ([1.0, 2.0, 0.0], [1.0, 2.0, 4.0], [0.0, 0.0, 3.0]):
+        ours, theirs = (
+            run(lib, lambda lib, x: lib.linalg.vector_norm(x, order), row) for lib in (oplib, torch)
+        )
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("number", [-1 + 1j, -1 - 2j, -0.5 + 0.3j, 0.5 - 0.1j, 2 + 1j])
+def test_the_gradient_of_acosh_has_the_sign_of_its_half_plane(number):
+    _, gradient = run(oplib, lambda lib, x: lib.view_as_real(lib.acosh(x))[0], number)
+    changes = [np.arccosh(number + step) - np.arccosh(number - step) for step in (1e-6, 1e-6j)]
+    np.testing.assert_allclose(gradient, complex(*(change.real / 2e-6 for change in changes)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["log2", "log10", "angle"])
+def test_complex_zeros_and_infinities_have_an_angle_and_a_logarithm(name):
+    numbers = [0j, complex(-0.0, 0.0), complex(INF, 1.0), complex(-INF, 1.0)]
+    for number in numbers:
+        ours, theirs = (getattr(lib, name)(lib.tensor(number)).item() for lib in (oplib, torch))
+        np.testing.assert_allclose([ours.real, ours.imag], [theirs.real, theirs.imag], rtol=1e-6)
+
+
 @pytest.mark.parametrize("number", [0.0, 1e-30, 1e-20, 1e-18, 1e-10, 1e-4, 0.01, 0.159, 0.16, 0.5, 1.5])
 def test_sinc_has_the_gradient_of_doubles_near_0(number):
     """Torch's own in single is off below 1e-3; near 0 the derivative is -pi**2 x / 3."""
@@ -66,11 +171,16 @@ def test_sinc_has_the_gradient_of_doubles_near_0(number):
     np.testing.assert_allclose(gradient, expected, rtol=2e-5, atol=1e-16)
 
 
-@pytest.mark.parametrize("number", [0.0, -0.0, -1.0, 2.0])
-def test_the_gradient_of_lgamma_is_infinite_at_0(number):
-    _, gradient = run(oplib, lambda lib, x: lib.lgamma(x), number)
-    _, expected = run(torch, lambda lib, x: lib.lgamma(x), number)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_lgamma_and_digamma_are_those_of_torch_at_0_and_infinity(name):
+    numbers = [0.0, -0.0, 2.0, -1.5, INF, NAN]
+    ours, theirs = (run(lib, lambda lib, x: getattr(lib, name)(x), numbers) for lib in (oplib, torch))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_the_gradient_of_i0_is_infinite_where_it_is_too_large():
+    ours, theirs = (run(lib, lambda lib, x: lib.i0(x), [100.0, -100.0, 3.0, 0.0]) for lib in (oplib, torch))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_each_nan_is_an_item_of_its_own():
