@@ -127,6 +127,8 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
         >>> oplib.linalg.cond(oplib.tensor([[0.0, 2.0], [8.0, 0.0]]))
         tensor(4.)
     """
+    if 0 in input.shape[-2:] and (p not in ("fro", "nuc") or input.shape[-1] == input.shape[-2]):
+        return ops.linalg_svdvals(input).sum(-1)  # that of a matrix of nothing is 0
     if p in (None, 2, -2):
         values = ops.linalg_svdvals(input)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]

@@ -53,15 +53,15 @@ def _is_vector(matrix: Any, other: Any) -> bool:
 def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
     _check("solve", self)
     check_dtypes("linalg.solve", self, other)
-    if not left:
-        return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
     is_vector = _is_vector(self, other)
     right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
-    if right.shape[-2] != self.shape[-1]:
+    if (is_vector and not left) or right.shape[-2 if left else -1] != self.shape[-1]:
         raise ArgumentError(
-            f"linalg.solve: the right side has another number of rows. Got {describe(self)} and "
-            f"{describe(other)}. Transpose one of them."
+            f"linalg.solve: the right side has another number of {'rows' if left else 'columns'}, or is a "
+            f"vector on the left. Got {describe(self)} and {describe(other)}. Transpose one of them."
         )
+    if not left:
+        return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
     batch = find_shape("linalg.solve", self, right, lead=-2)
     found = jnp.linalg.solve(
         jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
@@ -277,6 +277,9 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
 def _eig(self: Any) -> tuple[Any, Any]:
     """Vectors of length 1; their phase is open, and so is that part of a gradient."""
     _check("eig", self)
+    if not self.size:  # JAX would look for the largest item of each vector
+        vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
+        return jnp.sum(vectors, -1), vectors
     values, vectors = lax.linalg.eig(self, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
     return values, vectors
 

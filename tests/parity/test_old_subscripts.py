@@ -145,6 +145,30 @@ def test_functions_of_matrices_of_nothing_have_torchs_values_and_gradients(name,
     assert run(oplib) == run(torch)
 
 
+@pytest.mark.parametrize("p", [None, -2, "fro", 1])
+def test_the_condition_of_a_matrix_of_nothing_is_0_as_in_torch(p):
+    for shape in ((0, 0), (2, 0, 0), (0, 2, 2)):
+        assert (
+            oplib.linalg.cond(oplib.ones(shape), p).tolist()
+            == torch.linalg.cond(torch.ones(shape), p).tolist()
+        )
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0, 0)], ids=str)
+@pytest.mark.parametrize("name", ["eig", "eigvals"])
+def test_eigenvalues_of_nothing_have_a_gradient_of_nothing(name, shape):
+    """Torch's sum of them has one too, if it is no sum of their parts."""
+
+    def run(library):
+        given = library.ones(shape, requires_grad=True)
+        found = getattr(library.linalg, name)(given)
+        values = found[0] if name == "eig" else found
+        (grad,) = library.autograd.grad(values.sum().real, given)
+        return tuple(values.shape), str(values.dtype).split(".")[-1], tuple(grad.shape)
+
+    assert run(oplib) == run(torch)
+
+
 @pytest.mark.parametrize("dims", [0, -1, 1, (0, 0)], ids=str)
 def test_a_tensor_without_dims_is_not_rolled_along_one(dims):
     shifts = 1 if isinstance(dims, int) else (1, 1)
