@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.grad_mode import no_grad
@@ -16,7 +17,7 @@ from oplib.errors import (
     UnsupportedArgumentError,
     describe,
 )
-from oplib.tensor import Tensor, dtypes
+from oplib.tensor import Tensor, dtypes, get_default_dtype
 
 from ._data_dependent import take_rows
 from ._single_ops import ops
@@ -70,8 +71,45 @@ def searchsorted(
         )
     if sorter is not None:
         sorted_sequence = ops.gather(sorted_sequence, -1, sorter)
-    value = sorted_sequence.new_tensor(input) if isinstance(input, (int, float)) else input
+    value = _to_item(input, sorted_sequence) if isinstance(input, (int, float)) else input
     return ops.searchsorted(sorted_sequence, value, right=right or side == "right", out_int32=out_int32)
+
+
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Finds between which boundaries items stand.
+
+    Args:
+        input: a tensor of any shape, or a number.
+        boundaries: a vector, in order.
+        out_int32: whether the places are int32; else they are default ints.
+        right: whether what equals a boundary stands after it; else before.
+
+    Returns:
+        Ints, of the shape of the input.
+
+    Raises:
+        ArgumentError: the boundaries are no vector.
+
+    Gradient:
+        None: places do not change with the items but by a step.
+
+    Source:
+        torch.bucketize
+
+    Example:
+        >>> import oplib
+        >>> oplib.bucketize(oplib.tensor([0, 3, 9]), oplib.tensor([1, 3, 5]))
+        tensor([0, 1, 3])
+    """
+    value = _to_item(input, boundaries) if isinstance(input, (int, float)) else input
+    return ops.bucketize(value, boundaries, out_int32=out_int32, right=right)
+
+
+def _to_item(number: float, like: Any) -> Any:
+    """A number in the world of a tensor or array, of its dtype if that holds fractions or there are none."""
+    is_fraction = isinstance(number, float) and not jnp.issubdtype(like.dtype, jnp.floating)
+    dtype = get_default_dtype() if is_fraction else like.dtype
+    return like.new_tensor(number, dtype=dtype) if isinstance(like, Tensor) else jnp.asarray(number, dtype)
 
 
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
@@ -347,6 +385,7 @@ def positive(input: Any) -> Any:
 
 
 FORMS = (
+    bucketize,
     embedding,
     _make_asking("is_complex", "Whether the dtype is complex.", "A bool.", "False"),
     _make_asking("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"),
@@ -357,4 +396,4 @@ FORMS = (
     scatter,
     searchsorted,
 )
-METHODS = (pinverse, positive, scatter)
+METHODS = (bucketize, pinverse, positive, scatter)

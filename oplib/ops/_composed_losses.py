@@ -66,7 +66,7 @@ def warn_of_sizes(name: str, first: Any, target: Any) -> None:
 
 
 def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
-    """Weighs losses item by item; their mean is by the weights."""
+    """Weighs losses item by item; their mean is by the weights, that of huber_loss by the items."""
     if tuple(weight.shape) != tuple(losses.shape):
         raise ArgumentValueError(
             f"{name}: weights and input must have the same size. Got {describe(weight)} for losses "
@@ -75,6 +75,8 @@ def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     weighted = losses * weight
     if reduction == "none":
         return weighted
+    if reduction == "mean" and name == "huber_loss":
+        return weighted.mean()
     return weighted.sum() if reduction == "sum" else weighted.sum() / weight.sum()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
@@ -131,12 +131,22 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
             "for each axis."
         )
     try:
+        _check_diagonals(equation, tensors)
         return jnp.einsum(equation, *tensors)
     except (ValueError, TypeError, IndexError) as error:
         raise ArgumentError(
             f"einsum: the equation does not fit the operands. Got {equation!r} for "
             f"{', '.join(map(describe, tensors))}. Write one letter for each axis, of one size everywhere."
         ) from error
+
+
+def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
+    """A letter that one operand has twice is no broadcasting, for which JAX takes it."""
+    for term, one in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
+        head, _, tail = term.partition("...")
+        sizes = {*zip(head, one.shape, strict=False), *zip(tail[::-1], one.shape[::-1], strict=False)}
+        if len(sizes) > len({letter for letter, _ in sizes}):
+            raise ValueError(f"a letter of {term!r} has two sizes in {describe(one)}")
 
 
 def _cross(self: Any, other: Any, dim: int) -> Any:
@@ -297,8 +307,20 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
 
 
-def _cdist(x1: Any, x2: Any, p: float = 2) -> Any:
-    """Distances of equal points have no gradient, where that of a root would be nan."""
+_MODES_OF_CDIST = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
+
+
+def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0]) -> Any:
+    """Distances of equal points have no gradient, where that of a root would be nan. None is by products."""
+    if compute_mode not in _MODES_OF_CDIST:
+        raise ArgumentValueError(
+            f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
+            f"{', '.join(map(repr, _MODES_OF_CDIST))}."
+        )
     check_dtypes("cdist", x1, x2)
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ArgumentError(
@@ -329,7 +351,7 @@ LAYERS = (
         dtypes="ihfc",
     ),
     Row(
-        "cdist(Tensor x1, Tensor x2, float p=2.) -> Tensor",
+        f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
         _cdist,
         "norms of the differences of all pairs of rows",
         dtypes="hf",

@@ -76,6 +76,8 @@ MATRICES = [
     Refusal("einsum", "the subscripts are letters", "i1", X),
     Refusal("einsum", "the equation does not fit the operands", "ij->ii", X),
     Refusal("einsum", "the equation does not fit the operands", "...,...", X),
+    Refusal("einsum", "the equation does not fit the operands", "ii->i", real(3, 1)),
+    Refusal("einsum", "the equation does not fit the operands", "i...i", real(1, 2, 3)),
     Refusal("tensordot", "contracted dimensions need to match", X, real(4, 2), 1),
     Refusal("tensordot", "expects dims >=", X, X, -1),
     Refusal("tensordot", "contracted dimensions need to match", X, X, ([0], [1])),
@@ -154,6 +156,7 @@ MATRICES = [
     Refusal("linalg.solve", "the tensor must be batches of square matrices, with", X, real(2)),
     Refusal("linalg.solve", "expected all operands to have the same dtype", SQUARE, at(0, 1)),
     Refusal("linalg.solve", "the right side has another number of rows", SQUARE, real(3, 2)),
+    Refusal("linalg.solve", "or is a vector on the left", SQUARE, real(2), left=False),
     Refusal("linalg.solve", "the sizes of the axes before the last", real(2, 2, 2), real(3, 2, 2)),
     Refusal(
         "linalg.solve_triangular",

@@ -89,3 +89,10 @@ def test_what_is_found_by_reading_values_stands_on_the_device_of_these():
     found = [oplib.nonzero(x), oplib.unique(x), oplib.repeat_interleave(x), oplib.bincount(x)]
     assert {device for one in found for device in one.array.devices()} == {there}
     assert type(oplib.bincount(x.array)) is type(x.array)
+
+
+@pytest.mark.parametrize("library", [oplib, jnp])
+def test_a_number_keeps_its_fraction_where_it_is_looked_up_among_ints(library):
+    edges = oplib.tensor([0, 1, 2]) if library is oplib else jnp.arange(3)
+    assert oplib.searchsorted(edges, 0.5).item() == 1
+    assert oplib.bucketize(0.5, edges).item() == 1

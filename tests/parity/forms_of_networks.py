@@ -155,6 +155,7 @@ NETWORKS = (
     "F.l1_loss(x, x.detach()[0] + 1, reduction='sum')",
     "F.smooth_l1_loss(x, x.detach() + 1, reduce=False, beta=0.5)",
     "F.huber_loss(x, x.detach() + 1, 'sum', 0.5, x.detach().abs())",
+    "F.huber_loss(x, x.detach() + 1, weight=x.detach().abs())",
     "F.kl_div(x, x.detach().abs(), log_target=True, reduction='batchmean')",
     "F.nll_loss(x, i[:, 0] * 0, None, True, 1)",
     "F.cross_entropy(cube, i[:, :1].expand(2, 4) % 3, reduction='none')",
