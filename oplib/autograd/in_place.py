@@ -56,6 +56,12 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
             f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
             f"memory location. Got {describe(storage)}, an expanded view. Write into tensor.clone()."
         )
+    check_may_turn(tensor, op, operands)
+
+
+def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:
+    """As :func:`check_may_write`, where no item is written and several may be the same one: ``t_``, say."""
+    storage: Any = tensor._storage
     if tensor._read_only is not None:
         raise AutogradError(
             f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "

@@ -54,8 +54,9 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
 def _along(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, dim: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(dim, int) and -input.ndim <= dim < input.ndim:
-            length = input.shape[dim]
+        shape = input.shape or (1,)  # a tensor without axes has one place
+        if isinstance(dim, int) and -len(shape) <= dim < len(shape):
+            length = shape[dim]
             check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
         if name == "index_fill":
             check_fits(name, input, args[0] if args else kwargs.get("value"))

@@ -9,6 +9,7 @@ from typing import Any
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 
+from ._operand_choosers import take_operand
 from ._stored_numbers import check_fits
 from ._subscripts import check_places, read_subscripts
 
@@ -20,6 +21,7 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
     on_tensor, on_number = overloads["masked_fill.Tensor"], overloads["masked_fill.Scalar"]
 
     def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+        value = take_operand(value)
         if isinstance(value, (bool, int, float, complex)):
             check_fits("masked_fill", input, value)
             return on_number.call(input, mask, value)

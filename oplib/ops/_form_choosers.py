@@ -7,6 +7,7 @@ from typing import Any
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.calls.fusion import Branch, fuse, when_tensor
 from oplib.tensor import Tensor
+from oplib.tensor.dtype_rules import COMPLEX
 
 from ._operand_choosers import Chooser, Function, Overloads, take_operand
 from ._registrar import make_results
@@ -117,6 +118,17 @@ def choose_detach(overloads: Overloads) -> Function:
     return function
 
 
+def choose_conj(overloads: Overloads) -> Function:
+    """Makes ``conj(input)``, which is the input itself where that is real, as in torch."""
+    overload = overloads["conj"]
+
+    def function(input: Any) -> Any:  # noqa: A002  torch's name
+        is_itself = isinstance(input, Tensor) and input.dtype not in COMPLEX
+        return input if is_itself else overload.call(input)
+
+    return function
+
+
 def _conv(rank: int) -> Chooser:
     """Makes ``conv2d``, whose padding may be a name."""
 
@@ -180,4 +192,5 @@ OF_FORMS: dict[str, Chooser] = {
     "prod": choose_prod,
     **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
     "detach": choose_detach,
+    "conj": choose_conj,
 }

@@ -245,7 +245,15 @@ def _make_with_out(name: str) -> Function:
 
 
 def _add_out(function: Function, name: str) -> Function:
-    return name_function(add_out(function, name), function.__name__) if takes_out(function) else function
+    if not takes_out(function):
+        return function
+    return name_function(add_out(function, name, has_gradient=_has_gradient(name)), function.__name__)
+
+
+def _has_gradient(name: str) -> bool:
+    """Whether torch refuses to write the result for operands that require grad."""
+    rows = OVERLOADS.rows_of(name) if name in OVERLOADS.list_ops() and name not in COMPOSED else []
+    return not rows or any(row.derivative.constant is None for row in rows)
 
 
 def _make_linalg(name: str) -> Function:

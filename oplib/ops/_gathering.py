@@ -32,6 +32,11 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
 def _index_select(self: Any, dim: int, index: Any) -> Any:
     check_vector("index_select", index)
     if not self.ndim:
+        if index.size != 1:
+            raise ArgumentError(
+                f"index_select: a tensor without dims is selected once. Got {describe(index)} for "
+                f"{describe(self)}. Give one index."
+            )
         return self
     return jnp.take(self, jnp.atleast_1d(index), axis=find_dim("index_select", self.ndim, dim), mode="clip")
 

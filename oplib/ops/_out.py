@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 _KINDS = inspect.Parameter
 
 
-def add_out(function: Function, name: str) -> Function:
+def add_out(function: Function, name: str, *, has_gradient: bool = True) -> Function:
     """Makes the function of an op with one more argument, ``out``.
 
     It is written out as text, so that a call without ``out`` costs no more than one more frame of Python.
@@ -35,6 +35,8 @@ def add_out(function: Function, name: str) -> Function:
     Args:
         function: of the op.
         name: of the op.
+        has_gradient: whether the op has one, which would be lost: it is refused where an argument requires
+            grad.
     """
     parameters = list(inspect.signature(function).parameters.values())
     spelling = spell(parameters)
@@ -42,7 +44,8 @@ def add_out(function: Function, name: str) -> Function:
     namespace |= spelling.namespace
     star = [] if "*" in spelling.declared else ["*"]
     call = f"__function({', '.join(spelling.given)})"
-    values = "".join(f"{one.name}, " for one in parameters if one.kind is not _KINDS.VAR_KEYWORD)
+    watched = [one for one in parameters if has_gradient and one.kind is not _KINDS.VAR_KEYWORD]
+    values = "".join(f"{one.name}, " for one in watched)
     lines = [
         f"def {name}({', '.join([*spelling.declared, *star, 'out=None', *spelling.rest])}):",
         f"    if out is None: return {call}",
@@ -70,7 +73,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         call: computes the result.
         out: a Tensor; for several results a tuple of these. Where its shape differs it takes that of the
             result, with a warning if it had items.
-        values: the arguments of the op.
+        values: the arguments of the op, where it has a gradient.
 
     Returns:
         ``out``.

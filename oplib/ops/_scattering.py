@@ -22,6 +22,8 @@ from ._table import Row
 
 def _check_source(op: str, index: Any, src: Any) -> None:
     """The source of scatter has an item for each place."""
+    if not index.size:
+        return
     if max(index.ndim, 1) != max(src.ndim, 1) or any(
         mine > other for mine, other in zip(index.shape, src.shape, strict=False)
     ):
@@ -57,6 +59,8 @@ def _scatter_with(op: str, put: str) -> Any:
         check_fit(op, self, index, axis)
         _check_dtype(op, self, src)
         _check_source(op, index, src)
+        if not index.size:
+            return self
         if not self.ndim:
             return combine(self.at[()], put, lax.reshape(src, ()))
         return combine(self.at[list_places(index, axis)], put, _cut_to(src, index), mode="drop")
@@ -82,6 +86,8 @@ def _scatter_reduce(
     _check_dtype("scatter_reduce", self, src)
     _check_source("scatter_reduce", index, src)
     _check_reduce("scatter_reduce", reduce, self)
+    if not index.size:
+        return self
     places, items = list_places(index, axis), _cut_to(src, index)
     return _reduce_at(self, places, items, reduce, include_self=include_self)
 

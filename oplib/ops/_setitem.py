@@ -13,6 +13,7 @@ from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.autograd.view import make_view
 from oplib.library import OpOverload
 from oplib.tensor import Tensor, dtypes
+from oplib.tensor.dtype_rules import COMPLEX
 
 from ._in_place import check_written, store_in_place
 from ._stored_numbers import check_fits
@@ -39,7 +40,7 @@ def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Fu
 
     def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
         check_written(input, "setitem_")
-        if input.dtype not in _HALF:  # there it becomes inf, as in torch
+        if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
             check_fits("setitem_", input, value)
         mask = _find_mask(index, input.shape)
         if mask is not None and isinstance(value, _NUMBERS):
@@ -78,7 +79,11 @@ def _is_itself(target: Tensor, value: Any) -> bool:
 
 
 def _to_value(value: Any, dtype: Any) -> Any:
-    return value if isinstance(value, (Tensor, jax.Array)) else np.asarray(value).astype(dtype)
+    if isinstance(value, (Tensor, jax.Array)):
+        return value
+    if isinstance(value, complex) and dtype not in COMPLEX:
+        value = value.real  # the other part is 0, or it would have been refused
+    return np.asarray(value).astype(dtype)
 
 
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:

@@ -17,7 +17,7 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
     """Raises where a Python number is beyond the dtype of what it is to be stored in.
 
     As in torch a negative number wraps in a dtype without sign, a float loses its digits in an integer, and
-    a bool is true of any number but 0.
+    a bool is true of any number but 0. Of a complex number an imaginary part of 0 may be left out.
 
     Args:
         op: the op's name, for the error.
@@ -25,9 +25,12 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
         value: what is no number is left alone.
 
     Raises:
-        ArgumentOverflowError: it is beyond it.
+        ArgumentOverflowError: it is beyond it, or complex in a dtype that is not.
     """
-    if not isinstance(value, (int, float)) or not hasattr(tensor, "dtype"):
+    if not isinstance(value, (int, float, complex)) or not hasattr(tensor, "dtype"):
+        return
+    if isinstance(value, complex):
+        _check_parts(op, tensor, value)
         return
     low, high = _find_limits(tensor.dtype)
     if low <= value <= high:
@@ -42,6 +45,15 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
         f"{value} for {describe(tensor)}, which holds {low} to {high}. Store another one, or convert the "
         f"tensor first: tensor.to(dtype){cure}."
     )
+
+
+def _check_parts(op: str, tensor: Any, value: complex) -> None:
+    if value.imag and not jnp.issubdtype(tensor.dtype, jnp.complexfloating):
+        raise ArgumentOverflowError(
+            f"{op}: the value cannot be converted to type {np.dtype(tensor.dtype).name} without overflow. "
+            f"Got {value} for {describe(tensor)}, which holds no imaginary part. Store its real part, or "
+            "convert the tensor first: tensor.to(dtype)."
+        )
 
 
 @functools.cache

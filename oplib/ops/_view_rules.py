@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtype_rules import COMPLEX
 from oplib.tensor.views import (
@@ -61,6 +63,10 @@ def make_kernel(rule: Rule) -> Callable[..., Any]:
         return frame.get(self, starts)
 
     return kernel
+
+
+class Itself:
+    """What the rule of an op gives that returns its tensor."""
 
 
 # Windows over whole axes ------------------------------------------------------------------------------------
@@ -220,6 +226,8 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
         )
     axis = find_dim("narrow", len(shape), dim)
     whole = shape[axis]
+    if isinstance(start, (float, np.floating)):
+        raise TypeError  # the schema says so in words; a fraction would be cut where the start is an operand
     if not -whole <= start <= whole:
         raise DimensionError(
             f"narrow: start is out of range. Expected to be in range of [{-whole}, {whole}], but got "
@@ -345,9 +353,9 @@ def _require_complex(op: str, spec: Any) -> None:
         )
 
 
-def real(spec: Any) -> Part | None:
-    """The real parts; None for what is real."""
-    return _take_part(spec, 0) if spec.dtype in COMPLEX else None
+def real(spec: Any) -> Part | Itself:
+    """The real parts, or what is real itself."""
+    return _take_part(spec, 0) if spec.dtype in COMPLEX else Itself()
 
 
 def imag(spec: Any) -> Part:

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.array_function import ArrayFunction
-from oplib.autograd.in_place import check_may_write
+from oplib.autograd.in_place import check_may_turn
 from oplib.autograd.view import make_view, make_views, turn_in_place
 from oplib.autograd.view_node import make_view_class
 from oplib.library import OpOverload
@@ -19,7 +19,7 @@ from oplib.tensor import Tensor
 from . import _partition_rules as partition
 from ._in_place import check_written
 from ._parameters import FURTHER_NAMES
-from ._view_rules import Several
+from ._view_rules import Itself, Several
 
 Function = Callable[..., Any]
 
@@ -43,6 +43,8 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
             part = rule(tensor._storage.spec, *bound[1:])
         if part is None:
             return overload.call(tensor, *args)
+        if part.__class__ is Itself:
+            return tensor
         if part.__class__ is Several:
             return make_views(tensor, part.parts, _find_join(part.joined_by, part.dim), name)
         frame, starts = part
@@ -62,7 +64,7 @@ def make_turner(rule: Function, name: str) -> Function:
 
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
         check_written(input, f"{name}_")
-        check_may_write(input, f"{name}_")
+        check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
         frame, starts = rule(input._storage.spec, *args, **named)
         return turn_in_place(input, frame, starts, node_class)

@@ -250,8 +250,15 @@ def arange(
     if dtype is None:
         dtype = default_int_dtype() if whole else get_default_dtype()
     count = -((first - last) // distance) if whole else math.ceil((last - first) / distance)
+    first, distance = _cut_fractions(dtype, first, distance)
     numbers = first + distance * np.arange(count, dtype=np.int64 if whole else np.float64)
     return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def _cut_fractions(dtype: Any, *ends: Any) -> tuple[Any, ...]:
+    """Integers are counted from integers and in integers, as in torch."""
+    is_whole = dtype is not None and normalize_dtype(dtype) in INTEGRAL
+    return tuple(int(end.real) for end in ends) if is_whole else ends
 
 
 def _read_number(op: str, value: Any, kinds: tuple[type, ...]) -> Any:
@@ -293,7 +300,7 @@ def linspace(
         >>> linspace(0, 1, 5)
         tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    numbers = _space_evenly("linspace", start, end, steps)
+    numbers = _space_evenly("linspace", start, end, steps, dtype)
     return _box_numbers(numbers, dtype, device, requires_grad)
 
 
@@ -327,11 +334,11 @@ def logspace(
         >>> logspace(0, 2, 3)
         tensor([  1.,  10., 100.])
     """
-    numbers = np.power(base, _space_evenly("logspace", start, end, steps))
+    numbers = np.power(base, _space_evenly("logspace", start, end, steps, dtype))
     return _box_numbers(numbers, dtype, device, requires_grad)
 
 
-def _space_evenly(op: str, start: Any, end: Any, steps: int) -> np.ndarray[Any, Any]:
+def _space_evenly(op: str, start: Any, end: Any, steps: int, dtype: Any) -> np.ndarray[Any, Any]:
     (count,) = read_size(op, (steps,))
     first, last = (_read_number(op, number, (int, float, complex)) for number in (start, end))
-    return np.linspace(first, last, count)
+    return np.linspace(*_cut_fractions(dtype, first, last), count)

@@ -34,7 +34,7 @@ class TensorViewMethods:
 
     @real.setter
     def real(self, value: Any) -> None:
-        upcalls.copy_(upcalls.real(self), value)
+        upcalls.setitem_(upcalls.real(self), ..., value)
 
     @property
     def imag(self) -> Tensor:
@@ -43,7 +43,7 @@ class TensorViewMethods:
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        upcalls.copy_(upcalls.imag(self), value)
+        upcalls.setitem_(upcalls.imag(self), ..., value)
 
     @property
     def H(self) -> Tensor:  # noqa: N802  torch's name

@@ -12,7 +12,7 @@ from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError
 from oplib.library.schema import Argument, FunctionSchema
 
 from .conversions import accept_operand, describe_expected, make_converter
-from .plain_conversions import TRACED, Converter, UnfitError
+from .plain_conversions import CONVERTERS, GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
 from .scalars import is_narrow
 
 
@@ -39,7 +39,8 @@ class Binder:
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
-        converters = [make_converter(argument.type) for argument in schema.arguments]
+        bases = GENEROUS_CONVERTERS if schema.qualified_name.startswith("oplib::") else CONVERTERS
+        converters = [make_converter(argument.type, bases) for argument in schema.arguments]
         self.schema = schema
         self.converters: tuple[Converter, ...] = tuple(
             accept_operand(convert) if argument.name in operands else convert

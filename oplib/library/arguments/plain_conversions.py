@@ -183,6 +183,20 @@ CONVERTERS: dict[str, Converter] = {
     "Enum": to_enum,
     "Any": to_anything,
 }
+
+
+def _to_any_scalar(value: Any) -> Any:
+    return to_scalar(value.item() if isinstance(value, np.generic) else value)
+
+
+def _to_any_dtype(value: Any) -> Any:
+    is_of_python = isinstance(value, type) and value in (bool, *PYTHON_NUMBERS)
+    return normalize_dtype(value) if is_of_python else to_dtype(value)
+
+
+# Of the ops of the house, since torch's own functions take more than its ``torch.ops`` do: any of numpy's
+# numbers for a Scalar, and Python's types for a dtype.
+GENEROUS_CONVERTERS = CONVERTERS | {"Scalar": _to_any_scalar, "ScalarType": _to_any_dtype}
 EXPECTED = {
     "Tensor": "a Tensor or an array",
     "int": "an int, a bool, or an integer array of one element",

@@ -80,6 +80,8 @@ class Chain:
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:
         """Returns the base with another view in it; ``part`` broadcasts to its shape."""
+        if 0 in self.shape:  # an expanded view is written where it has no items, and then alone
+            return whole
         wholes = [whole]
         pairs = self.split(starts)
         for frame, own in pairs[:-1]:
