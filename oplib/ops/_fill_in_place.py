@@ -10,6 +10,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 
 from ._operand_choosers import take_operand
+from ._single_ops import ops
 from ._stored_numbers import check_fits
 from ._subscripts import check_places, read_subscripts
 
@@ -34,49 +35,43 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
     return masked_fill
 
 
-def make_index_put(overloads: Mapping[str, OpOverload]) -> Function:
-    """Makes ``index_put(input, indices, values, accumulate=False)``."""
-    put = overloads["_index_put"]
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Returns the tensor with values at places, or with these added.
 
-    def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-        """Returns the tensor with values at places, or with these added.
+    Args:
+        input: the tensor.
+        indices: for each dimension integers that name places, a mask of bools, or None for all.
+        values: broadcasts to what the indices name.
+        accumulate: adds to what is there; places may then be named several times.
 
-        Args:
-            input: the tensor.
-            indices: for each dimension integers that name places, a mask of bools, or None for all.
-            values: broadcasts to what the indices name.
-            accumulate: adds to what is there; places may then be named several times.
+    Returns:
+        A tensor like the input.
 
-        Returns:
-            A tensor like the input.
+    Raises:
+        DimensionError: there is no such place.
 
-        Raises:
-            DimensionError: there is no such place.
+    Gradient:
+        That of the places to the values, and of all others to the tensor; of all to it, if accumulated.
 
-        Gradient:
-            That of the places to the values, and of all others to the tensor; of all to it, if accumulated.
+    Source:
+        torch.index_put
 
-        Source:
-            torch.index_put
-
-        Example:
-            >>> import oplib
-            >>> places = oplib.tensor([0, 0])
-            >>> oplib.index_put(oplib.zeros(2), (places,), oplib.ones(2), accumulate=True)
-            tensor([2., 0.])
-        """
-        _check_put(input, indices, values)
-        given = tuple(slice(None) if index is None else index for index in indices)
-        places: list[Any] = []
-        dims: list[int] = []
-        for dim, item in enumerate(read_subscripts(given, tuple(input.shape))):
-            if not isinstance(item, slice):
-                check_places(item, input.shape[dim], dim)
-                places.append(item)
-                dims.append(dim)
-        return put.call(input, places, values, dims, accumulate)
-
-    return index_put
+    Example:
+        >>> import oplib
+        >>> places = oplib.tensor([0, 0])
+        >>> oplib.index_put(oplib.zeros(2), (places,), oplib.ones(2), accumulate=True)
+        tensor([2., 0.])
+    """
+    _check_put(input, indices, values)
+    given = tuple(slice(None) if index is None else index for index in indices)
+    places: list[Any] = []
+    dims: list[int] = []
+    for dim, item in enumerate(read_subscripts(given, tuple(input.shape))):
+        if not isinstance(item, slice):
+            check_places(item, input.shape[dim], dim)
+            places.append(item)
+            dims.append(dim)
+    return ops._index_put(input, places, values, dims, accumulate)
 
 
 def _check_put(input: Any, indices: Any, values: Any) -> None:

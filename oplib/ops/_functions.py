@@ -25,7 +25,7 @@ from ._families import (
     ROWS,
     WITH_OUT,
 )
-from ._fill_in_place import choose_masked_fill, make_index_put
+from ._fill_in_place import choose_masked_fill, index_put
 from ._form_choosers import OF_FORMS
 from ._getitem import Getter
 from ._in_place import detach_, make_in_place
@@ -179,16 +179,12 @@ def _may_write_out(name: str) -> bool:
     return name in _WITH_OUT or name.startswith("linalg_")
 
 
-def _make_index_put(name: str) -> Function:
-    return name_function(make_index_put(OVERLOADS), name)
-
-
 def _make_in_place(name: str) -> Function:
     return name_method(make_in_place(_functions[name[:-1]], name), name)
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-    return _functions["pow"](other, input)
+    return ops.pow(other, input)
 
 
 _TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
@@ -202,7 +198,9 @@ def _make_filling(name: str) -> Function:
     return name_method(FILLING[name], name)
 
 
-_functions = Functions({**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": _make_index_put})
+_functions = Functions(
+    {**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": lambda name: name_function(index_put, name)}
+)
 ops.take_from(_functions)
 _in_place = Functions(
     dict.fromkeys([f"{row.op}_" for row in ROWS if row.in_place], _make_in_place)
