@@ -28,7 +28,7 @@ PAIRS = [
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in (ROOT / "oplib").rglob("*.py")
-    if path.name != "__main__.py"
+    if path.name == "__init__.py" or ">>>" in path.read_text()
 )
 
 

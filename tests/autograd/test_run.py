@@ -37,8 +37,8 @@ def test_a_node_among_a_million_costs_no_more_than_one_and_a_half_among_ten_thou
 
 
 @pytest.mark.slow
-def test_a_graph_of_a_million_nodes_is_freed_without_recursion(chain):
-    _, top = chain(1_000_000)
+def test_a_deep_graph_is_freed_without_recursion(chain):
+    _, top = chain(200_000)
     bottom = weakref.ref(top.grad_fn)
     del top
     assert bottom() is None

@@ -72,18 +72,6 @@ def test_shapes_that_do_not_broadcast_name_both():
         oplib.ones(2) + oplib.ones(3)
 
 
-def test_a_changed_default_dtype_is_seen_by_ops_that_were_compiled_before():
-    x = oplib.tensor([1, 2])
-    assert (x * 0.5).dtype == oplib.float32
-    oplib.set_default_dtype(oplib.bfloat16)
-    try:
-        assert (x * 0.5).dtype == oplib.bfloat16
-        assert (x / 2).dtype == oplib.bfloat16
-    finally:
-        oplib.set_default_dtype(oplib.float32)
-    assert (x * 0.5).dtype == oplib.float32
-
-
 def test_ops_run_as_plain_python_where_compiling_is_off(monkeypatch):
     monkeypatch.setattr(oplib.config, "compile_kernels", False)
     x = oplib.tensor([0.5, 2.0], requires_grad=True)

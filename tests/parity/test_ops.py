@@ -25,7 +25,7 @@ TOLERANCE = {
     "complex128": 1e-11,
     "complex64": 1e-5,
 }
-SHAPES = [(2, 3), (3,), (), (0, 3)]
+SHAPES = [(2, 3), (), (3,), (0, 3)]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 DTYPES = [*FLOATS, "int64", "int32", "uint8", "bool"]
 
@@ -100,6 +100,11 @@ def assert_alike(mine: Any, its: Any, dtypes: list[str], label: str) -> None:
     np.testing.assert_allclose(read(mine), read(its), rtol=tolerance, atol=tolerance, err_msg=label)
 
 
+def choose(of: list[Any], dtype: str) -> list[Any]:
+    """All shapes for float32, two for other dtypes: no answer depends on dtype and shape together."""
+    return of if dtype == "float32" else of[:2]
+
+
 # Pointwise --------------------------------------------------------------------------------------------------
 
 UNARY = ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "clone"]
@@ -118,7 +123,7 @@ BINARY: dict[str, Program] = {
     "sub alpha": lambda lib, x, y: x.sub(y, alpha=0.5),
     "where": lambda lib, x, y: lib.where(x > 0, x, y),
 }
-PAIRS = [((2, 3), (3,)), ((2, 1), (3,)), ((), (2,)), ((2, 3), (4,)), ((0, 3), (1, 3))]
+PAIRS = [((2, 3), (3,)), ((), (2,)), ((2, 1), (3,)), ((2, 3), (4,)), ((0, 3), (1, 3))]
 NUMBERS = [2, 0, -1, 0.5, 2.0, True]
 WITH_NUMBER: dict[str, Program] = {
     "x + n": lambda lib, x, n: x + n,
@@ -140,14 +145,14 @@ WITH_NUMBER: dict[str, Program] = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", UNARY)
 def test_a_function_of_one_tensor_is_torchs(name, dtype):
-    for shape in SHAPES:
+    for shape in choose(SHAPES, dtype):
         assert_as_torch(lambda lib, x: getattr(x, name)(), (shape, dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
 @pytest.mark.parametrize("name", BINARY)
 def test_a_function_of_two_tensors_is_torchs(name, dtype):
-    for first, second in PAIRS:
+    for first, second in choose(PAIRS, dtype):
         assert_as_torch(BINARY[name], (first, dtype), (second, dtype))
 
 
@@ -261,7 +266,7 @@ MATRICES = [
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
 @pytest.mark.parametrize("name", ONE)
 def test_a_call_with_one_tensor_is_torchs(name, dtype):
-    for shape in SHAPES:
+    for shape in choose(SHAPES, dtype):
         assert_as_torch(ONE[name], (shape, dtype))
 
 

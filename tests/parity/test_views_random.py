@@ -72,7 +72,7 @@ def test_random_views_and_writes_are_torchs(agree_on, drawn):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps())
 def test_many_random_views_and_writes_are_torchs(agree_on, drawn):
     agree_on(lambda lib: run_program(lib, *drawn))

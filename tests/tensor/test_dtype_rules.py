@@ -18,12 +18,15 @@ from oplib.tensor import (
     scalar_dtype,
     set_default_dtype,
     tensor,
+    upcalls,
     zeros,
 )
 
 
 @pytest.fixture
-def default_dtype() -> Iterator[None]:
+def default_dtype(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For tests that change it and call no ops: what is compiled is not thrown away, as it else would be."""
+    monkeypatch.delitem(vars(upcalls), "refresh")
     before = get_default_dtype()
     yield
     set_default_dtype(before)

@@ -12,6 +12,7 @@ import pytest
 import oplib
 from oplib.errors import ArgumentError, CompilationWarning
 from oplib.library import custom_op, ops
+from oplib.library.calls import dispatch
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
@@ -98,16 +99,19 @@ def test_a_static_argument_warns_once_at_its_eighth_value() -> None:
         warned(x, float(count))
 
 
-def test_the_specializations_of_an_op_are_bounded() -> None:
+def test_what_short_cuts_find_of_an_op_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dispatch.CAPACITY == 256
+    monkeypatch.setattr(dispatch, "CAPACITY", 8)  # each specialization is compiled
+
     @custom_op("compiled::bounded")
     def bounded(x: jax.Array, name: str) -> jax.Array:
         return x
 
     x = jnp.ones(1)
-    for count in range(300):
+    for count in range(10):
         bounded(x, f"v{count}")
     find = ops.compiled.bounded.default.call.__globals__["__find0"]
-    assert 0 < len(find.__self__) <= 256
+    assert 0 < len(find.__self__) <= 4
 
 
 def test_a_static_argument_of_the_wrong_type_is_refused_after_a_right_one() -> None:
