@@ -39,7 +39,7 @@ from ._placement import to_device
 from ._random_forms import CHOOSERS as OF_RANDOM
 from ._random_in_place import FILLING
 from ._registrar import describe_function, make_function
-from ._setitem import make_setitem
+from ._setitem import setitem_
 from ._single_ops import ops
 from ._viewer import choose_split, make_turner
 
@@ -369,7 +369,7 @@ UPCALLS = Functions(
         "add_arrays": lambda _: jax.jit(lax.add),
         "getitem": lambda _: Getter(OVERLOADS).getitem,
         "rpow": lambda _: _rpow,
-        "setitem_": lambda name: name_function(make_setitem(OVERLOADS, _functions), name),
+        "setitem_": lambda name: name_function(setitem_, name),
         "to_device": lambda _: to_device,
         "view_dtype": lambda _: make_view_dtype(OVERLOADS["view.dtype"]),
         "to_dtype": lambda _: _functions["_to_copy"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +10,11 @@ import numpy as np
 
 from oplib.autograd.in_place import check_may_write, write_in_place
 from oplib.autograd.view import make_view
-from oplib.library import OpOverload
 from oplib.tensor import Tensor, dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._in_place import check_written, store_in_place
+from ._single_ops import ops
 from ._stored_numbers import check_fits
 from ._subscript_forms import is_array, list_items, refuse_bytes_to_fill
 from ._subscript_window import read_window
@@ -29,41 +28,35 @@ from ._subscripts import (
     read_subscripts,
 )
 
-Function = Callable[..., Any]
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)
 
 
-def make_setitem(overloads: Mapping[str, OpOverload], functions: Mapping[str, Function]) -> Function:
-    """Makes ``setitem_(input, index, value)``."""
-    setitem, where = overloads["setitem"], functions["where"]
-
-    def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
-        check_written(input, "setitem_")
-        if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
-            check_fits("setitem_", input, value)
-        mask = _find_mask(index, input.shape)
-        if mask is not None and isinstance(value, _NUMBERS):
-            check_may_write(input, "setitem_", [value])
-            write_in_place(input, where(mask, _to_value(value, input.dtype), input), "setitem_")
-            return
-        given = index
-        if index.__class__ is not int:
-            index = tuple(list_items(index))  # it is read twice below, and warned of once
-        frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
-        if indices:
-            refuse_bytes_to_fill(given, value)
-            check_may_write(input, "setitem_", [value])
-            place = read_place(index, input)
-            result = setitem.call(input, _to_value(value, input.dtype), *place)
-            write_in_place(input, result, "setitem_")
-            return
-        target = make_view(input, frame, starts, node_class)
-        check_may_write(target, "setitem_", [value])
-        if not _is_itself(target, value):
-            store_in_place(target, _to_value(value, input.dtype), "setitem_")
-
-    return setitem_
+def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
+    """Stores a value where subscripts say: ``input[index] = value``."""
+    check_written(input, "setitem_")
+    if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
+        check_fits("setitem_", input, value)
+    mask = _find_mask(index, input.shape)
+    if mask is not None and isinstance(value, _NUMBERS):
+        check_may_write(input, "setitem_", [value])
+        write_in_place(input, ops.where(mask, _to_value(value, input.dtype), input), "setitem_")
+        return
+    given = index
+    if index.__class__ is not int:
+        index = tuple(list_items(index))  # it is read twice below, and warned of once
+    frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
+    if indices:
+        refuse_bytes_to_fill(given, value)
+        check_may_write(input, "setitem_", [value])
+        place = read_place(index, input)
+        result = ops.setitem(input, _to_value(value, input.dtype), *place)
+        write_in_place(input, result, "setitem_")
+        return
+    target = make_view(input, frame, starts, node_class)
+    check_may_write(target, "setitem_", [value])
+    if not _is_itself(target, value):
+        store_in_place(target, _to_value(value, input.dtype), "setitem_")
 
 
 def _is_itself(target: Tensor, value: Any) -> bool:
