@@ -47,7 +47,7 @@ def run(program: Callable[[Any], Any], lib: Any) -> Any:
 
 
 @pytest.fixture
-def agree() -> Callable[[Callable[[Any], Any]], Any]:
+def assert_agrees() -> Callable[[Callable[[Any], Any]], Any]:
     """Runs a program on both; fails where they differ by more than rounding, or in the kind of error."""
     torch = pytest.importorskip("torch")
 

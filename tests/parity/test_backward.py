@@ -200,5 +200,5 @@ def backward_on_a_leaf(lib):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

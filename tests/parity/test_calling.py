@@ -146,8 +146,8 @@ CONVERSIONS = [
 
 
 @pytest.mark.parametrize(("type_", "value"), CONVERSIONS)
-def test_a_value_reaches_the_kernel_as_in_torch(agree, type_, value):
-    agree(lambda lib: see(lib, f"({type_} v)", (value,), {}))
+def test_a_value_reaches_the_kernel_as_in_torch(assert_agrees, type_, value):
+    assert_agrees(lambda lib: see(lib, f"({type_} v)", (value,), {}))
 
 
 BINDINGS = {
@@ -166,28 +166,28 @@ BINDINGS = {
 
 
 @pytest.mark.parametrize("title", BINDINGS)
-def test_arguments_are_bound_as_in_torch(agree, title):
-    agree(lambda lib: see(lib, *BINDINGS[title]))
+def test_arguments_are_bound_as_in_torch(assert_agrees, title):
+    assert_agrees(lambda lib: see(lib, *BINDINGS[title]))
 
 
-def test_python_parameters_may_have_other_names_than_the_schema(agree):
+def test_python_parameters_may_have_other_names_than_the_schema(assert_agrees):
     def program(lib):
         world = World(lib)
         op = world.custom("(Tensor x, int n) -> Tensor", lambda first, second: first * second)
         return op(n=3, x=world.tensor(2)), op(world.tensor(2), n=4)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_keyword_only_parameters_have_the_names_of_the_schema(agree):
+def test_keyword_only_parameters_have_the_names_of_the_schema(assert_agrees):
     def program(lib):
         world = World(lib)
         return world.custom("(Tensor x, *, int n) -> Tensor", lambda x, *, other: x)(world.tensor(2), n=3)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_the_kernel_gets_the_very_tensors_in_fresh_lists(agree):
+def test_the_kernel_gets_the_very_tensors_in_fresh_lists(assert_agrees):
     def program(lib):
         world = World(lib)
         x, given = world.tensor(1, grad=True), []
@@ -200,7 +200,7 @@ def test_the_kernel_gets_the_very_tensors_in_fresh_lists(agree):
         world.custom("(Tensor a, Tensor[] b, Tensor? c) -> ()", kernel)(x, many, x)
         return given, len(many)
 
-    agree(program)
+    assert_agrees(program)
 
 
 # Results ----------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("kind", ["custom", "low"])
 @pytest.mark.parametrize("title", RESULTS)
-def test_results_have_torchs_form(agree, title, kind):
+def test_results_have_torchs_form(assert_agrees, title, kind):
     returns, result = RESULTS[title]
 
     def program(lib):
@@ -262,7 +262,7 @@ def test_results_have_torchs_form(agree, title, kind):
         )
         return type(given).__name__, kinds, given
 
-    agree(program)
+    assert_agrees(program)
 
 
 ALIASES = {
@@ -277,25 +277,25 @@ ALIASES = {
 
 
 @pytest.mark.parametrize("title", ALIASES)
-def test_a_result_may_not_alias_what_the_schema_does_not_say(agree, title):
+def test_a_result_may_not_alias_what_the_schema_does_not_say(assert_agrees, title):
     schema, kernel, size = ALIASES[title]
 
     def program(lib):
         world = World(lib)
         return world.custom(schema, kernel)(world.lib.ones(size))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_errors_of_a_kernel_keep_their_type(agree):
+def test_errors_of_a_kernel_keep_their_type(assert_agrees):
     def program(lib, grad):
         def kernel(x):
             raise KeyError("text")
 
         return World(lib).custom("(Tensor x) -> Tensor", kernel)(World(lib).tensor(1, grad=grad))
 
-    agree(lambda lib: program(lib, grad=False))
-    agree(lambda lib: program(lib, grad=True))
+    assert_agrees(lambda lib: program(lib, grad=False))
+    assert_agrees(lambda lib: program(lib, grad=True))
 
 
 # Kernels for devices, factories, packets --------------------------------------------------------------------
@@ -356,11 +356,11 @@ DEVICES["a device that steers nothing"] = lambda world: world.custom(
 
 
 @pytest.mark.parametrize("title", DEVICES)
-def test_kernels_are_chosen_as_in_torch(agree, title):
-    agree(lambda lib: DEVICES[title](World(lib)))
+def test_kernels_are_chosen_as_in_torch(assert_agrees, title):
+    assert_agrees(lambda lib: DEVICES[title](World(lib)))
 
 
-def test_a_packet_calls_the_first_overload_that_fits(agree):
+def test_a_packet_calls_the_first_overload_that_fits(assert_agrees):
     def program(lib):
         world = World(lib)
         op = world.low("(Tensor x) -> int", lambda x: 1, name="f")
@@ -370,20 +370,20 @@ def test_a_packet_calls_the_first_overload_that_fits(agree):
         x = world.tensor(1)
         return op(x), op(x, 3), op(x, 3.5), op(x, s="a"), op.overloads(), op.three(x, 3)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_packet_without_a_fit_raises(agree):
+def test_a_packet_without_a_fit_raises(assert_agrees):
     def program(lib):
         world = World(lib)
         op = world.low("(Tensor x) -> int", lambda x: 1, name="f")
         world.low("(Tensor x, int n) -> int", lambda x, n: 2, name="f.two")
         return op("a", "b")
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_an_error_inside_a_kernel_ends_the_search(agree):
+def test_an_error_inside_a_kernel_ends_the_search(assert_agrees):
     def program(lib):
         def kernel(x):
             raise RuntimeError("inside")
@@ -393,4 +393,4 @@ def test_an_error_inside_a_kernel_ends_the_search(agree):
         world.low("(Tensor x, int n=1) -> int", lambda x, n=1: 2, name="f.two")
         return op(world.tensor(1))
 
-    agree(program)
+    assert_agrees(program)

@@ -39,7 +39,7 @@ class Trace:
 
 @BOTH
 @pytest.mark.parametrize("early", [False, True])
-def test_gradients_and_what_runs_again_are_torchs(agree, reentrant, early):
+def test_gradients_and_what_runs_again_are_torchs(assert_agrees, reentrant, early):
     def program(lib):
         x, w, region = leaf(lib, 0.5, 1), leaf(lib, 2, 3), Trace()
         result = checkpoints(lib).checkpoint(region, x, w, use_reentrant=reentrant, early_stop=early)
@@ -47,12 +47,12 @@ def test_gradients_and_what_runs_again_are_torchs(agree, reentrant, early):
         result.sum().backward()
         return x.grad, w.grad, region.events
 
-    agree(program)
+    assert_agrees(program)
 
 
 @BOTH
 @pytest.mark.parametrize("reentrant_inside", [False, True])
-def test_nested_checkpoints_run_what_torchs_run(agree, reentrant, reentrant_inside):
+def test_nested_checkpoints_run_what_torchs_run(assert_agrees, reentrant, reentrant_inside):
     def program(lib):
         checkpoint = checkpoints(lib).checkpoint
         x, w, inner, outer = leaf(lib, 0.5, 1), leaf(lib, 2, 3), Trace(), []
@@ -66,13 +66,13 @@ def test_nested_checkpoints_run_what_torchs_run(agree, reentrant, reentrant_insi
         checkpoint(function, x, w, use_reentrant=reentrant).sum().backward()
         return x.grad, w.grad, inner.events, outer
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.spec("001.10", "004.15")
 @BOTH
 @pytest.mark.parametrize("how", ["grad", "inputs", "create_graph"])
-def test_other_ways_to_ask_for_gradients_work_or_raise_alike(agree, reentrant, how):
+def test_other_ways_to_ask_for_gradients_work_or_raise_alike(assert_agrees, reentrant, how):
     def program(lib):
         x, w = leaf(lib, 0.5, 1), leaf(lib, 2, 3)
         total = checkpoints(lib).checkpoint(Trace(), x, w, use_reentrant=reentrant).sum()
@@ -84,7 +84,7 @@ def test_other_ways_to_ask_for_gradients_work_or_raise_alike(agree, reentrant, h
             gradients += lib.autograd.grad(gradients[0].sum(), (x, w))
         return gradients
 
-    agree(program)
+    assert_agrees(program)
 
 
 def steps(*functions):
@@ -101,19 +101,19 @@ UNSTEADY = {
 
 @pytest.mark.parametrize("name", UNSTEADY)
 @pytest.mark.parametrize("options", [{}, {"early_stop": False}, {"determinism_check": "none"}])
-def test_functions_that_do_not_repeat_themselves_are_caught_alike(agree, name, options):
+def test_functions_that_do_not_repeat_themselves_are_caught_alike(assert_agrees, name, options):
     def program(lib):
         x = leaf(lib, 0.5, 1)
         function = steps(*UNSTEADY[name])
         checkpoints(lib).checkpoint(function, x, use_reentrant=False, **options).sum().backward()
         return None if name == "more" else x.grad
 
-    agree(program)
+    assert_agrees(program)
 
 
 @BOTH
 @pytest.mark.parametrize("preserve", [False, True])
-def test_random_numbers_are_kept_or_not_alike(agree, reentrant, preserve):
+def test_random_numbers_are_kept_or_not_alike(assert_agrees, reentrant, preserve):
     def program(lib):
         drawn = []
 
@@ -130,7 +130,7 @@ def test_random_numbers_are_kept_or_not_alike(agree, reentrant, preserve):
         result.sum().backward()
         return drawn[0] == drawn[1]
 
-    agree(program)
+    assert_agrees(program)
 
 
 def ops_of(lib):
@@ -142,7 +142,7 @@ def ops_of(lib):
 
 
 @pytest.mark.parametrize("policy", ["MUST_SAVE", "PREFER_RECOMPUTE", "list", "bool"])
-def test_selective_policies_give_the_same_gradients_and_are_asked_alike(agree, policy):
+def test_selective_policies_give_the_same_gradients_and_are_asked_alike(assert_agrees, policy):
     def program(lib):
         module = checkpoints(lib)
         sin, exp = ops_of(lib)
@@ -164,7 +164,7 @@ def test_selective_policies_give_the_same_gradients_and_are_asked_alike(agree, p
             result.sum().backward()
         return x.grad, asked
 
-    agree(program)
+    assert_agrees(program)
 
 
 ERRORS = {
@@ -197,13 +197,13 @@ def write_argument(lib, x):
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_of_torchs_kinds(agree, name):
-    agree(lambda lib: ERRORS[name](lib, leaf(lib, 0.5, 1)))
+def test_errors_are_of_torchs_kinds(assert_agrees, name):
+    assert_agrees(lambda lib: ERRORS[name](lib, leaf(lib, 0.5, 1)))
 
 
 @BOTH
 @pytest.mark.parametrize("segments", [1, 2, 3, 4])
-def test_sequences_run_again_what_torchs_run_again(agree, segments, reentrant):
+def test_sequences_run_again_what_torchs_run_again(assert_agrees, segments, reentrant):
     def program(lib):
         calls = []
 
@@ -221,7 +221,7 @@ def test_sequences_run_again_what_torchs_run_again(agree, segments, reentrant):
         ).sum().backward()
         return x.grad, calls
 
-    agree(program)
+    assert_agrees(program)
 
 
 def test_the_module_has_every_name_of_torchs():

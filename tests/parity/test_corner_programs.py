@@ -104,8 +104,8 @@ def scatter_nothing(lib):
         scatter_nothing,
     ],
 )
-def test_a_program_at_a_corner_gives_what_it_gives_in_torch(agree, program):
-    agree(program)
+def test_a_program_at_a_corner_gives_what_it_gives_in_torch(assert_agrees, program):
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_program_at_a_corner_gives_what_it_gives_in_torch(agree, program):
         lambda lib, x: x.narrow(0, 0.5, 1),
     ],
 )
-def test_what_would_be_cut_is_refused_and_nothing_is_written(agree, program):
+def test_what_would_be_cut_is_refused_and_nothing_is_written(assert_agrees, program):
     def call(lib):
         x = lib.ones(3)
         with pytest.raises((RuntimeError, TypeError, IndexError)) as caught:
             program(lib, x)
         return x, isinstance(caught.value, IndexError)
 
-    agree(call)
+    assert_agrees(call)

@@ -192,14 +192,14 @@ RUNS = {
 
 @pytest.mark.spec("004.10", "004.11", "004.12", "004.13")
 @pytest.mark.parametrize("case", RUNS)
-def test_run_backward_does_what_torchs_does(agree, case):
+def test_run_backward_does_what_torchs_does(assert_agrees, case):
     def check(lib):
         x = leaf(lib, 2)
         return engine(lib).run_backward(*RUNS[case](lib, x)), x.grad
 
-    agree(check)
+    assert_agrees(check)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

@@ -60,8 +60,8 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_ops_carry_the_same_tangents(agree: Any, name: str) -> None:
-    agree(in_level(lambda level: level.read(OPS[name](level.lib, level.dual()))))
+def test_ops_carry_the_same_tangents(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(lambda level: level.read(OPS[name](level.lib, level.dual()))))
 
 
 COMPLEX: dict[str, Callable[[Any], Any]] = {
@@ -74,13 +74,13 @@ COMPLEX: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-def test_complex_tangents_are_the_same(agree: Any, name: str) -> None:
+def test_complex_tangents_are_the_same(assert_agrees: Any, name: str) -> None:
     def program(level: Level) -> Any:
         z, t = level.lib.tensor([3 + 4j, 1 - 1j]), level.lib.tensor([1 + 1j, 2 - 0.5j])
         _, tangent = level.ad.unpack_dual(COMPLEX[name](level.ad.make_dual(z, t)))
         return (tangent * (0.5 - 1j)).abs().tolist()
 
-    agree(in_level(program))
+    assert_agrees(in_level(program))
 
 
 # Modes ------------------------------------------------------------------------------------------------------
@@ -137,11 +137,11 @@ def shown(level: Level) -> Any:
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_modes_and_identities_are_the_same(agree: Any, name: str) -> None:
-    agree(in_level(MODES[name]))
+def test_modes_and_identities_are_the_same(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(MODES[name]))
 
 
-def test_leaving_the_level_takes_the_tangents_away(agree: Any) -> None:
+def test_leaving_the_level_takes_the_tangents_away(assert_agrees: Any) -> None:
     def program(lib: Any) -> Any:
         level = Level(lib)
         with level.ad.dual_level() as number:
@@ -150,15 +150,15 @@ def test_leaving_the_level_takes_the_tangents_away(agree: Any) -> None:
         with level.ad.dual_level():
             return number, outside.primal is dual, outside.tangent, level.read(dual), repr(dual)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_decorated_function_has_a_level(agree: Any) -> None:
+def test_a_decorated_function_has_a_level(assert_agrees: Any) -> None:
     def program(lib: Any) -> Any:
         level = Level(lib)
         return level.ad.dual_level()(lambda: level.read(level.dual() * 2))()
 
-    agree(program)
+    assert_agrees(program)
 
 
 # Refusals ---------------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ REFUSED: dict[str, Callable[[Level], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_in_a_level_are_of_the_same_kind(agree: Any, name: str) -> None:
-    agree(in_level(REFUSED[name]))
+def test_refusals_in_a_level_are_of_the_same_kind(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(REFUSED[name]))
 
 
 OUTSIDE: dict[str, Callable[[Level], Any]] = {
@@ -200,5 +200,5 @@ OUTSIDE: dict[str, Callable[[Level], Any]] = {
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_outside_of_a_level_it_is_the_same(agree: Any, name: str) -> None:
-    agree(lambda lib: OUTSIDE[name](Level(lib)))
+def test_outside_of_a_level_it_is_the_same(assert_agrees: Any, name: str) -> None:
+    assert_agrees(lambda lib: OUTSIDE[name](Level(lib)))

@@ -33,8 +33,8 @@ WRITES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_writing_a_dual_gives_the_same_tangent_in_the_same_tensor(agree: Any, name: str) -> None:
-    agree(in_level(lambda level: write_dual(level, WRITES[name])))
+def test_writing_a_dual_gives_the_same_tangent_in_the_same_tensor(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(lambda level: write_dual(level, WRITES[name])))
 
 
 MORE_WRITES = Programs()
@@ -90,5 +90,5 @@ def a_tangent_that_requires_grad(level: Level) -> Any:
 
 
 @pytest.mark.parametrize("name", MORE_WRITES)
-def test_writes_agree(agree: Any, name: str) -> None:
-    agree(in_level(MORE_WRITES[name]))
+def test_writes_agree(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(MORE_WRITES[name]))

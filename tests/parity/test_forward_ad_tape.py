@@ -87,5 +87,5 @@ def flags(level: Level) -> Any:
 
 
 @pytest.mark.parametrize("name", TAPE)
-def test_together_with_the_tape_it_is_the_same(agree: Any, name: str) -> None:
-    agree(in_level(TAPE[name]))
+def test_together_with_the_tape_it_is_the_same(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(TAPE[name]))

@@ -198,5 +198,5 @@ def random_numbers_in_place(level: Level) -> Any:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_share_tangents_alike(agree: Any, name: str) -> None:
-    agree(in_level(VIEWS[name]))
+def test_views_share_tangents_alike(assert_agrees: Any, name: str) -> None:
+    assert_agrees(in_level(VIEWS[name]))

@@ -282,16 +282,16 @@ RETURNS = {
 @pytest.mark.spec("E.4")
 @pytest.mark.parametrize("arguments", [1, 2])
 @pytest.mark.parametrize("case", RETURNS)
-def test_what_backward_may_return(agree, case, arguments):
+def test_what_backward_may_return(assert_agrees, case, arguments):
     def check(lib):
         x = leaf(lib, 1, 2)
         function = make_function(lib, lambda ctx, a, *rest: a * 2, lambda ctx, g: RETURNS[case](lib, g))
         function.apply(x, *[3.0] * (arguments - 1)).sum().backward()
         return x.grad
 
-    agree(check)
+    assert_agrees(check)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

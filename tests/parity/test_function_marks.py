@@ -235,7 +235,7 @@ MARKS = {
 
 
 @pytest.mark.parametrize("case", MARKS)
-def test_what_a_ctx_may_be_told(agree, case):
+def test_what_a_ctx_may_be_told(assert_agrees, case):
     def check(lib):
         def forward(ctx, a):
             MARKS[case](ctx, a)
@@ -243,7 +243,7 @@ def test_what_a_ctx_may_be_told(agree, case):
 
         return make_function(lib, forward).apply(leaf(lib, 1)).requires_grad
 
-    agree(check)
+    assert_agrees(check)
 
 
 # Undefined and zero gradients
@@ -407,13 +407,13 @@ FORWARD = {
 
 
 @pytest.mark.parametrize("case", FORWARD)
-def test_what_jvp_may_return(agree, case):
+def test_what_jvp_may_return(assert_agrees, case):
     forward, jvp = FORWARD[case]
-    agree(lambda lib: push(lib, make_function(lib, forward, jvp=jvp)))
+    assert_agrees(lambda lib: push(lib, make_function(lib, forward, jvp=jvp)))
 
 
 @pytest.mark.parametrize("materialize", [True, False])
-def test_what_jvp_gets(agree, materialize):
+def test_what_jvp_gets(assert_agrees, materialize):
     def check(lib):
         seen = []
 
@@ -432,9 +432,9 @@ def test_what_jvp_gets(agree, materialize):
         push(lib, make_function(lib, forward, jvp=jvp), lib.ones(2), lib.tensor([1, 2], dtype=lib.int32), 3.0)
         return seen
 
-    agree(check)
+    assert_agrees(check)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

@@ -25,8 +25,8 @@ class Derivatives:
         return self.lib.tensor([1.0, 2.0], requires_grad=True)
 
 
-def check_both(agree: Any, program: Callable[[Derivatives], Any]) -> None:
-    agree(lambda lib: program(Derivatives(lib)))
+def check_both(assert_agrees: Any, program: Callable[[Derivatives], Any]) -> None:
+    assert_agrees(lambda lib: program(Derivatives(lib)))
 
 
 def cube(a: Any) -> Any:
@@ -56,14 +56,14 @@ def describe_flags(flags: dict[str, bool]) -> str:
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=describe_flags)
-def test_jacobians_and_hessians_agree_under_all_flags(agree: Any, flags: dict[str, bool]) -> None:
+def test_jacobians_and_hessians_agree_under_all_flags(assert_agrees: Any, flags: dict[str, bool]) -> None:
     def describe(found: Any) -> Any:
         if isinstance(found, tuple):
             return tuple(describe(one) for one in found)
         return found.requires_grad, found.detach()
 
-    check_both(agree, lambda d: describe(d.of.jacobian(several, (d.leaf(), d.leaf()), **flags)))
-    check_both(agree, lambda d: describe(d.of.hessian(energy, (d.leaf(), d.leaf()), **flags)))
+    check_both(assert_agrees, lambda d: describe(d.of.jacobian(several, (d.leaf(), d.leaf()), **flags)))
+    check_both(assert_agrees, lambda d: describe(d.of.hessian(energy, (d.leaf(), d.leaf()), **flags)))
 
 
 def in_tuples(value: Any) -> Any:
@@ -71,16 +71,16 @@ def in_tuples(value: Any) -> Any:
     return tuple(in_tuples(one) for one in value) if isinstance(value, (list, tuple)) else value.detach()
 
 
-def test_forward_mode_agrees(agree: Any) -> None:
+def test_forward_mode_agrees(assert_agrees: Any) -> None:
     options = {"vectorize": True, "strategy": "forward-mode"}
-    check_both(agree, lambda d: in_tuples(d.of.jacobian(cube, d.x, **options)))
-    check_both(agree, lambda d: in_tuples(d.of.jacobian(several, (d.x, d.y), **options)))
+    check_both(assert_agrees, lambda d: in_tuples(d.of.jacobian(cube, d.x, **options)))
+    check_both(assert_agrees, lambda d: in_tuples(d.of.jacobian(several, (d.x, d.y), **options)))
 
 
-def test_forward_over_reverse_agrees(agree: Any) -> None:
+def test_forward_over_reverse_agrees(assert_agrees: Any) -> None:
     options = {"vectorize": True, "outer_jacobian_strategy": "forward-mode"}
-    check_both(agree, lambda d: in_tuples(d.of.hessian(volume, d.x, **options)))
-    check_both(agree, lambda d: in_tuples(d.of.hessian(energy, (d.x, d.y), **options)))
+    check_both(assert_agrees, lambda d: in_tuples(d.of.hessian(volume, d.x, **options)))
+    check_both(assert_agrees, lambda d: in_tuples(d.of.hessian(energy, (d.x, d.y), **options)))
 
 
 PRODUCTS: dict[str, Callable[[Derivatives], Any]] = {
@@ -124,19 +124,19 @@ def abs_of(found: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products_agree(agree: Any, name: str) -> None:
-    check_both(agree, PRODUCTS[name])
+def test_products_agree(assert_agrees: Any, name: str) -> None:
+    check_both(assert_agrees, PRODUCTS[name])
 
 
 @pytest.mark.parametrize("name", ["vjp", "jvp", "vhp", "hvp"])
-def test_products_are_differentiable_alike(agree: Any, name: str) -> None:
+def test_products_are_differentiable_alike(assert_agrees: Any, name: str) -> None:
     def program(d: Derivatives) -> Any:
         x, v = d.leaf(), d.leaf()
         function = volume if name in ("vhp", "hvp") else cube
         output, product = getattr(d.of, name)(function, x, v, create_graph=True)
         return output.requires_grad, product.requires_grad, d.lib.autograd.grad(product.sum(), (x, v))
 
-    check_both(agree, program)
+    check_both(assert_agrees, program)
 
 
 ERRORS: dict[str, Callable[[Derivatives], Any]] = {
@@ -175,5 +175,5 @@ ERRORS: dict[str, Callable[[Derivatives], Any]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_refusals_are_of_the_same_kind(agree: Any, name: str) -> None:
-    check_both(agree, ERRORS[name])
+def test_refusals_are_of_the_same_kind(assert_agrees: Any, name: str) -> None:
+    check_both(assert_agrees, ERRORS[name])

@@ -54,15 +54,15 @@ def call(lib: Any, name: str, *, method: bool, **named: Any) -> Any:
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("method", [False, True], ids=["function", "method"])
-def test_an_axis_is_a_dim(name: str, method: bool, agree: Any) -> None:
+def test_an_axis_is_a_dim(name: str, method: bool, assert_agrees: Any) -> None:
     for _ in range(2):  # by the complete way, and where a short cut exists
-        agree(lambda lib: call(lib, name, method=method, axis=1))
+        assert_agrees(lambda lib: call(lib, name, method=method, axis=1))
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_keepdims_is_keepdim(name: str, agree: Any) -> None:
-    agree(lambda lib: call(lib, name, method=True, axis=0, keepdims=True))
-    agree(lambda lib: call(lib, name, method=False, dim=0, keepdims=True))
+def test_keepdims_is_keepdim(name: str, assert_agrees: Any) -> None:
+    assert_agrees(lambda lib: call(lib, name, method=True, axis=0, keepdims=True))
+    assert_agrees(lambda lib: call(lib, name, method=False, dim=0, keepdims=True))
 
 
 PROGRAMS: dict[str, Program] = {
@@ -93,8 +93,8 @@ def differentiate(lib: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_with_an_axis_does_as_on_torch(name: str, agree: Any) -> None:
-    agree(PROGRAMS[name])
+def test_a_program_with_an_axis_does_as_on_torch(name: str, assert_agrees: Any) -> None:
+    assert_agrees(PROGRAMS[name])
 
 
 def test_what_does_not_fit_is_said_in_our_words() -> None:

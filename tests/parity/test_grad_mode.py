@@ -189,19 +189,19 @@ INSIDE = {
 
 
 @pytest.mark.parametrize("case", OUTSIDE)
-def test_an_inference_tensor_outside_does_what_it_does_on_torch(agree, case):
-    agree(lambda lib: OUTSIDE[case](lib, made(lib), leaf(lib, 1, 2)))
+def test_an_inference_tensor_outside_does_what_it_does_on_torch(assert_agrees, case):
+    assert_agrees(lambda lib: OUTSIDE[case](lib, made(lib), leaf(lib, 1, 2)))
 
 
 @pytest.mark.parametrize("case", INSIDE)
-def test_inference_mode_does_what_it_does_on_torch(agree, case):
+def test_inference_mode_does_what_it_does_on_torch(assert_agrees, case):
     def check(lib):
         a, x = made(lib), leaf(lib, 1, 2)
         return inside(lib, lambda: INSIDE[case](lib, a, x))
 
-    agree(check)
+    assert_agrees(check)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

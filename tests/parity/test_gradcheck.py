@@ -54,17 +54,17 @@ BACKWARDS = {
     [*((name, False) for name in BACKWARDS), ("right", True), ("wrong", True), ("half wrong", True)],
 )
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
-def test_right_and_wrong_formulas_are_told_apart_alike(agree, name, check, fast_mode):
+def test_right_and_wrong_formulas_are_told_apart_alike(assert_agrees, name, check, fast_mode):
     def program(lib):
         function = make_function(lib, BACKWARDS[name]())
         run = getattr(lib.autograd, check)
         return run(function, leaf(lib, [0.5, -1.5]), raise_exception=False, fast_mode=fast_mode)
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize("options", [{}, {"check_undefined_grad": False}])
-def test_undefined_gradients_are_checked_alike(agree, options):
+def test_undefined_gradients_are_checked_alike(assert_agrees, options):
     def program(lib):
         def backward(x, g):
             if g is None:
@@ -74,11 +74,11 @@ def test_undefined_gradients_are_checked_alike(agree, options):
         function = make_function(lib, backward, materialize=False)
         return lib.autograd.gradcheck(function, leaf(lib, [0.5, -1.5]), raise_exception=False, **options)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_function_that_hides_its_dependence_fails_alike(agree):
-    agree(
+def test_a_function_that_hides_its_dependence_fails_alike(assert_agrees):
+    assert_agrees(
         lambda lib: lib.autograd.gradcheck(lambda x: x.detach() * 2, leaf(lib, [0.5]), raise_exception=False)
     )
 
@@ -101,8 +101,8 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_errors_are_of_torchs_kinds(agree, name):
-    agree(PROGRAMS[name])
+def test_errors_are_of_torchs_kinds(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])
 
 
 @pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])

@@ -41,8 +41,8 @@ MULTI = {
 
 @pytest.mark.spec("000.18", "000.19", "000.20")
 @pytest.mark.parametrize("case", MULTI)
-def test_multi_hooks_are_those_of_torch(agree, case):
-    agree(lambda lib: multi(lib, *MULTI[case]))
+def test_multi_hooks_are_those_of_torch(assert_agrees, case):
+    assert_agrees(lambda lib: multi(lib, *MULTI[case]))
 
 
 @PROGRAMS.add
@@ -161,5 +161,5 @@ def metadata_under_anomaly(lib):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_is_as_in_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_it_is_as_in_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

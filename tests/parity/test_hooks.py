@@ -121,7 +121,7 @@ CALLS = {
 @pytest.mark.spec("E.3", "000.7", "000.8")
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize(("graph", "call"), list(itertools.product(GRAPHS, CALLS)))
-def test_all_hooks_run_as_in_torch(agree, graph, call):
+def test_all_hooks_run_as_in_torch(assert_agrees, graph, call):
     def program(lib):
         root, leaves, tensors = GRAPHS[graph](lib)
         trace = Trace(lib)
@@ -130,7 +130,7 @@ def test_all_hooks_run_as_in_torch(agree, graph, call):
         grads = {name: tensor.grad for name, tensor in (*tensors.items(), ("root", root))}
         return trace.lines, found, grads
 
-    agree(program)
+    assert_agrees(program)
 
 
 PROGRAMS = Programs()
@@ -309,5 +309,5 @@ def a_hook_that_fails(lib):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_trace_is_that_of_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_the_trace_is_that_of_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

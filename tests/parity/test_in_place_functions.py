@@ -60,5 +60,5 @@ PROGRAMS: dict[str, Program] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_in_place_function_does_what_torchs_does(name: str, agree: Any) -> None:
-    agree(PROGRAMS[name])
+def test_an_in_place_function_does_what_torchs_does(name: str, assert_agrees: Any) -> None:
+    assert_agrees(PROGRAMS[name])

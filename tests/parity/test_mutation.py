@@ -18,8 +18,8 @@ OUTS = "(Tensor x, *, Tensor(a!) first, Tensor(b!) second) -> (Tensor(a!), Tenso
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(lambda lib: PROGRAMS[name](World(lib)))
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(lambda lib: PROGRAMS[name](World(lib)))
 
 
 def multiply(x, k):

@@ -62,5 +62,5 @@ PROGRAMS: dict[str, Program] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_with_gradients_and_vectors_does_as_on_torch(name: str, agree: Any) -> None:
-    agree(PROGRAMS[name])
+def test_a_program_with_gradients_and_vectors_does_as_on_torch(name: str, assert_agrees: Any) -> None:
+    assert_agrees(PROGRAMS[name])

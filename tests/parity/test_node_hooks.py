@@ -122,7 +122,7 @@ RETURNS = {
 @pytest.mark.spec("000.7", "000.8")
 @pytest.mark.parametrize("kind", ["register_hook", "register_prehook"])
 @pytest.mark.parametrize("case", RETURNS)
-def test_what_a_node_hook_may_return(agree, case, kind):
+def test_what_a_node_hook_may_return(assert_agrees, case, kind):
     def check(lib):
         x = leaf(lib, 1, 2)
         y = x * 2
@@ -130,7 +130,7 @@ def test_what_a_node_hook_may_return(agree, case, kind):
         y.sum().backward()
         return x.grad
 
-    agree(check)
+    assert_agrees(check)
 
 
 TENSOR_RETURNS = {
@@ -144,7 +144,7 @@ TENSOR_RETURNS = {
 
 @pytest.mark.parametrize("case", TENSOR_RETURNS)
 @pytest.mark.parametrize("on", ["leaf", "result"])
-def test_what_a_tensor_hook_may_return(agree, case, on):
+def test_what_a_tensor_hook_may_return(assert_agrees, case, on):
     def check(lib):
         x = leaf(lib, 1, 2)
         y = x * 2
@@ -152,9 +152,9 @@ def test_what_a_tensor_hook_may_return(agree, case, on):
         y.sum().backward()
         return x.grad
 
-    agree(check)
+    assert_agrees(check)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

@@ -89,7 +89,7 @@ def to_numpy(value: Any) -> list[np.ndarray]:
     return [np.asarray(one.detach().numpy()) for one in values]
 
 
-def agree(program: Callable[[Any], Any], *, with_signs: bool = True) -> None:
+def assert_agrees(program: Callable[[Any], Any], *, with_signs: bool = True) -> None:
     """Compares numbers, and the signs of zeros."""
     for mine, other in zip(to_numpy(program(oplib)), to_numpy(program(torch)), strict=True):
         np.testing.assert_allclose(mine, other, rtol=2e-5, atol=1e-6)
@@ -100,13 +100,13 @@ def agree(program: Callable[[Any], Any], *, with_signs: bool = True) -> None:
 
 @pytest.mark.parametrize("name", choose(list_unary(), 18))
 def test_a_function_of_an_item_is_torchs_at_special_values(name):
-    agree(lambda lib: getattr(lib, name)(lib.tensor(SPECIAL)), with_signs=name not in WITHOUT_SIGN)
+    assert_agrees(lambda lib: getattr(lib, name)(lib.tensor(SPECIAL)), with_signs=name not in WITHOUT_SIGN)
 
 
 @pytest.mark.parametrize("name", choose(sorted(PAIRS), 4))
 def test_a_function_of_two_items_is_torchs_at_special_values(name):
     first, second = np.meshgrid(np.float32(SPECIAL[:9]), np.float32(SPECIAL[:9]))
-    agree(
+    assert_agrees(
         lambda lib: getattr(lib, name)(lib.tensor(first.tolist()), lib.tensor(second.tolist())),
         with_signs=name not in WITHOUT_SIGN,
     )
@@ -114,15 +114,15 @@ def test_a_function_of_two_items_is_torchs_at_special_values(name):
 
 @pytest.mark.parametrize("name", choose(sorted(REDUCTIONS), 8))
 def test_a_reduction_is_torchs_at_ties_and_where_items_are_no_numbers(name):
-    agree(lambda lib: REDUCTIONS[name](lib, lib.tensor(TIED)))
+    assert_agrees(lambda lib: REDUCTIONS[name](lib, lib.tensor(TIED)))
 
 
 @pytest.mark.parametrize(
     "name", choose(["sum", "prod", "mean", "nansum", "var", "all", "any", "logsumexp"], 4)
 )
 def test_a_reduction_of_nothing_and_of_a_number_is_torchs(name):
-    agree(lambda lib: getattr(lib, name)(lib.ones(2, 0), 1))
-    agree(lambda lib: getattr(lib, name)(lib.tensor(3.0), 0))
+    assert_agrees(lambda lib: getattr(lib, name)(lib.ones(2, 0), 1))
+    assert_agrees(lambda lib: getattr(lib, name)(lib.tensor(3.0), 0))
 
 
 def test_the_default_dtype_is_that_of_integers_made_floating_and_of_numbers():

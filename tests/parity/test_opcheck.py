@@ -74,13 +74,13 @@ SAME_TESTS = {
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_the_same_tests_fail(agree, name):
+def test_the_same_tests_fail(assert_agrees, name):
     def program(lib):
         world = World(lib)
         op, grad = OPS[name](world)
         return outcome(world, op, (world.tensor(1, 2, grad=grad),), SAME_TESTS[name])
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize(
@@ -88,22 +88,22 @@ def test_the_same_tests_fail(agree, name):
     [lambda lib, x: lib.empty(3), lambda lib, x: lib.empty(2, dtype=lib.int32)],
     ids=["shape", "dtype"],
 )
-def test_a_wrong_fake_kernel_fails_its_test_and_not_that_of_the_schema(agree, fake):
+def test_a_wrong_fake_kernel_fails_its_test_and_not_that_of_the_schema(assert_agrees, fake):
     def program(lib):
         world = World(lib)
         op = make(world, lambda x: x * x, fake=lambda x: fake(lib, x))
         return outcome(world, op, (world.tensor(1, 2),), TORCHS[:3])
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_missing_fake_kernel_fails_its_test_where_none_can_be_derived(agree):
+def test_a_missing_fake_kernel_fails_its_test_where_none_can_be_derived(assert_agrees):
     def program(lib):
         world = World(lib)
         op = world.custom("(Tensor x) -> Tensor", lambda x: x * float(x.sum()))
         return outcome(world, op, (world.tensor(1, 2),), TORCHS[:3])
 
-    agree(program)
+    assert_agrees(program)
 
 
 CALLS = {
@@ -124,15 +124,15 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_are_taken_and_refused_alike(agree, name):
+def test_calls_are_taken_and_refused_alike(assert_agrees, name):
     def program(lib):
         world = World(lib)
         return CALLS[name](lib, make(world, lambda x: x * x), world.tensor(1, 2))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_failure_is_raised_from_its_cause(agree):
+def test_a_failure_is_raised_from_its_cause(assert_agrees):
     def program(lib):
         world = World(lib)
         op = make(world, lambda x: x.add_(1) * 2)
@@ -147,4 +147,4 @@ def test_a_failure_is_raised_from_its_cause(agree):
             return type(error).__name__, text, cause, given.tolist(), given._version
         return None
 
-    agree(program)
+    assert_agrees(program)

@@ -27,7 +27,7 @@ OUTS = {
 
 
 @pytest.mark.parametrize("name", OUT)
-def test_a_result_is_written_into_the_tensor_that_is_given(agree, name):
+def test_a_result_is_written_into_the_tensor_that_is_given(assert_agrees, name):
     def program(lib):
         out = lib.zeros(0)
         x = shaped_leaf(lib, 3, 3)
@@ -35,25 +35,25 @@ def test_a_result_is_written_into_the_tensor_that_is_given(agree, name):
             returned = OUT[name](lib, x, out)
         return returned is out, out, out._version > 0
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize("kind", OUTS)
-def test_where_a_result_is_written_it_has_the_dtype_of_the_place(agree, kind):
+def test_where_a_result_is_written_it_has_the_dtype_of_the_place(assert_agrees, kind):
     def program(lib):
         out = OUTS[kind](lib)
         lib.mul(lib.ones(3, 3), 2.5, out=out)
         return out, out._base if out._base is None or kind == "view" else None
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_nothing_is_recorded_with_out(agree):
-    agree(lambda lib: lib.add(shaped_leaf(lib, 3), 1, out=lib.zeros(3)))
+def test_nothing_is_recorded_with_out(assert_agrees):
+    assert_agrees(lambda lib: lib.add(shaped_leaf(lib, 3), 1, out=lib.zeros(3)))
 
 
 @pytest.mark.spec("000.25")
-def test_a_saved_tensor_that_out_overwrites_is_found_by_its_version(agree):
+def test_a_saved_tensor_that_out_overwrites_is_found_by_its_version(assert_agrees):
     def program(lib):
         y = shaped_leaf(lib, 3) * 1
         z = y.detach()
@@ -61,4 +61,4 @@ def test_a_saved_tensor_that_out_overwrites_is_found_by_its_version(agree):
         lib.add(lib.ones(3), 1, out=z)
         loss.backward()
 
-    agree(program)
+    assert_agrees(program)

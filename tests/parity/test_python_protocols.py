@@ -63,9 +63,9 @@ QUESTIONS = {
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_python_gets_the_same_answer(name, agree):
+def test_python_gets_the_same_answer(name, assert_agrees):
     question, data = QUESTIONS[name]
-    agree(lambda lib: ask(lib, question, data))
+    assert_agrees(lambda lib: ask(lib, question, data))
 
 
 BOOLS = [
@@ -76,7 +76,7 @@ BOOLS = [
 
 
 @pytest.mark.parametrize("index", BOOLS, ids=repr)
-def test_a_bool_among_subscripts_is_a_dim_of_its_own(index, agree):
+def test_a_bool_among_subscripts_is_a_dim_of_its_own(index, assert_agrees):
     def program(lib):
         x = lib.tensor(GRID, requires_grad=True)
         found = x[index]
@@ -86,11 +86,11 @@ def test_a_bool_among_subscripts_is_a_dim_of_its_own(index, agree):
         doubled[index] = found.detach() * 2
         return found, list(found.shape), x.grad, written, doubled
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_bool_tensor_without_dims_is_a_bool(agree):
-    agree(lambda lib: [lib.tensor(GRID)[lib.tensor(flag)] for flag in (True, False)])
+def test_a_bool_tensor_without_dims_is_a_bool(assert_agrees):
+    assert_agrees(lambda lib: [lib.tensor(GRID)[lib.tensor(flag)] for flag in (True, False)])
 
 
 COPIES = {
@@ -102,14 +102,14 @@ COPIES = {
 
 @pytest.mark.parametrize("kind", ["leaf", "result", "constant"])
 @pytest.mark.parametrize("name", COPIES)
-def test_copies_keep_what_torchs_keep(name, kind, agree):
+def test_copies_keep_what_torchs_keep(name, kind, assert_agrees):
     def program(lib):
         x = lib.tensor([1.0, 2.0], requires_grad=kind != "constant")
         x = x * 2 if kind == "result" else x
         made = COPIES[name](x)
         return made, made.requires_grad, made.is_leaf, made is x
 
-    agree(program)
+    assert_agrees(program)
 
 
 SHOWN = {
@@ -134,5 +134,5 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_tensor_is_shown_as_torchs(name, agree):
-    agree(lambda lib: repr(SHOWN[name](lib)).replace("torch.", "oplib."))
+def test_a_tensor_is_shown_as_torchs(name, assert_agrees):
+    assert_agrees(lambda lib: repr(SHOWN[name](lib)).replace("torch.", "oplib."))

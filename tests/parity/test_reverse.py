@@ -41,36 +41,36 @@ BATCHED = {
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("case", SEEDS)
-def test_seeds_are_those_of_torch(agree, case):
-    agree(lambda lib: seeds(lib, *SEEDS[case]))
+def test_seeds_are_those_of_torch(assert_agrees, case):
+    assert_agrees(lambda lib: seeds(lib, *SEEDS[case]))
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("case", BATCHED)
-def test_batched_seeds_are_those_of_torch(agree, case):
-    agree(lambda lib: seeds(lib, *BATCHED[case], batched=True))
+def test_batched_seeds_are_those_of_torch(assert_agrees, case):
+    assert_agrees(lambda lib: seeds(lib, *BATCHED[case], batched=True))
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("dtype", ["complex64", "int32", "float32"])
-def test_a_seed_of_each_dtype_is_taken_as_by_torch(agree, dtype):
-    agree(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
+def test_a_seed_of_each_dtype_is_taken_as_by_torch(assert_agrees, dtype):
+    assert_agrees(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
 
 
 @pytest.mark.spec("001.6")
-def test_gradients_become_a_tuple_as_in_torch(agree):
-    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(None, 2))
-    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(lib.ones(1), 5))
-    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple([lib.ones(1), None], 7))
-    agree(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(3, 1))
+def test_gradients_become_a_tuple_as_in_torch(assert_agrees):
+    assert_agrees(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(None, 2))
+    assert_agrees(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(lib.ones(1), 5))
+    assert_agrees(lambda lib: lib.autograd._tensor_or_tensors_to_tuple([lib.ones(1), None], 7))
+    assert_agrees(lambda lib: lib.autograd._tensor_or_tensors_to_tuple(3, 1))
 
 
 @pytest.mark.spec("001.4")
-def test_shapes_of_gradients_are_read_as_in_torch(agree):
-    agree(
+def test_shapes_of_gradients_are_read_as_in_torch(assert_agrees):
+    assert_agrees(
         lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), True)))
     )
-    agree(
+    assert_agrees(
         lambda lib: tuple(map(tuple, lib.autograd._calculate_shape(lib.ones(2, 3), lib.ones(4, 2, 3), False)))
     )
 
@@ -126,8 +126,8 @@ def a_device_class_that_is_none(lib):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])
 
 
 @pytest.mark.spec("001.2")

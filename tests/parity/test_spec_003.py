@@ -17,14 +17,14 @@ NOT_COMPILED = Programs()  # a compiled formula is traced: it has arrays without
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("name", ANY_KIND)
-def test_a_program_does_what_it_does_on_torch(agree, name, kind):
-    agree(lambda lib: ANY_KIND[name](World(lib, kind)))
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name, kind):
+    assert_agrees(lambda lib: ANY_KIND[name](World(lib, kind)))
 
 
 @pytest.mark.parametrize("kind", ["custom", "low"])
 @pytest.mark.parametrize("name", NOT_COMPILED)
-def test_a_program_with_a_formula_on_tensors_does_what_it_does_on_torch(agree, name, kind):
-    agree(lambda lib: NOT_COMPILED[name](World(lib, kind)))
+def test_a_program_with_a_formula_on_tensors_does_what_it_does_on_torch(assert_agrees, name, kind):
+    assert_agrees(lambda lib: NOT_COMPILED[name](World(lib, kind)))
 
 
 ONE = "(Tensor x) -> Tensor"
@@ -269,8 +269,8 @@ ANSWERS = {
 @pytest.mark.spec("003.7")
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("title", ANSWERS)
-def test_answers_of_a_formula(agree, title, kind):
-    agree(lambda lib: ANSWERS[title](World(lib, kind)))
+def test_answers_of_a_formula(assert_agrees, title, kind):
+    assert_agrees(lambda lib: ANSWERS[title](World(lib, kind)))
 
 
 @NOT_COMPILED.add

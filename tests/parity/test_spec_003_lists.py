@@ -16,8 +16,8 @@ LIST_OUT = "(Tensor x) -> Tensor[]"
 
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_with_lists_does_what_it_does_on_torch(agree, name, kind):
-    agree(lambda lib: PROGRAMS[name](World(lib, kind)))
+def test_a_program_with_lists_does_what_it_does_on_torch(assert_agrees, name, kind):
+    assert_agrees(lambda lib: PROGRAMS[name](World(lib, kind)))
 
 
 def add_up(xs, y):
@@ -77,7 +77,7 @@ LIST_ANSWERS = {
 @pytest.mark.spec("003.13", "003.16")
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("title", LIST_ANSWERS)
-def test_answers_of_a_formula_with_lists(agree, title, kind):
+def test_answers_of_a_formula_with_lists(assert_agrees, title, kind):
     def run(lib):
         world = World(lib, kind)
         op = world.op(LIST_IN, add_up, lambda ctx, grad: LIST_ANSWERS[title](grad))
@@ -85,7 +85,7 @@ def test_answers_of_a_formula_with_lists(agree, title, kind):
         op([x, y], y).sum().backward()
         return x.grad, y.grad
 
-    agree(run)
+    assert_agrees(run)
 
 
 @PROGRAMS.add
@@ -185,7 +185,7 @@ def a_full_list_of_optional_tensors(world):
 
 
 @pytest.mark.spec("003.12")
-def test_a_name_of_ctx_is_reserved(agree):
+def test_a_name_of_ctx_is_reserved(assert_agrees):
     def run(lib):
         def setup(ctx, inputs, output):
             ctx._pt_metadata = 1
@@ -194,7 +194,7 @@ def test_a_name_of_ctx_is_reserved(agree):
         op = world.op("(Tensor[] xs) -> Tensor", lambda xs: xs[0] * 1, lambda ctx, grad: [grad], setup)
         op([world.tensor(1, grad=True)])
 
-    agree(run)
+    assert_agrees(run)
 
 
 # 003.19: what can have a formula ----------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def test_a_name_of_ctx_is_reserved(agree):
 
 @pytest.mark.spec("003.19")
 @pytest.mark.parametrize("kind", ["custom", "low"])
-def test_an_op_that_writes_has_none(agree, kind):
+def test_an_op_that_writes_has_none(assert_agrees, kind):
     writes = {} if kind == "low" else {"writes": ("x",)}
-    agree(
+    assert_agrees(
         lambda lib: World(lib, kind).op(
             "(Tensor(a!) x) -> ()", lambda x: None, lambda ctx, grad: grad, **writes
         )
@@ -212,21 +212,23 @@ def test_an_op_that_writes_has_none(agree, kind):
 
 
 @pytest.mark.spec("003.19")
-def test_a_tensor_by_keyword_has_none(agree):
-    agree(
+def test_a_tensor_by_keyword_has_none(assert_agrees):
+    assert_agrees(
         lambda lib: World(lib, "low").op(
             "(*, Tensor x) -> Tensor", lambda *, x: x * 1, lambda ctx, grad: grad
         )
     )
 
 
-def test_an_unknown_op_has_none(agree):
-    agree(lambda lib: lib.library.register_autograd(f"{World(lib).namespace}::none", lambda ctx, grad: grad))
+def test_an_unknown_op_has_none(assert_agrees):
+    assert_agrees(
+        lambda lib: lib.library.register_autograd(f"{World(lib).namespace}::none", lambda ctx, grad: grad)
+    )
 
 
 @pytest.mark.spec("003.19")
-def test_a_result_that_is_an_input_is_refused_under_a_formula(agree):
-    agree(
+def test_a_result_that_is_an_input_is_refused_under_a_formula(assert_agrees):
+    assert_agrees(
         lambda lib: World(lib).op("(Tensor x) -> Tensor", lambda x: x, lambda ctx, grad: grad)(
             World(lib).tensor(1, grad=True)
         )

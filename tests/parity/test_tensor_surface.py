@@ -120,18 +120,18 @@ COMPARED = {
 
 
 @pytest.mark.parametrize("case", COMPARED)
-def test_whole_tensors_are_compared_as_by_torch(agree, case):
+def test_whole_tensors_are_compared_as_by_torch(assert_agrees, case):
     first, second, options = COMPARED[case]
-    agree(lambda lib: lib.allclose(lib.tensor(first), lib.tensor(second), **options))
+    assert_agrees(lambda lib: lib.allclose(lib.tensor(first), lib.tensor(second), **options))
     if not options and case != "integers":
-        agree(lambda lib: lib.equal(lib.tensor(first), lib.tensor(second)))
+        assert_agrees(lambda lib: lib.equal(lib.tensor(first), lib.tensor(second)))
 
 
 @pytest.mark.parametrize("compare", ["equal", "allclose"])
-def test_a_number_is_not_compared_with_a_tensor(agree, compare):
-    agree(lambda lib: getattr(lib, compare)(lib.ones(1), 1.0))
+def test_a_number_is_not_compared_with_a_tensor(assert_agrees, compare):
+    assert_agrees(lambda lib: getattr(lib, compare)(lib.ones(1), 1.0))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_does_what_it_does_on_torch(agree, name):
-    agree(PROGRAMS[name])
+def test_a_program_does_what_it_does_on_torch(assert_agrees, name):
+    assert_agrees(PROGRAMS[name])

@@ -31,7 +31,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_write_into_a_view_is_seen_in_its_base_with_its_gradient(agree, name):
+def test_a_write_into_a_view_is_seen_in_its_base_with_its_gradient(assert_agrees, name):
     def program(lib):
         x = shaped_leaf(lib, 4, 3)
         y = x * 2
@@ -45,11 +45,11 @@ def test_a_write_into_a_view_is_seen_in_its_base_with_its_gradient(agree, name):
             view.storage_offset(), view.is_contiguous(),
         )  # fmt: skip
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize("part", ["real", "imag"])
-def test_real_and_imaginary_parts_are_written_with_their_gradient(agree, part):
+def test_real_and_imaginary_parts_are_written_with_their_gradient(assert_agrees, part):
     def program(lib):
         z = lib.tensor(np.array([1 + 2j, 3 - 1j], np.complex64), requires_grad=True)
         y = z * (2 + 1j)
@@ -58,10 +58,10 @@ def test_real_and_imaginary_parts_are_written_with_their_gradient(agree, part):
         grad, pairs = lib.view_as_real(z.grad), lib.view_as_real(y.detach())
         return pairs, grad, y.grad_fn, getattr(y, part).grad_fn, y._version, getattr(y, part).stride()
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_pairs_are_complex_numbers_on_the_same_memory(agree):
+def test_pairs_are_complex_numbers_on_the_same_memory(assert_agrees):
     def program(lib):
         x = shaped_leaf(lib, 3, 2)
         y = x * 1
@@ -70,7 +70,7 @@ def test_pairs_are_complex_numbers_on_the_same_memory(agree):
         (y * y).sum().backward()
         return y, x.grad, y.grad_fn, y._version
 
-    agree(program)
+    assert_agrees(program)
 
 
 def write_item(x):
@@ -103,7 +103,7 @@ def places(x):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_is_written_in_place_has_torchs_values_versions_and_gradients(agree, name):
+def test_what_is_written_in_place_has_torchs_values_versions_and_gradients(assert_agrees, name):
     def program(lib):
         x = shaped_leaf(lib, 3, 3)
         y = x * 2
@@ -113,11 +113,11 @@ def test_what_is_written_in_place_has_torchs_values_versions_and_gradients(agree
         loss.backward()
         return y, row, y._version, x.grad
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.spec("000.13")
-def test_who_shares_a_version_shares_it_as_in_torch(agree):
+def test_who_shares_a_version_shares_it_as_in_torch(assert_agrees):
     def program(lib):
         x = lib.zeros(3)
         view, detached, data = x[:1], x.detach(), x.data
@@ -134,20 +134,20 @@ def test_who_shares_a_version_shares_it_as_in_torch(agree):
             view._is_view(),
         )
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_view_of_what_begins_to_require_grad_is_a_leaf_of_its_own(agree):
+def test_a_view_of_what_begins_to_require_grad_is_a_leaf_of_its_own(assert_agrees):
     def program(lib):
         x = lib.ones(3)
         view = x[0]
         x.requires_grad_()
         return view.requires_grad, view.is_leaf, view.grad_fn, (view * 2).requires_grad
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_hooks_stay_with_the_old_value_and_retained_gradients_move_on(agree):
+def test_hooks_stay_with_the_old_value_and_retained_gradients_move_on(assert_agrees):
     def program(lib):
         x, seen = shaped_leaf(lib, 3), []
         y = x * 2
@@ -160,10 +160,10 @@ def test_hooks_stay_with_the_old_value_and_retained_gradients_move_on(agree):
         (y.sum() + view.sum()).backward()
         return seen, y.grad, view.grad, x.grad
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_function_that_returns_a_view_or_its_input_bars_writes(agree):
+def test_a_function_that_returns_a_view_or_its_input_bars_writes(assert_agrees):
     def program(lib, of):
         class Function(lib.autograd.Function):
             @staticmethod
@@ -185,11 +185,11 @@ def test_a_function_that_returns_a_view_or_its_input_bars_writes(agree):
             return is_view, base, x.grad, "refused"
         return is_view, base, x.grad, "written"
 
-    agree(lambda lib: program(lib, lambda x: x.view(-1)))
-    agree(lambda lib: program(lib, lambda x: x))
+    assert_agrees(lambda lib: program(lib, lambda x: x.view(-1)))
+    assert_agrees(lambda lib: program(lib, lambda x: x))
 
 
-def test_a_view_is_marked_dirty_and_its_base_has_the_history(agree):
+def test_a_view_is_marked_dirty_and_its_base_has_the_history(assert_agrees):
     def program(lib):
         class Double(lib.autograd.Function):
             @staticmethod
@@ -209,10 +209,10 @@ def test_a_view_is_marked_dirty_and_its_base_has_the_history(agree):
         y.sum().backward()
         return y, x.grad, y.grad_fn, returned is view, view.grad_fn
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_second_gradient_goes_through_writes_into_views(agree):
+def test_a_second_gradient_goes_through_writes_into_views(assert_agrees):
     def program(lib):
         x = shaped_leaf(lib, 2, 3)
         y = x * x
@@ -222,13 +222,13 @@ def test_a_second_gradient_goes_through_writes_into_views(agree):
         (second,) = lib.autograd.grad((first * first).sum(), x)
         return first.detach(), second
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_another_view_that_was_saved_counts_as_overwritten(agree):
+def test_another_view_that_was_saved_counts_as_overwritten(assert_agrees):
     def program(lib):
         y = shaped_leaf(lib, 2, 3) * 1
         y[0].mul_(y[1])
         y.sum().backward()
 
-    agree(program)
+    assert_agrees(program)

@@ -80,7 +80,7 @@ def test_many_random_views_and_writes_are_torchs(agree_on, drawn):
 
 @pytest.fixture(scope="module")
 def agree_on():
-    """As ``agree``, of which Hypothesis must not have one for each example."""
+    """As ``assert_agrees``, of which Hypothesis must not have one for each example."""
     torch = pytest.importorskip("torch")
 
     def compare(program):

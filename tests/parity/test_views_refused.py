@@ -34,12 +34,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.spec("D.20")
-def test_what_torch_refuses_is_refused_and_nothing_is_written(agree, name):
+def test_what_torch_refuses_is_refused_and_nothing_is_written(assert_agrees, name):
     def program(lib):
         a = shaped_leaf(lib, 3, 3)
         return REFUSED[name](lib, a, a * 1)
 
-    agree(program)
+    assert_agrees(program)
     a = shaped_leaf(oplib, 3, 3)
     y = a * 1
     with pytest.raises(RuntimeError):
@@ -79,11 +79,11 @@ LATER = {
     ],
     ids=["requires_grad", "grad_fn", "is_leaf", "use", "detach"],
 )
-def test_a_view_that_may_not_be_rebased_complains_when_it_is_used_after_a_write(agree, name, use):
-    agree(written_then(LATER[name], use))
+def test_a_view_that_may_not_be_rebased_complains_when_it_is_used_after_a_write(assert_agrees, name, use):
+    assert_agrees(written_then(LATER[name], use))
 
 
-def test_a_write_that_is_not_recorded_bars_such_a_view_too(agree):
+def test_a_write_that_is_not_recorded_bars_such_a_view_too(assert_agrees):
     def program(lib):
         y = shaped_leaf(lib, 3, 3) * 1
         first, *_ = y.unbind()
@@ -91,7 +91,7 @@ def test_a_write_that_is_not_recorded_bars_such_a_view_too(agree):
             first.add_(1)
         return first.grad_fn
 
-    agree(program)
+    assert_agrees(program)
 
 
 ALLOWED = {
@@ -104,9 +104,9 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_torch_allows_is_allowed(agree, name):
+def test_what_torch_allows_is_allowed(assert_agrees, name):
     def program(lib):
         view = ALLOWED[name](lib)
         return view, view.requires_grad, view._version
 
-    agree(program)
+    assert_agrees(program)

@@ -41,7 +41,7 @@ class Batch:
         return self.seen, self.world.lib.vmap(function, in_dims=in_dims)(x, y)
 
 
-def test_a_rule_is_told_size_and_randomness_and_gets_all_arguments(agree, kind):
+def test_a_rule_is_told_size_and_randomness_and_gets_all_arguments(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
 
@@ -52,10 +52,10 @@ def test_a_rule_is_told_size_and_randomness_and_gets_all_arguments(agree, kind):
         op = batch.op("(Tensor x, float k, *, int m=1) -> Tensor", lambda x, k, *, m: x * k * m, rule)
         return batch.map(lambda x, y: op(x, 3.0, m=2))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_what_is_not_batched_has_none(agree, kind):
+def test_what_is_not_batched_has_none(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
 
@@ -68,10 +68,10 @@ def test_what_is_not_batched_has_none(agree, kind):
         fixed = batch.array([1.0, 2.0])
         return batch.map(lambda x, y: op([x, fixed], fixed, 3, None))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_rule_is_skipped_where_nothing_is_batched(agree, kind):
+def test_a_rule_is_skipped_where_nothing_is_batched(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
 
@@ -82,17 +82,17 @@ def test_a_rule_is_skipped_where_nothing_is_batched(agree, kind):
         fixed = batch.array([1.0, 2.0])
         return op(fixed), batch.map(lambda x, y: x * op(fixed))
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.parametrize("dim", [1, -1])
-def test_any_axis_may_be_mapped(agree, kind, dim):
+def test_any_axis_may_be_mapped(assert_agrees, kind, dim):
     def program(lib):
         batch = Batch(lib, kind)
         op = batch.op("(Tensor x) -> Tensor", lambda x: x * 1, lambda info, in_dims, x: (x * 2, in_dims[0]))
         return batch.map(lambda x, y: op(x), (dim, None))
 
-    agree(program)
+    assert_agrees(program)
 
 
 PAIR = "(Tensor x) -> (Tensor, Tensor)"
@@ -121,7 +121,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("title", ANSWERS)
-def test_a_rule_tells_where_its_results_are_batched(agree, kind, title):
+def test_a_rule_tells_where_its_results_are_batched(assert_agrees, kind, title):
     schema, answer = ANSWERS[title]
 
     def program(lib):
@@ -131,10 +131,10 @@ def test_a_rule_tells_where_its_results_are_batched(agree, kind, title):
         op = batch.op(schema, kernel, lambda info, in_dims, x: answer(x))
         return batch.map(lambda x, y: op(x))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_number_among_the_results_is_not_batched(agree, kind):
+def test_a_number_among_the_results_is_not_batched(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
         op = batch.op(
@@ -144,20 +144,20 @@ def test_a_number_among_the_results_is_not_batched(agree, kind):
         )
         return batch.map(lambda x, y: op(x)[0])
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_without_a_rule_examples_are_mapped_one_by_one(agree, kind):
+def test_without_a_rule_examples_are_mapped_one_by_one(assert_agrees, kind):
     def program(lib, in_dims):
         batch = Batch(lib, kind)
         op = batch.op("(Tensor x, Tensor y) -> Tensor", lambda x, y: x * y.sum(), None)
         return batch.map(lambda x, y: op(x, y), in_dims)
 
-    agree(lambda lib: program(lib, (0, 0)))
-    agree(lambda lib: program(lib, (0, None)))
+    assert_agrees(lambda lib: program(lib, (0, 0)))
+    assert_agrees(lambda lib: program(lib, (0, None)))
 
 
-def test_nested_maps_call_the_rule_for_one_level_and_map_the_other(agree, kind):
+def test_nested_maps_call_the_rule_for_one_level_and_map_the_other(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
         op = batch.op(
@@ -171,19 +171,19 @@ def test_nested_maps_call_the_rule_for_one_level_and_map_the_other(agree, kind):
         inner = vmap(lambda x, y: op(x.reshape(1), y.reshape(1)), **{axes: (None, 0)})
         return vmap(inner, **{axes: (0, None)})(x, y)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_an_op_that_writes_is_not_mapped(agree, kind):
+def test_an_op_that_writes_is_not_mapped(assert_agrees, kind):
     def program(lib):
         batch = Batch(lib, kind)
         op = batch.world.custom("(Tensor(a!) x) -> ()", lambda x: x, writes=("x",))
         return batch.map(lambda x, y: op(x))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_the_last_rule_counts_and_a_keyword_only_tensor_takes_none(agree, kind):
+def test_the_last_rule_counts_and_a_keyword_only_tensor_takes_none(assert_agrees, kind):
     def replaced(lib):
         batch = Batch(lib, kind)
         op = batch.op(ONE, lambda x: x * 1, lambda info, in_dims, x: (x * 2, 0))
@@ -195,5 +195,5 @@ def test_the_last_rule_counts_and_a_keyword_only_tensor_takes_none(agree, kind):
         op = world.low("(*, Tensor x) -> Tensor", lambda *, x: x * 1)
         lib.library.register_vmap(op.default, lambda info, in_dims, *, x: (x, 0))
 
-    agree(replaced)
-    agree(refused)
+    assert_agrees(replaced)
+    assert_agrees(refused)

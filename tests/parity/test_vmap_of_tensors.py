@@ -59,8 +59,8 @@ DIMS = {
 
 
 @pytest.mark.parametrize("title", DIMS)
-def test_the_batch_is_where_it_is_said_to_be(agree, title):
-    agree(DIMS[title])
+def test_the_batch_is_where_it_is_said_to_be(assert_agrees, title):
+    assert_agrees(DIMS[title])
 
 
 TREES = {
@@ -90,8 +90,8 @@ TREES = {
 
 
 @pytest.mark.parametrize("title", TREES)
-def test_arguments_and_results_stand_in_trees(agree, title):
-    agree(TREES[title])
+def test_arguments_and_results_stand_in_trees(assert_agrees, title):
+    assert_agrees(TREES[title])
 
 
 def gradients(function):
@@ -129,8 +129,8 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("title", GRADIENTS)
-def test_gradients_flow_through_the_map_twice(agree, title):
-    agree(gradients(GRADIENTS[title]))
+def test_gradients_flow_through_the_map_twice(assert_agrees, title):
+    assert_agrees(gradients(GRADIENTS[title]))
 
 
 def in_place(function, make=lambda lib: lib.zeros(2, 3)):
@@ -169,27 +169,27 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("title", IN_PLACE)
-def test_what_is_mapped_is_written_in_place(agree, title):
-    agree(IN_PLACE[title])
+def test_what_is_mapped_is_written_in_place(assert_agrees, title):
+    assert_agrees(IN_PLACE[title])
 
 
-def test_gradients_flow_through_an_argument_that_was_written(agree):
+def test_gradients_flow_through_an_argument_that_was_written(assert_agrees):
     def program(lib):
         x = rows(lib, grad=True)
         y = x * 1
         lib.vmap(lambda a: a.mul_(2).exp_())(y)
         return y, lib.autograd.grad(y.sum(), x)
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_an_output_that_was_saved_may_not_be_written(agree):
+def test_an_output_that_was_saved_may_not_be_written(assert_agrees):
     def program(lib):
         y = lib.vmap(lambda a: a.exp())(rows(lib, grad=True))
         y.add_(1)
         y.sum().backward()
 
-    agree(program)
+    assert_agrees(program)
 
 
 RANDOM = {
@@ -207,8 +207,8 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("title", RANDOM)
-def test_randomness_says_what_a_draw_does(agree, title):
-    agree(RANDOM[title])
+def test_randomness_says_what_a_draw_does(assert_agrees, title):
+    assert_agrees(RANDOM[title])
 
 
 CHUNKS = {
@@ -228,8 +228,8 @@ CHUNKS = {
 
 
 @pytest.mark.parametrize("title", CHUNKS)
-def test_examples_can_be_mapped_in_chunks(agree, title):
-    agree(CHUNKS[title])
+def test_examples_can_be_mapped_in_chunks(assert_agrees, title):
+    assert_agrees(CHUNKS[title])
 
 
 READS = {
@@ -242,8 +242,8 @@ READS = {
 
 
 @pytest.mark.parametrize("title", READS)
-def test_values_of_one_example_cannot_be_read_nor_accumulated(agree, title):
-    agree(lambda lib: lib.vmap(READS[title])(rows(lib, grad=True)))
+def test_values_of_one_example_cannot_be_read_nor_accumulated(assert_agrees, title):
+    assert_agrees(lambda lib: lib.vmap(READS[title])(rows(lib, grad=True)))
 
 
 def make_function(lib, **members):
@@ -300,11 +300,11 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("title", FUNCTIONS)
-def test_a_function_is_mapped_by_its_rule(agree, title):
-    agree(FUNCTIONS[title])
+def test_a_function_is_mapped_by_its_rule(assert_agrees, title):
+    assert_agrees(FUNCTIONS[title])
 
 
-def test_a_function_that_is_not_given_a_batch_is_not_mapped(agree):
+def test_a_function_that_is_not_given_a_batch_is_not_mapped(assert_agrees):
     def program(lib):
         def refuse(info, in_dims, x, y):
             raise ValueError("the rule ran")
@@ -313,10 +313,10 @@ def test_a_function_that_is_not_given_a_batch_is_not_mapped(agree):
         w = weights(lib)
         return lib.vmap(lambda a: a * product.apply(w, w))(rows(lib))
 
-    agree(program)
+    assert_agrees(program)
 
 
-def test_a_function_that_reads_values_is_mapped_by_its_rule(agree):
+def test_a_function_that_reads_values_is_mapped_by_its_rule(assert_agrees):
     def program(lib):
         def forward(x):
             return lib.tensor([[one**3 for one in row] for row in x.tolist()])
@@ -331,11 +331,11 @@ def test_a_function_that_reads_values_is_mapped_by_its_rule(agree):
         y = lib.vmap(cube.apply)(x)
         return y, lib.autograd.grad(y.sum(), x)
 
-    agree(program)
+    assert_agrees(program)
 
 
 @pytest.mark.spec("001.9")
-def test_batched_gradients_can_be_differentiated(agree):
+def test_batched_gradients_can_be_differentiated(assert_agrees):
     def program(lib):
         x, w = weights(lib, grad=True), weights(lib, grad=True)
         y = (x * w).exp() * x
@@ -343,4 +343,4 @@ def test_batched_gradients_can_be_differentiated(agree):
         found = lib.autograd.grad(y, (x, w), batch, is_grads_batched=True, create_graph=True)
         return found, lib.autograd.grad((found[0] * found[1]).sum(), (x, w))
 
-    agree(program)
+    assert_agrees(program)

@@ -90,8 +90,8 @@ STORED: dict[str, Program] = {
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_number_that_a_dtype_does_not_hold_is_not_stored_as_another(name: str, agree: Any) -> None:
-    agree(STORED[name])
+def test_a_number_that_a_dtype_does_not_hold_is_not_stored_as_another(name: str, assert_agrees: Any) -> None:
+    assert_agrees(STORED[name])
 
 
 def test_what_was_refused_is_not_written() -> None:
@@ -106,15 +106,15 @@ def test_what_was_refused_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_a_result_that_needs_no_wide_integer_is_torchs(name: str, agree: Any) -> None:
+def test_a_result_that_needs_no_wide_integer_is_torchs(name: str, assert_agrees: Any) -> None:
     for _ in range(3):  # at first, where numbers are cached, and by the short cut
-        agree(SAME[name])
+        assert_agrees(SAME[name])
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_beyond_64_bits_both_refuse(name: str, agree: Any) -> None:
+def test_beyond_64_bits_both_refuse(name: str, assert_agrees: Any) -> None:
     for _ in range(2):
-        agree(BEYOND[name])
+        assert_agrees(BEYOND[name])
 
 
 @pytest.mark.parametrize("name", NEEDED)
