@@ -17,7 +17,7 @@ how extrema share gradients            ``_shared_gradients``
 what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``
 which overload a call means            ``_operand_choosers`` (tensor or number), ``_form_choosers``,
                                        ``_random_forms``
-what is looked at around a call        ``_checked_*``, by what it is; ``_stored_numbers``
+what is looked at around a call        ``_checked_*``, by what it is; ``_stored_numbers``, ``_untensors``
 functions that are made of several     ``_composed*`` by subject, ``_least_squares``, ``_older_linalg``;
                                        those that read values in ``_data_dependent``, by ``_values``;
                                        the ops they are made of they find in ``_single_ops``

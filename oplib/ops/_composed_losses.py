@@ -57,6 +57,8 @@ def read_reduction(size_average: bool | None, reduce: bool | None, reduction: st
 
 def warn_of_sizes(name: str, first: Any, target: Any) -> None:
     """Warns, as torch does, where input and target are broadcast, which is rarely meant."""
+    if not (hasattr(first, "shape") and hasattr(target, "shape")):
+        return  # the op refuses it
     if tuple(first.shape) != tuple(target.shape):
         warnings.warn(
             f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "

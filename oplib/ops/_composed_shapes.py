@@ -317,7 +317,7 @@ def cartesian_prod(*tensors: Any) -> Any:
         >>> oplib.cartesian_prod(oplib.tensor([1, 2]), oplib.tensor([3])).tolist()
         [[1, 3], [2, 3]]
     """
-    if len(tensors) == 1:
+    if len(tensors) == 1 and hasattr(tensors[0], "ndim") and tensors[0].ndim == 1:
         return tensors[0]
     return ops.stack([ops.reshape(one, (-1,)) for one in meshgrid(*tensors)], 1)
 

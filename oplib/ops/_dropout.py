@@ -201,6 +201,8 @@ def _make_of_features(rank: int) -> Function:
 
 def _count_features(name: str, rank: int, input: Any) -> int:
     """How many axes name a channel: one where there is no batch. Ranks that torch warns of, it warns of."""
+    if not hasattr(input, "ndim"):
+        return rank  # the op refuses it
     fits = input.ndim in (rank + 1, rank + 2)
     if rank == 1 and not fits:
         raise ArgumentError(

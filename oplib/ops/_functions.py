@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax import lax
 
+from oplib.library.calls.fusion import list_branches
 from oplib.tensor.keywords import take_named
 
 from . import _view_rules as rules
@@ -41,6 +42,7 @@ from ._random_in_place import FILLING
 from ._registrar import describe_function, make_function
 from ._setitem import setitem_
 from ._single_ops import ops
+from ._untensors import refuse_untensors
 from ._viewer import choose_split, make_turner
 
 Function = Callable[..., Any]
@@ -163,6 +165,8 @@ def _make(name: str) -> Function:
     if is_checked:
         function = CHECKED[name](function, name)
     function = add_further_names(function, name)
+    if (chooser or is_checked) and not list_branches(function):
+        function = refuse_untensors(function)
     fuse_operators(name, function)
     function.__doc__ = describe_function(rows)
     return _name_plain(function, name)
@@ -217,8 +221,13 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
     return makers | {alias: lambda alias: find(meant[alias]) for alias in meant if meant[alias] in functions}
 
 
+# They warn of the line that called them, by how many calls are between.
+_WARNING = frozenset({"affine_grid", "dropout1d", "dropout2d", "dropout3d", "grid_sample", "gumbel_softmax"})
+
+
 def _compose(name: str) -> Function:
-    return _name_plain(add_further_names(COMPOSED[name], name), name)
+    function = COMPOSED[name] if name in _WARNING else refuse_untensors(COMPOSED[name])
+    return _name_plain(add_further_names(function, name), name)
 
 
 def _compose_loss(name: str) -> Function:
@@ -226,7 +235,7 @@ def _compose_loss(name: str) -> Function:
 
 
 def _compose_linalg(name: str) -> Function:
-    return name_function(add_further_names(COMPOSED_LINALG[name], name), name)
+    return name_function(add_further_names(refuse_untensors(COMPOSED_LINALG[name]), name), name)
 
 
 def _has_self(name: str) -> bool:

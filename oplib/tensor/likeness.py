@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oplib.errors import ArgumentTypeError, describe
+
 from .dtype_rules import normalize_dtype
 from .filling import fill
 from .placement import placement_like
@@ -32,6 +34,7 @@ def full_like(
         A new leaf.
 
     Raises:
+        ArgumentTypeError: ``input`` is no tensor.
         DtypeError: the dtype cannot be had.
         DeviceError: there is no such device.
 
@@ -48,6 +51,11 @@ def full_like(
     """
     # A fake kernel of a compiled op writes this too, and has an array.
     array: Any = input._storage.array if hasattr(input, "_storage") else input
+    if not hasattr(array, "dtype"):
+        raise ArgumentTypeError(
+            f"full_like: argument 'input' is a tensor, or an array. Got {describe(array)}. Make one of it: "
+            "oplib.tensor(...), or call full."
+        )
     found = array.dtype if dtype is None else normalize_dtype(dtype)
     filled = fill(array.shape, fill_value, found, placement_like(array, device))
     return Tensor.from_array(filled, requires_grad=requires_grad)

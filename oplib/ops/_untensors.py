@@ -1,0 +1,54 @@
+"""What stands where functions made of several ops expect a tensor, and is none: a TypeError, as of one op.
+
+A single op binds its arguments to a schema, which refuses such a thing. A function of several asks for its
+shape or dtype first, and that a list has none of these is all that Python says.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from oplib.errors import ArgumentTypeError, describe
+
+Function = Callable[..., Any]
+_NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
+
+
+def refuse_untensors(function: Function) -> Function:
+    """Lets a function say which of its arguments is no tensor, where it fails by that.
+
+    Args:
+        function: made of several ops. Calls that succeed pass as they are.
+    """
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AttributeError as error:
+            if not isinstance(error.obj, _NO_TENSORS):
+                raise
+            for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
+                if _holds(value, error.obj):
+                    raise _explain(function, name, value, error.obj) from error
+            raise
+
+    return guarded
+
+
+def _holds(value: Any, what: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return value is what or any(_holds(one, what) for one in value)
+    return value is what or (isinstance(value, str) and isinstance(what, str) and what in value)
+
+
+def _explain(function: Function, name: str, value: Any, what: Any) -> ArgumentTypeError:
+    kind = "Tensor" if value is what else "Tensor[]"
+    return ArgumentTypeError(
+        f"{function.__name__.replace('linalg_', 'linalg.')}: argument '{name}' expected a value of type "
+        f"'{kind}' but found {describe(value)}. {describe(what)} is no tensor, but of type "
+        f"{type(what).__name__}. Pass oplib.tensor(...) in its place."
+    )
