@@ -232,6 +232,17 @@ def choose_fill(overloads: Overloads) -> Function:
     return fill
 
 
+def choose_copy(overloads: Overloads) -> Function:
+    """Makes ``copy(input, src)``, where the source may be a number."""
+    copy, fill = overloads["copy"], overloads["fill.Scalar"]
+
+    def function(input: Any, src: Any) -> Any:  # noqa: A002  torch's name
+        src = take_operand(src)
+        return (fill if isinstance(src, _NUMBERS) else copy).call(input, src)
+
+    return function
+
+
 def _comparison(name: str) -> Chooser:
     return lambda overloads: choose_comparison(name, overloads)
 
@@ -306,6 +317,7 @@ OF_OPERANDS: dict[str, Chooser] = {
     **{name: _by_both(name) for name in ("floor_divide", "remainder", "fmod")},
     **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
     **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
+    "copy": choose_copy,
     "copysign": _by_other("copysign"),
     **{name: _by_both(name) for name in ("xlogy", "special_xlog1py", "special_zeta")},
     "scatter": choose_scatter,

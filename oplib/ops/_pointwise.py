@@ -10,6 +10,7 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
+from oplib.tensor.dtype_rules import COMPLEX
 
 from ._promotion import (
     broadcast,
@@ -129,6 +130,7 @@ def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
 def _pow_backward(ctx: Any, g: Any) -> Any:
     """Torch's answers at the corners: x**0 has no gradient, and neither has 0**y for y >= 0 by y."""
     x, exponent, y = ctx.saved_tensors
+    are_real = [value.dtype not in COMPLEX for value in (x, exponent)]
     own = compute_dtype(g.dtype, (x, exponent))
     arrays = (value for value in (g, x, exponent, y) if value is not None)
     g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays], "pow")
@@ -141,7 +143,12 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
         flat = (x == zero) & (exponent >= zero)
         slope = jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
         by_exponent = g * jnp.conj(slope)
-    return by_base, by_exponent
+    return tuple(map(_cut_to_real, (by_base, by_exponent), are_real))
+
+
+def _cut_to_real(grad: Any, is_real: bool) -> Any:
+    """A real operand beside a complex one has the real part of the gradient."""
+    return lax.real(grad) if is_real and grad is not None and grad.dtype in COMPLEX else grad
 
 
 POW = Derivative(backward=_pow_backward, setup_context=_save_pow)

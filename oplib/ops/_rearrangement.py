@@ -124,8 +124,11 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     rows = lax.broadcasted_iota(jnp.int32, (size, size), 0)
     columns = lax.broadcasted_iota(jnp.int32, (size, size), 1)
     places = jnp.where(columns - rows == offset, rows + min(offset, 0), -1)
-    items = jnp.take(self, jnp.clip(places, 0, None), axis=-1, mode="clip")
-    matrix = jnp.where(places >= 0, items, strong(0, self))
+    if self.shape[-1]:
+        items = jnp.take(self, jnp.clip(places, 0, None), axis=-1, mode="clip")
+        matrix = jnp.where(places >= 0, items, strong(0, self))
+    else:
+        matrix = jnp.zeros((*self.shape[:-1], size, size), self.dtype)
     first, second = (find_dim("diag_embed", self.ndim + 1, dim) for dim in (dim1, dim2))
     if first == second:
         raise ArgumentError(f"diag_embed: expected two different dims. Got {dim1} and {dim2}. Change one.")

@@ -74,7 +74,7 @@ def _is_itself(target: Tensor, value: Any) -> bool:
 def _to_value(value: Any, dtype: Any) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         return value
-    if isinstance(value, complex) and dtype not in COMPLEX:
+    if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
         value = value.real  # the other part is 0, or it would have been refused
     return np.asarray(value).astype(dtype)
 

@@ -48,7 +48,8 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
 
 
 def _check_parts(op: str, tensor: Any, value: complex) -> None:
-    if value.imag and not jnp.issubdtype(tensor.dtype, jnp.complexfloating):
+    holds_any = tensor.dtype == jnp.bool_ or jnp.issubdtype(tensor.dtype, jnp.complexfloating)
+    if value.imag and not holds_any:
         raise ArgumentOverflowError(
             f"{op}: the value cannot be converted to type {np.dtype(tensor.dtype).name} without overflow. "
             f"Got {value} for {describe(tensor)}, which holds no imaginary part. Store its real part, or "

@@ -87,9 +87,39 @@ def scatter_nothing(lib):
     )
 
 
+def copy_a_number(lib):
+    x = lib.ones(2, requires_grad=True) * 2
+    return x.copy_(3), x.requires_grad, lib.zeros(2, dtype=lib.int8).copy_(2.5)
+
+
+def reduce_no_dim_by_none(lib):
+    return lib.amax(lib.tensor([[1.0, 2.0]]), None, True), lib.tensor([1.0, 2.0]).amin(dim=None)
+
+
+def put_nothing_on_a_diagonal(lib):
+    return lib.empty(0).diag_embed(1), lib.empty(2, 0).diag_embed().shape == (2, 0, 0)
+
+
+def raise_real_to_complex(lib):
+    x = lib.tensor([1.0, 2.0], requires_grad=True)
+    lib.view_as_real(lib.pow(x, lib.tensor(-2j))).sum().backward()
+    return x.grad
+
+
+def store_complex_in_bools(lib):
+    x = lib.zeros(2, dtype=lib.bool)
+    x[0] = 1j
+    return x
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        copy_a_number,
+        reduce_no_dim_by_none,
+        put_nothing_on_a_diagonal,
+        raise_real_to_complex,
+        store_complex_in_bools,
         set_real_part_of_leaf,
         set_real_part,
         turn_expanded,

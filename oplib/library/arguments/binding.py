@@ -12,8 +12,20 @@ from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError
 from oplib.library.schema import Argument, FunctionSchema
 
 from .conversions import accept_operand, describe_expected, make_converter
-from .plain_conversions import CONVERTERS, GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
+from .plain_conversions import GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
 from .scalars import is_narrow
+
+
+def _make_own_converter(argument: Argument) -> Converter:
+    return make_converter(argument.type)
+
+
+def _make_generous_converter(argument: Argument) -> Converter:
+    """As torch's functions, those of the house take None for a list that is empty by default."""
+    convert = make_converter(argument.type, GENEROUS_CONVERTERS)
+    if not argument.has_default_value() or argument.default_value != []:
+        return convert
+    return lambda value: [] if value is None else convert(value)
 
 
 class Binder:
@@ -39,8 +51,9 @@ class Binder:
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
-        bases = GENEROUS_CONVERTERS if schema.qualified_name.startswith("oplib::") else CONVERTERS
-        converters = [make_converter(argument.type, bases) for argument in schema.arguments]
+        is_of_house = schema.qualified_name.startswith("oplib::")
+        make = _make_generous_converter if is_of_house else _make_own_converter
+        converters = [make(argument) for argument in schema.arguments]
         self.schema = schema
         self.converters: tuple[Converter, ...] = tuple(
             accept_operand(convert) if argument.name in operands else convert
