@@ -65,6 +65,12 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
+def meet(op: str, *operands: Any) -> list[Any]:
+    """Returns operands in their common dtype and shape; integers stay what they are."""
+    dtype = find_dtype(*operands)
+    return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
+
+
 def find_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
     """Returns the common shape of arrays, or of their first axes.
 
