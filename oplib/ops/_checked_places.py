@@ -38,7 +38,11 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
         DimensionError: there is such a number.
     """
     array = index._storage.array if isinstance(index, Tensor) else index
-    if isinstance(array, Tracer) or getattr(array, "dtype", np.dtype(bool)).kind != "i" or not array.size:
+    if (
+        isinstance(array, Tracer)
+        or getattr(array, "dtype", np.dtype(bool)).kind not in "iu"
+        or not array.size
+    ):
         return
     values = np.asarray(array)
     if values.min() >= low and values.max() < length:  # a fifth of what it costs to say which is wrong

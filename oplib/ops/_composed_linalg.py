@@ -136,7 +136,12 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
 
 
 def linalg_pinv(
-    input: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None
+    input: Any,
+    rcond: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
 ) -> Any:
     """Computes the pseudoinverse of matrices.
 
@@ -144,7 +149,8 @@ def linalg_pinv(
         input: ``[..., m, n]``, floating or complex.
         rcond: singular values below this times the largest count as 0; by default by the precision.
         hermitian: whether the matrices are Hermitian.
-        rtol: newer name of ``rcond``, which it precedes.
+        atol: singular values below this count as 0 too.
+        rtol: newer name of ``rcond``, which it precedes; by default 0 where ``atol`` is given.
 
     Returns:
         A tensor, ``[..., n, m]``.
@@ -165,7 +171,7 @@ def linalg_pinv(
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.0000]])
     """
-    return ops.linalg_pinv(input, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
+    return ops.linalg_pinv(input, atol=atol, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
 
 
 # Diagonals and products -------------------------------------------------------------------------------------

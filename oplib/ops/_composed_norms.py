@@ -55,6 +55,11 @@ def batch_norm(
         [[0.0], [2.0]]
     """
     if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                f"batch_norm: running_mean and running_var must be defined in evaluation mode. Got "
+                f"{describe(running_mean)} and {describe(running_var)}. Give them, or training=True."
+            )
         return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
     _check_running("batch_norm", running_mean, running_var)
     count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0

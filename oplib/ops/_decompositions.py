@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -100,9 +102,31 @@ def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
     return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
-def _pinv(self: Any, *, rtol: float | None = None, hermitian: bool = False) -> Any:
+def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
+    """Of the two bounds the larger one counts; with ``atol`` alone the other is 0."""
     _check("pinv", self, is_square=hermitian)
-    return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
+    if atol is None or not min(self.shape[-2:]):
+        return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
+    largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
+    bound = lax.max(strong(atol, largest) / largest, jnp.full_like(largest, rtol or 0.0))
+    return _pinv_within(self, bound, hermitian)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
+    """With a bound for each matrix, which JAX's own has no derivative beside."""
+    return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
+
+
+@_pinv_within.defjvp
+def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
+    matrix, change = primals[0], tangents[0]
+    found = _pinv_within(*primals, hermitian)
+    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(found, -1, -2))
+    left = turned - turned @ matrix @ found
+    right = turned - found @ matrix @ turned
+    return found, found @ (back @ left - change @ found) + right @ back @ found
 
 
 SYSTEMS = (
@@ -119,7 +143,7 @@ SYSTEMS = (
         "solution of self @ x = B, where self is triangular",
     ),
     _row(
-        "linalg_pinv(Tensor self, *, float? rtol=None, bool hermitian=False) -> Tensor",
+        "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
         _pinv,
         "pseudoinverse of Moore and Penrose",
     ),

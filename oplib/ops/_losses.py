@@ -237,6 +237,8 @@ def _nll(
     axis = 1 if input.ndim > 1 else 0
     _check_classes("nll_loss", input, target, weight, axis=axis)
     _check_target("nll_loss", input, target, axis)
+    if target.dtype.itemsize < 4:  # bytes, which hold no -100
+        target = lax.convert_element_type(target, jnp.int32)
     counts = target != strong(ignore_index, target)
     classes = jnp.where(counts, target, strong(0, target))
     picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")

@@ -158,6 +158,8 @@ SHAPES = (
     # sequences
     "lib.linalg.pinv(x, rcond=1e-3)",
     "lib.linalg.pinv(x, 1e-3)",
+    "lib.linalg.pinv(square, atol=2.5)",
+    "lib.linalg.pinv(square[None].expand(2, 3, 3), atol=0.1, rtol=0.9)",
     "lib.einsum(x, [0, 1], square, [1, 2], [0, 2])",
     "lib.einsum(cube, [..., 0], v[:4], [0])",
     "lib.quantile(x, 0.3)",
