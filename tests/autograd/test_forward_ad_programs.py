@@ -94,7 +94,7 @@ def reject_overwritten() -> Iterator[None]:
 
 @pytest.mark.slow
 @given(programs)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_gradients_of_tangents_and_tangents_of_gradients_are_one_hessian_product(program: Any) -> None:
     def loss(a: Any, b: Any) -> Any:
         return sum(register.sum() for register in run_on_arrays(program, [a, b, START[2]]))
