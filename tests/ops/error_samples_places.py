@@ -107,7 +107,9 @@ PLACES = [
     Refusal("masked_fill", "the sizes of the operands must match, or be", X, mask(4), 0.0),
     Refusal("masked_fill", "only supports a", X, mask(2, 3), real(2)),
     Refusal("masked_fill", "expected a value of type 'Tensor'", X, mask(2, 3), "a"),
-    Refusal("masked_fill", "a complex value cannot be stored in a tensor that is", X, mask(2, 3), 1j),
+    Refusal(
+        "masked_fill", "the value cannot be converted to type float32 without overflow", X, mask(2, 3), 1j
+    ),
     Refusal("masked_select", "expected BoolTensor for mask", X, at([0, 1, 2], [3, 4, 5])),
     Refusal("masked_select", "the sizes of the operands must match, or be", X, mask(4)),
     Refusal("masked_select", "argument 'mask' is a Tensor", X, None),
