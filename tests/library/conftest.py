@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from oplib.library.registration.registry import registry
 
 from .sample_kernels import KINDS
 
 
 @pytest.fixture(autouse=True)
-def scratch_registry() -> Iterator[None]:
-    """Restores the registry after the test."""
-    saved = registry.save()
-    yield
-    registry.restore(saved)
+def scratch_registry(forget_ops: None) -> None:
+    """Restores the registry after each test."""
 
 
 @pytest.fixture(params=KINDS)

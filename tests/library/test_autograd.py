@@ -20,9 +20,6 @@ from tests.autograd.functions import Double
 
 from .rule_ops import make_scale, make_sum, register_with
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
-
 # make_autograd_impl -----------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,6 @@ def test_a_tape_with_numbers_of_python_runs(setting):
     assert x.grad.tolist() == [[0.5, 2.5, 4.5]]
 
 
-@pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("setting", ["disable_jit", "checking_leaks"])
 def test_a_registered_op_runs_in_both_worlds_and_as_part_of_a_step(setting):
     @oplib.custom_op("settings::scaled", autograd="derive")

@@ -18,7 +18,6 @@ from tests.threads import run_in_threads, try_in_threads
 
 from .sample_kernels import KINDS
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 COUNT = 8
 
 

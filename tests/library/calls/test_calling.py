@@ -20,8 +20,6 @@ from oplib.errors import ArgumentError, AutogradError, DimensionError, MissingRu
 from oplib.library import Library, Tag, custom_op, define, eval_shape, impl, ops
 from tests.library.sample_kernels import KINDS
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def register(fn: Any, hint: Any, schema: str | None = None, *, name: str = "call::op", **options: Any) -> Any:
     """Registers a function whose tensors are annotated with ``hint``."""

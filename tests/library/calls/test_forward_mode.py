@@ -13,8 +13,6 @@ import oplib
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.errors import MissingRuleError
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 X, T = [1.0, 2.0], [3.0, 4.0]
 
 

@@ -11,8 +11,6 @@ import oplib
 from oplib.errors import ArgumentError, DtypeError
 from oplib.library import Tag, custom_op, define, impl, ops
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def test_a_call_with_any_tensor_gives_tensors_and_arrays_in_it_are_constants() -> None:
     @custom_op("compiled::dot")

@@ -9,8 +9,6 @@ import pytest
 
 from oplib.library import custom_op
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 @pytest.fixture
 def step():

@@ -22,7 +22,6 @@ from oplib.library.arguments.layout import make_layout
 from oplib.library.carrier.bound_call import BoundCall
 from oplib.library.carrier.linear import make_linear
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([0.3, -0.7, 1.1])
 COS, SIN = np.cos(X), np.sin(X)
 

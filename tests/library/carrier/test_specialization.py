@@ -14,7 +14,6 @@ from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache
 from tests.threads import run_in_threads
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([1.0, 2.0])
 
 

@@ -14,8 +14,6 @@ from oplib.errors import ArgumentError, CompilationWarning
 from oplib.library import custom_op, ops
 from oplib.library.calls import dispatch
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def test_static_arguments_are_told_apart_by_type_and_bits() -> None:
     @custom_op("compiled::sign_of")

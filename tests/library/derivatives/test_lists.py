@@ -10,8 +10,6 @@ import oplib
 from oplib import Tensor
 from tests.library.rule_ops import register_with
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def make_total(hint: Any) -> Any:
     def total(xs, y=None, k=1):

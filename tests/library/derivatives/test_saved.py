@@ -13,8 +13,6 @@ from oplib import Tensor
 from oplib.library import custom_op
 from tests.library.rule_ops import make_scale, register_with
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def test_save_for_backward_takes_only_tensors_and_none(jax_hint: Any) -> None:
     scale = make_scale(jax_hint)

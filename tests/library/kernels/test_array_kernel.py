@@ -12,7 +12,6 @@ from oplib.errors import AutogradError, TracingError
 from oplib.library import custom_op, ops
 from oplib.modes import modes
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 X = np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(2, 3)
 
 

@@ -14,7 +14,6 @@ import oplib
 from oplib.errors import MissingRuleError, RegistrationError, ResultError, TracingError
 from oplib.library import custom_op, ops
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([0.3, -0.7, 1.1])
 
 

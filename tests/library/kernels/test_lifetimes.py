@@ -10,8 +10,6 @@ import pytest
 import oplib
 from oplib.library import Library, custom_op, ops, register_autograd
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def times(factor: int, hint: Any) -> Any:
     """A kernel."""

@@ -15,7 +15,6 @@ from oplib.library.calls.fast_key import is_eligible
 from oplib.library.kernels.kernel_choice import find_kernel, find_platform_kernels
 from oplib.library.records.platforms import list_platforms, list_slots, name_platform
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
 X = jnp.array([1.0, 2.0])
 
 

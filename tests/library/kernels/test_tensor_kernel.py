@@ -14,8 +14,6 @@ from oplib import Tensor
 from oplib.errors import AutogradError, MissingRuleError, ResultError, TracingError
 from oplib.library import Tag, custom_op, define, impl, ops
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def test_kernel_setup_and_formula_run_on_every_call() -> None:
     calls: list[str] = []

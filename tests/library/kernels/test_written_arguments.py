@@ -12,8 +12,6 @@ import oplib
 from oplib.errors import ArgumentError, AutogradError, ResultError
 from oplib.library import custom_op, ops
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
-
 
 def test_an_array_kernel_returns_the_new_values_of_written_arguments_first() -> None:
     @custom_op("compiled::momentum", mutates_args=("params", "state"), operand=("lr",))
