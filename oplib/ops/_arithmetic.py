@@ -13,7 +13,7 @@ from oplib.tensor.dtype_rules import COMPLEX
 
 from ._pointwise import find_sign
 from ._promotion import broadcast, elementwise, in_single, is_integral, on_floating, strong
-from ._table import DERIVED, Row, constant
+from ._table import DERIVED, Row, constant, save_inputs
 
 _STEP = constant("the result is a bool, which does not change with the operands but by a step")
 _WHOLE = constant("integers have no gradient")
@@ -106,10 +106,6 @@ def _xlogy(x: Any, y: Any) -> Any:
     return x * logarithm
 
 
-def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
-
-
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
     """The step is too small to be seen: by self it is 1, but 0 where self is other already, as in torch."""
     x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
@@ -160,7 +156,7 @@ ROWS = (
         "i0(Tensor self) -> Tensor",
         on_floating(in_single(_i0)),
         "modified Bessel function of the first kind and order 0",
-        derivative=Derivative(backward=_i0_backward, setup_context=_save_operands),
+        derivative=Derivative(backward=_i0_backward, setup_context=save_inputs),
         in_place=True,
         dtypes="bihf",
     ),
@@ -192,7 +188,7 @@ ROWS = (
         "nextafter",
         jnp.nextafter,
         "the number next to self on the way to other",
-        derivative=Derivative(backward=_nextafter_backward, setup_context=_save_operands),
+        derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
         dtypes="hf",
     ),
     _pair("gcd", jnp.gcd, "greatest common divisor", derivative=_WHOLE, in_place=True, dtypes="i"),

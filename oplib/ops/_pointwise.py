@@ -21,7 +21,7 @@ from ._promotion import (
     on_floating,
     strong,
 )
-from ._table import Row, from_output
+from ._table import Row, from_output, save_inputs
 
 # Arithmetic -------------------------------------------------------------------------------------------------
 
@@ -74,10 +74,6 @@ def _neg(array: Any) -> Any:
 
 def _abs(array: Any) -> Any:
     return array if array.dtype.kind == "u" else lax.abs(array)
-
-
-def _save_input(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
 
 
 def find_sign(x: Any) -> Any:
@@ -271,7 +267,7 @@ ARITHMETIC = (
         "abs(Tensor self) -> Tensor",
         _abs,
         "absolute value; the gradient at 0 is 0",
-        derivative=Derivative(backward=_abs_backward, setup_context=_save_input),
+        derivative=Derivative(backward=_abs_backward, setup_context=save_inputs),
         in_place=True,
         dtypes="ihfc",
     ),

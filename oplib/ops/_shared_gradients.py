@@ -11,6 +11,7 @@ from oplib.library import Derivative
 
 from ._dims import find_dims
 from ._promotion import broadcast, broadcast_to, strong
+from ._table import save_inputs
 
 
 def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
@@ -57,10 +58,6 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
     return broadcast_to(g, x.shape) * is_it / broadcast_to(count, x.shape)
 
 
-def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
-
-
 def _share_by(is_worse: Any) -> Any:
     """The formula of the extremum of two items: where one of them is nan, both have the whole gradient."""
 
@@ -81,8 +78,8 @@ ALONG = Derivative(backward=_share_along, setup_context=_save_along)
 OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema)
 """Of smallest and largest items: ``(self, *, dim, keepdim)``."""
 
-LARGER = Derivative(backward=_share_by(lax.lt), setup_context=_save_inputs)
+LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs)
 """Of the larger of two items."""
 
-SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=_save_inputs)
+SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs)
 """Of the smaller of two items."""

@@ -98,5 +98,16 @@ def from_output(formula: Function) -> Derivative:
     return Derivative(backward=backward, setup_context=_save_output)
 
 
+def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    """Keeps all arguments for the backward: a ``setup_context`` of ops whose arguments are all tensors.
+
+    Args:
+        ctx: where they are kept.
+        inputs: the arguments.
+        output: the result, which is not kept.
+    """
+    ctx.save_for_backward(*inputs)
+
+
 def _save_output(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
     ctx.save_for_backward(output)

@@ -33,6 +33,9 @@ def rand(
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
+    Returns:
+        A new leaf.
+
     Raises:
         ArgumentError: the size is not made of integers, or negative, or given twice.
         DtypeError: the dtype cannot be had.
@@ -122,6 +125,9 @@ def randint(
         device: as for :func:`rand`.
         requires_grad: whether the result collects gradients (of a floating dtype only).
 
+    Returns:
+        A new leaf.
+
     Raises:
         ArgumentError: wrong arguments, or no number lies between the bounds, or the dtype does not hold them.
         DtypeError: the dtype cannot be had.
@@ -161,6 +167,9 @@ def randperm(
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
         requires_grad: whether the result collects gradients (of a floating dtype only).
+
+    Returns:
+        A new leaf.
 
     Raises:
         ArgumentTypeError: ``n`` is no integer.

@@ -55,7 +55,7 @@ def rand_like(
         >>> rand_like(oplib.zeros(2, 3)).shape
         (2, 3)
     """
-    shape, found, placement = _read_model(input, dtype, device)
+    shape, found, placement = _read_model("rand_like", input, dtype, device)
     drawn = draw_floats("rand", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
@@ -97,7 +97,7 @@ def randn_like(
         >>> randn_like(oplib.zeros(2, 3)).shape
         (2, 3)
     """
-    shape, found, placement = _read_model(input, dtype, device)
+    shape, found, placement = _read_model("randn_like", input, dtype, device)
     drawn = draw_floats("randn", shape, found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
@@ -124,7 +124,11 @@ def randint_like(
         device: by default where ``input`` is.
         requires_grad: whether the result collects gradients.
 
+    Returns:
+        A new leaf.
+
     Raises:
+        ArgumentTypeError: ``input`` is neither a tensor nor an array.
         ArgumentError: wrong bounds, or no number lies between them, or the dtype does not hold them.
         DtypeError: the dtype cannot be had.
         TracingError: the Generator was made outside the running trace.
@@ -141,18 +145,20 @@ def randint_like(
         tensor([3., 3.])
     """
     least, most = read_bounds("randint_like", bounds, low=low, high=high)
-    shape, found, placement = _read_model(input, dtype, device)
+    shape, found, placement = _read_model("randint_like", input, dtype, device)
     drawn = draw_integers(
         "randint_like", shape, (least, most), found, generator=generator, placement=placement
     )
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
-def _read_model(input: Any, dtype: Any, device: Any) -> tuple[tuple[int, ...], np.dtype[Any], Placement]:
+def _read_model(
+    op: str, input: Any, dtype: Any, device: Any
+) -> tuple[tuple[int, ...], np.dtype[Any], Placement]:
     """Shape, dtype and place of a tensor that is to be like another, which may be an array itself."""
     if not hasattr(input, "dtype"):
         raise ArgumentTypeError(
-            f"input: expected a Tensor or an array, for its shape and dtype. Got {describe(input)}. "
+            f"{op}: argument 'input' is a Tensor or an array. Got {describe(input)}. "
             "Give the size to rand, randn or randint."
         )
     array = input._storage.array if isinstance(input, Tensor) else jnp.asarray(input)

@@ -1,6 +1,5 @@
 """Special functions where they are more, or less, than their rows in the grid show."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,11 +7,7 @@ import pytest
 import oplib
 from oplib.errors import MissingRuleError
 
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 
 def test_the_inverse_of_the_normal_distribution_leads_back_far_out_in_its_tails():

@@ -67,19 +67,19 @@ def run_program(lib, shape, program):
 
 @settings(max_examples=12, deadline=None)
 @given(steps())
-def test_random_views_and_writes_are_torchs(agree_on, drawn):
-    agree_on(lambda lib: run_program(lib, *drawn))
+def test_random_views_and_writes_are_torchs(assert_both_agree, drawn):
+    assert_both_agree(lambda lib: run_program(lib, *drawn))
 
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(steps())
-def test_many_random_views_and_writes_are_torchs(agree_on, drawn):
-    agree_on(lambda lib: run_program(lib, *drawn))
+def test_many_random_views_and_writes_are_torchs(assert_both_agree, drawn):
+    assert_both_agree(lambda lib: run_program(lib, *drawn))
 
 
 @pytest.fixture(scope="module")
-def agree_on():
+def assert_both_agree():
     """As ``assert_agrees``, of which Hypothesis must not have one for each example."""
     torch = pytest.importorskip("torch")
 

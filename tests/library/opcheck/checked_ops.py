@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import (
-    OpCheckError,
-)
+from oplib.errors import OpCheckError
 from oplib.library import Library, custom_op, opcheck, ops
 
 _numbers = itertools.count()

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import (
-    GradcheckError,
-    OpMismatchError,
-)
+from oplib.errors import GradcheckError, OpMismatchError
 from oplib.library import opcheck
 
 from .checked_ops import (
