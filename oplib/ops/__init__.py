@@ -11,7 +11,7 @@ what an op is: schema, kernel, rules   a table, one for each family: the files w
 what a row may say                     ``_table``; its classes of dtypes in ``_dtype_classes``
 what kernels share                     ``_promotion`` (dtypes, broadcasting), ``_dims``, ``_index_rules``,
                                        ``_windows`` (pooling), ``_interpolation``, ``_scatter_product``,
-                                       ``_wide_integers``, ``_rational`` (special functions);
+                                       ``_wide_integers``, ``_rational`` and ``_gamma`` (special functions);
                                        ``_flash_kernels`` and ``_flash_sweeps``
 how extrema share gradients            ``_shared_gradients``
 what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ from oplib.errors import UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype, dtypes
 
+from ._gamma import compute_lgamma, compute_polygamma
 from ._pointwise import find_direction, find_sign
 from ._products import check_dtypes
 from ._promotion import (
@@ -23,7 +25,7 @@ from ._promotion import (
     strong,
     to_floating,
 )
-from ._table import DERIVED, Row, from_output
+from ._table import DERIVED, Row, from_output, save_inputs
 
 _LN2 = math.log(2.0)
 
@@ -112,10 +114,6 @@ EXPONENTIALS = (
 # Trigonometric and hyperbolic -------------------------------------------------------------------------------
 
 
-def _save_operands(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
-
-
 def _acosh_backward(ctx: Any, g: Any) -> Any:
     """A root of each factor: that of the product has the wrong sign left of the imaginary axis."""
     x = to_floating(ctx.saved_tensors[0])
@@ -125,7 +123,7 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
     return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
 
 
-_ACOSH = Derivative(backward=_acosh_backward, setup_context=_save_operands)
+_ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
 
 TRIGONOMETRIC = (
     _unary(
@@ -154,38 +152,13 @@ def _atan2_backward(ctx: Any, g: Any) -> Any:
     return scale * x, -scale * y
 
 
-_ATAN2 = Derivative(backward=_atan2_backward, setup_context=_save_operands)
+_ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)
 
 # Special functions ------------------------------------------------------------------------------------------
 
 
 def _erfinv_backward(g: Any, y: Any) -> Any:
     return g * strong(math.sqrt(math.pi) / 2, y) * lax.exp(y * y)
-
-
-def _lgamma_backward(ctx: Any, g: Any) -> Any:
-    (x,) = ctx.saved_tensors
-    return g * _digamma(x)
-
-
-def _digamma(x: Any) -> Any:
-    """JAX's is nan at 0, where it is infinite."""
-    is_zero = x == strong(0, x)
-    found = lax.digamma(jnp.where(is_zero, strong(1, x), x))
-    return jnp.where(is_zero, jnp.copysign(strong(math.inf, x), -x), found)
-
-
-def _digamma_backward(ctx: Any, g: Any) -> Any:
-    """JAX's trigamma is nan at infinity, where it is 0."""
-    (x,) = ctx.saved_tensors
-    is_infinite = jnp.isinf(x)
-    slope = lax.polygamma(jnp.ones_like(x), jnp.where(is_infinite, strong(1, x), x))
-    at_end = jnp.where(x > strong(0, x), strong(0, x), strong(math.nan, x))
-    return g * jnp.where(is_infinite, at_end, slope)
-
-
-_LGAMMA = Derivative(backward=_lgamma_backward, setup_context=_save_operands)
-_DIGAMMA = Derivative(backward=_digamma_backward, setup_context=_save_operands)
 
 
 def _logit(self: Any, eps: float | None = None) -> Any:
@@ -201,8 +174,8 @@ SPECIAL = (
     _real("erf", lax.erf, "error function"),
     _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
     _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
-    _real("lgamma", lax.lgamma, "logarithm of the absolute value of the gamma function", _LGAMMA),
-    _real("digamma", _digamma, "derivative of lgamma", _DIGAMMA),
+    _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
+    _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
     Row(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
@@ -292,7 +265,7 @@ def _copysign_backward(ctx: Any, g: Any) -> Any:
     return g * slope, jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
 
 
-_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=_save_operands)
+_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=save_inputs)
 
 
 def _heaviside(x: Any, values: Any) -> Any:

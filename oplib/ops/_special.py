@@ -16,6 +16,7 @@ from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.library import Derivative
 
 from ._arithmetic import divide_sine
+from ._gamma import compute_lgamma, compute_polygamma
 from ._promotion import elementwise, in_single, on_floating, strong
 from ._rational import (
     CENTRE,
@@ -201,10 +202,7 @@ def _polygamma(self: Any, n: int) -> Any:
             "how many times digamma is to be differentiated."
         )
 
-    def compute(x: Any) -> Any:
-        return lax.polygamma(jnp.full(x.shape, n, x.dtype), x) if n else lax.digamma(x)
-
-    return on_floating(in_single(compute))(self)
+    return on_floating(in_single(lambda x: compute_polygamma(n, x)))(self)
 
 
 def _mvlgamma(self: Any, p: int) -> Any:
@@ -215,7 +213,7 @@ def _mvlgamma(self: Any, p: int) -> Any:
         )
 
     def compute(x: Any) -> Any:
-        shares = [lax.lgamma(x - strong(0.5 * place, x)) for place in range(p)]
+        shares = [compute_lgamma(x - strong(0.5 * place, x)) for place in range(p)]
         return sum(shares, strong(p * (p - 1) / 4 * math.log(math.pi), x))
 
     return on_floating(in_single(compute))(self)
@@ -283,7 +281,7 @@ ROWS = (
         _mvlgamma,
         "logarithm of the gamma function of p dimensions",
         in_place=True,
-        dtypes="bihf",
+        dtypes="ihf",
     ),
     _incomplete("igamma", lax.igamma, "lower incomplete gamma function of self at other, regularised"),
     _incomplete("igammac", lax.igammac, "1 - igamma(self, other), exact where igamma is near 1"),

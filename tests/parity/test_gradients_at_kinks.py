@@ -171,11 +171,31 @@ def test_sinc_has_the_gradient_of_doubles_near_0(number):
     np.testing.assert_allclose(gradient, expected, rtol=2e-5, atol=1e-16)
 
 
-@pytest.mark.parametrize("name", ["lgamma", "digamma"])
-def test_lgamma_and_digamma_are_those_of_torch_at_0_and_infinity(name):
-    numbers = [0.0, -0.0, 2.0, -1.5, INF, NAN]
-    ours, theirs = (run(lib, lambda lib, x: getattr(lib, name)(x), numbers) for lib in (oplib, torch))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+GAMMA = {
+    "lgamma": lambda lib, x: lib.lgamma(x),
+    "digamma": lambda lib, x: lib.digamma(x),
+    "polygamma 1": lambda lib, x: lib.polygamma(1, x),
+    "polygamma 2": lambda lib, x: lib.polygamma(2, x),
+    "mvlgamma": lambda lib, x: lib.mvlgamma(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", GAMMA)
+def test_gamma_functions_and_their_gradients_are_those_of_torch_at_0_and_infinity(name):
+    numbers = [0.0, 0.5, 2.0, 1.75, INF, NAN]
+    if name != "mvlgamma":  # which adds 0. to it
+        numbers.append(-0.0)
+    ours, theirs = (run(lib, GAMMA[name], numbers) for lib in (oplib, torch))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_derivatives_of_lgamma_at_a_pole_alternate():
+    x = oplib.tensor(0.0, requires_grad=True)
+    found, values = oplib.lgamma(x), []
+    for _ in range(3):
+        (found,) = oplib.autograd.grad(found, x, create_graph=True)
+        values.append(found.item())
+    assert values == [-INF, INF, -INF]
 
 
 def test_the_gradient_of_i0_is_infinite_where_it_is_too_large():
