@@ -269,7 +269,7 @@ ANSWERS = {
 @pytest.mark.spec("003.7")
 @pytest.mark.parametrize("kind", ["custom", "low", "compiled"])
 @pytest.mark.parametrize("title", ANSWERS)
-def test_answers_of_a_formula(assert_agrees, title, kind):
+def test_what_a_formula_answers_is_taken_or_refused_as_in_torch(assert_agrees, title, kind):
     assert_agrees(lambda lib: ANSWERS[title](World(lib, kind)))
 
 
