@@ -7,6 +7,8 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from oplib.errors import ArgumentError, ArgumentValueError
 
 from ._single_ops import ops
@@ -136,4 +138,44 @@ def norm(
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
+def float_power(input: Any, exponent: Any) -> Any:
+    """Raises to a power in float64, or in complex128 where one of the two is complex.
+
+    Args:
+        input: a tensor, or a number beside a tensor.
+        exponent: likewise; the shapes broadcast.
+
+    Returns:
+        A tensor of dtype float64 or complex128.
+
+    Raises:
+        DtypeError: JAX's x64 is off, so that there are no such dtypes; ``pow`` has that of the operands.
+        ArgumentError: the shapes do not broadcast.
+
+    Gradient:
+        That of ``pow``.
+
+    Source:
+        torch.float_power
+
+    Example:
+        >>> import jax, oplib
+        >>> with jax.enable_x64(True):
+        ...     print(oplib.float_power(oplib.tensor([2, 3]), 0.5))
+        tensor([1.4142, 1.7321], dtype=oplib.float64)
+    """
+    is_complex = any(_is_complex(one) for one in (input, exponent))
+    dtype = np.dtype(np.complex128 if is_complex else np.float64)
+    first, second = (
+        ops._to_copy(one, dtype) if hasattr(one, "dtype") else complex(one) if is_complex else float(one)
+        for one in (input, exponent)
+    )
+    return ops.pow(first, second)
+
+
+def _is_complex(operand: Any) -> bool:
+    return isinstance(operand, complex) or np.dtype(getattr(operand, "dtype", bool)).kind == "c"
+
+
 PRODUCTS_AND_NORMS = (einsum, norm, tensordot)
+POWERS = (float_power,)

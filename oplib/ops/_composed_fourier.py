@@ -65,6 +65,38 @@ def _make_of_matrices(name: str) -> Function:
     return transform
 
 
+_TURNED = {None: "forward", "backward": "forward", "forward": "backward"}
+_OF_HERMITIAN = {
+    "hfft2": ("Transforms a half of what is symmetric up to conjugation, along two dims", "complex", "real"),
+    "ihfft2": ("The inverse of hfft2", "real", "complex, a half of what is symmetric up to conjugation"),
+    "hfftn": ("Transforms a half of what is symmetric up to conjugation", "complex", "real"),
+    "ihfftn": ("The inverse of hfftn", "real", "complex, a half of what is symmetric up to conjugation"),
+}
+
+
+def _make_of_hermitian(name: str) -> Function:
+    """By the transforms of real numbers, the other way round, of conjugates."""
+    dims = (-2, -1) if name.endswith("2") else None
+
+    def transform(
+        input: Any, s: Sequence[int] | None = None, dim: Any = dims, norm: str | None = None
+    ) -> Any:
+        turned = _TURNED.get(norm, norm)
+        if name.startswith("i"):
+            return ops.conj(ops.fft_rfftn(input, s, dim, turned))
+        return ops.fft_irfftn(ops.conj(input), s, dim, turned)
+
+    what, takes, gives = _OF_HERMITIAN[name]
+    transform.__name__ = f"fft_{name}"
+    doc = _DOC.format(what=what, takes=takes, gives=gives, name=name, shape="(2, 2)")
+    transform.__doc__ = (
+        doc
+        if dims
+        else doc.replace("the two dims", "the dims; by default all").replace("two dims", "one dim")
+    )
+    return transform
+
+
 def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
     name = find.__name__
 
@@ -114,6 +146,7 @@ Example:
 
 FOURIER = (
     *map(_make_of_matrices, _OF_MATRICES),
+    *map(_make_of_hermitian, _OF_HERMITIAN),
     _make_frequencies(np.fft.fftfreq),
     _make_frequencies(np.fft.rfftfreq, ", but the negative ones"),
 )

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions along sequences that are made of several ops: differences, integrals, quantiles, membership."""
+"""Functions along sequences that are made of several ops: differences, integrals, membership."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from oplib.errors import ArgumentError, DimensionError, describe
-from oplib.tensor import Tensor
 
 from ._dims import find_dim
 from ._single_ops import ops
@@ -65,6 +64,8 @@ def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
     if not y.ndim:
         raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
     find_dim(op, y.ndim, dim)
+    if not y.shape[dim]:
+        return ops.mul(y, dx / 2)  # no neighbours
     count = y.shape[dim] - 1
     sums = ops.add(ops.narrow(y, dim, 1, count), ops.narrow(y, dim, 0, count))
     if x is None:
@@ -133,118 +134,6 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
         tensor([2., 6.])
     """
     return ops.cumsum(_find_pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
-
-
-# Quantiles --------------------------------------------------------------------------------------------------
-
-_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def quantile(
-    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:
-    """Finds the values below which such parts of the items are; nan where an item is nan.
-
-    Args:
-        input: float32 or float64, with one item at least.
-        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
-        dim: which dim; by default all items.
-        keepdim: whether the dim stays, with size 1.
-        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
-
-    Returns:
-        A tensor without the dim, and for a vector of parts with a first dim for these.
-
-    Raises:
-        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
-        DimensionError: there is no such dim.
-        TracingError: ``q`` is a tensor whose values are not known yet.
-
-    Gradient:
-        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
-
-    Source:
-        torch.quantile
-
-    Example:
-        >>> import oplib
-        >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
-        tensor(1.5000)
-    """
-    parts = _read_parts(input, q, interpolation)
-    flat = ops.reshape(input, (-1,)) if dim is None or not input.ndim else input
-    axis = find_dim("quantile", input.ndim, 0 if dim is None else dim)
-    if not flat.shape[axis]:
-        raise ArgumentError(
-            f"quantile: input tensor must be non-empty. Got {describe(input)}. Give some items."
-        )
-    ordered = ops.sort(flat, axis)[0]
-    last = flat.shape[axis] - 1
-    low, high, share = _find_places(parts * last, interpolation)
-    first, second = (ops.index_select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
-    if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
-        share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
-    else:
-        share = box_like(input, share, input.dtype)
-    shape = [1] * flat.ndim
-    shape[axis] = -1
-    weight = ops.reshape(share, tuple(shape))
-    found = ops.lerp(first, second, weight)
-    spoilt = ops.any(ops.isnan(flat), axis, True)
-    found = ops.where(spoilt, float("nan"), found)
-    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
-
-
-def _arrange(found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
-    """Brings the axis of several parts to the front, and drops that of a single one."""
-    if not _is_several(q):
-        if of_all and keepdim:
-            return ops.reshape(found, (1,) * of_all)
-        return found if keepdim else ops.squeeze(found, axis)
-    moved = ops.movedim(ops.unsqueeze(found, 0), axis + 1, 0)
-    moved = ops.squeeze(moved, 1) if not keepdim else ops.movedim(moved, 1, axis + 1)
-    return ops.reshape(moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
-
-
-def _is_several(q: Any) -> bool:
-    return not isinstance(q, (int, float)) and bool(q.ndim)
-
-
-def _read_parts(input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
-    if input.dtype not in (np.float32, np.float64):
-        raise ArgumentError(
-            f"quantile: input tensor must be either float or double dtype. Got {describe(input)}. Convert it."
-        )
-    if interpolation not in _WAYS:
-        raise ArgumentError(
-            f"quantile: interpolation must be one of {', '.join(_WAYS)}. Got {interpolation!r}. Leave it out "
-            "for linear."
-        )
-    if not isinstance(q, (int, float)) and (q.dtype != input.dtype or q.ndim > 1):
-        raise ArgumentError(
-            f"quantile: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
-            f"{describe(input)}. Convert it."
-        )
-    values = q if isinstance(q, (int, float)) else read_values("quantile", q)
-    parts = np.atleast_1d(np.asarray(values, np.float64))
-    if ((parts < 0) | (parts > 1)).any():
-        raise ArgumentError(
-            f"quantile: q values must be in the range [0, 1]. Got {parts.tolist()}. Divide them."
-        )
-    return parts
-
-
-def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
-    """The places below and above, and how far between them."""
-    low, high = np.floor(ranks), np.ceil(ranks)
-    share = {
-        "linear": ranks - low,
-        "lower": np.zeros_like(ranks),
-        "higher": np.ones_like(ranks),
-        "midpoint": np.full_like(ranks, 0.5),
-        "nearest": np.round(ranks) - low,
-    }[interpolation]
-    return low, high, share
 
 
 # Membership -------------------------------------------------------------------------------------------------
@@ -329,5 +218,5 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return ops.scatter_add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
 
 
-SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, quantile, trapezoid)
-METHODS = (bincount, diff, quantile)
+SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, trapezoid)
+METHODS = (bincount, diff)

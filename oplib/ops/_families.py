@@ -45,10 +45,11 @@ from . import (
     _shrinkage,
     _special,
     _statistics,
+    _triangles,
     _unfolding,
     _view_scatter,
 )
-from ._composed import PRODUCTS_AND_NORMS, norm
+from ._composed import POWERS, PRODUCTS_AND_NORMS, norm
 from ._composed_attention import ATTENTION
 from ._composed_factors import FACTORS
 from ._composed_forms import FORMS
@@ -61,12 +62,17 @@ from ._composed_norm_pools import NORM_POOLS
 from ._composed_norms import NORMS
 from ._composed_parts import PARTS
 from ._composed_pools import POOLS
+from ._composed_quantiles import QUANTILES
 from ._composed_sequences import METHODS as _SEQUENCE_METHODS
 from ._composed_sequences import SEQUENCES, trapezoid
 from ._composed_shapes import METHODS as _SHAPE_METHODS
 from ._composed_shapes import SHAPES
+from ._composed_spectra import SPECTRA
 from ._composed_statistics import METHODS as _STATISTICS_METHODS
 from ._composed_statistics import STATISTICS
+from ._composed_triangles import METHODS as _TRIANGLE_METHODS
+from ._composed_triangles import OF_LINALG as _TRIANGLES_OF_LINALG
+from ._composed_triangles import TRIANGLES
 from ._composed_windows import WINDOWS
 from ._data_dependent import DATA_DEPENDENT
 from ._data_dependent import METHODS as _DATA_DEPENDENT_METHODS
@@ -101,6 +107,7 @@ FAMILIES = (
     _linalg,
     _products,
     _decompositions,
+    _triangles,
     _fourier,
     _normalisation,
     _dropout,
@@ -126,18 +133,19 @@ OVERLOADS = Overloads(ROWS)
 _COMPOSED = (
     *(*PRODUCTS_AND_NORMS, *ATTENTION, *DROPOUTS, *NORMS, *POOLS, *NORM_POOLS, *LOSSES, *NETWORKS),
     *(*DATA_DEPENDENT, *PARTS, *SHAPES, *FORMS, *SEQUENCES, *STATISTICS, *FACTORS, *OLDER, *WINDOWS),
+    *(*TRIANGLES, *QUANTILES, *SPECTRA, *POWERS),
 )
 COMPOSED = {**{one.__name__: one for one in _COMPOSED}, "trapz": trapezoid}
 """The functions that are made of several ops, by name."""
 
 _METHODS = (
-    *(norm, *FACTORS, *OLDER, *PARTS, *_FORM_METHODS, *_SHAPE_METHODS, *_SEQUENCE_METHODS),
-    *(*_DATA_DEPENDENT_METHODS, *_STATISTICS_METHODS),
+    *(norm, *POWERS, *FACTORS, *OLDER, *PARTS, *_FORM_METHODS, *_SHAPE_METHODS, *_SEQUENCE_METHODS),
+    *(*_DATA_DEPENDENT_METHODS, *_STATISTICS_METHODS, *_TRIANGLE_METHODS, *QUANTILES, *SPECTRA),
 )
 METHODS_OF_COMPOSED = frozenset(one.__name__ for one in _METHODS)
 """Those that are methods of Tensor too."""
 
-COMPOSED_LINALG = {one.__name__: one for one in LINALG}
+COMPOSED_LINALG = {one.__name__: one for one in (*LINALG, *_TRIANGLES_OF_LINALG)}
 """Likewise, those of ``oplib.linalg``."""
 
 COMPOSED_FOURIER = {one.__name__: one for one in FOURIER}
@@ -161,7 +169,9 @@ WITH_OUT = frozenset(
 """The ops of families whose functions can write their result into a tensor that is given, but for some."""
 
 OF_LINALG = frozenset(
-    row.op for row in _decompositions.ROWS + _moments.ROWS + _products.ROWS if row.op.startswith("linalg_")
+    row.op
+    for row in _decompositions.ROWS + _triangles.ROWS + _moments.ROWS + _products.ROWS
+    if row.op.startswith("linalg_")
 )
 """The ops that ``oplib.linalg`` has functions of."""
 

@@ -182,9 +182,38 @@ def choose_matrix_norm(overloads: Overloads) -> Function:
     return function
 
 
+def choose_histogram(overloads: Overloads) -> Function:
+    """Makes ``histogram(input, bins, *, range, weight, density)``, where bins may be a vector of edges."""
+    by_count, by_edges = overloads["histogram.bin_ct"], overloads["histogram.bins_tensor"]
+    results = make_results(by_count._schema)
+    assert results is not None
+
+    def function(
+        input: Any,  # noqa: A002  torch's names
+        bins: Any = 100,
+        *,
+        range: Any = None,  # noqa: A002
+        weight: Any = None,
+        density: bool = False,
+    ) -> Any:
+        if isinstance(bins, int):
+            found = by_count.call(input, bins, weight, range=range, density=density)
+        elif range is None:
+            found = by_edges.call(input, bins, weight, density=density)
+        else:
+            raise ArgumentTypeError(
+                f"histogram: argument 'range' goes with a number of bins. Got {range} and {describe(bins)}. "
+                "Leave it out."
+            )
+        return results(*found)
+
+    return function
+
+
 OF_FORMS: dict[str, Chooser] = {
     **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
+    "histogram": choose_histogram,
     "sort": choose_sort,
     "max": _extremum("max"),
     "min": _extremum("min"),

@@ -109,6 +109,7 @@ ALIASES = {
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
+    "orgqr": "linalg_householder_product",
     "row_stack": "vstack",
     "slogdet": "linalg_slogdet",
     "subtract": "sub",
@@ -293,6 +294,7 @@ def _make_polygamma(name: str) -> Function:
 
 _ALSO_WITH_OUT = (
     *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
+    *("float_power", "histogram", "lu_solve", "nanquantile", "quantile"),
     *("cholesky_inverse", "cholesky_solve", "histc", "index_reduce", "nanmedian"),
     *("cholesky", "complex", "cross", "cummax", "cummin", "cumprod", "cumsum", "diag", "dot", "dstack"),
     *("gather", "hstack", "index_select", "inner", "inverse", "kron", "kthvalue", "logcumsumexp"),

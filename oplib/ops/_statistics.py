@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.errors import ArgumentError, describe
+from oplib.library import Derivative
 from oplib.tensor.dtype_rules import COMPLEX, FLOATING
 
 from ._promotion import in_single, is_integral, strong, to_floating
@@ -113,6 +115,65 @@ def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     return in_single(compute)(flat)
 
 
+def _find_range(self: Any, bins: int, range: Sequence[float] | None) -> tuple[Any, Any]:
+    if bins < 1 or (range is not None and (len(range) != 2 or range[0] > range[1])):
+        raise ArgumentError(
+            f"histogram: bins must be > 0, and min should not exceed max. Got bins={bins} and range={range}. "
+            "Give a range, the lower end first."
+        )
+    if range is not None:
+        low, high = (strong(end, self) for end in range)
+    elif self.size:
+        low, high = jnp.min(self), jnp.max(self)
+    else:
+        low, high = strong(0, self), strong(1, self)
+    is_point, half = low == high, strong(0.5, self)
+    return jnp.where(is_point, low - half, low), jnp.where(is_point, high + half, high)
+
+
+def _histogram(
+    self: Any,
+    bins: int = 100,
+    weight: Any = None,
+    *,
+    range: Sequence[float] | None = None,
+    density: bool = False,
+) -> tuple[Any, Any]:
+    low, high = _find_range(self, bins, range)
+    steps = jnp.arange(bins + 1, dtype=self.dtype) / strong(bins, self)
+    edges = jnp.where(steps == strong(1, steps), high, low + (high - low) * steps)
+    return _count_between(self, edges, weight, density), edges
+
+
+def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: bool = False) -> tuple[Any, Any]:
+    if bins.ndim != 1 or not bins.size or bins.dtype != self.dtype:
+        raise ArgumentError(
+            "histogram: bins are a vector of edges, of the dtype of the input. Got "
+            f"{describe(bins)} for {describe(self)}. Convert it, or give their number."
+        )
+    return _count_between(self, bins, weight, density), bins
+
+
+def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
+    """An item on an edge is above it, but at the last one."""
+    if weight is not None and (weight.shape != self.shape or weight.dtype != self.dtype):
+        raise ArgumentError(
+            "histogram: if weight tensor is provided it should have the shape and dtype of the input. Got "
+            f"{describe(weight)} for {describe(self)}. Expand or convert it."
+        )
+    count = edges.shape[0] - 1
+    flat = lax.reshape(self, (self.size,))
+    share = jnp.ones_like(flat) if weight is None else lax.reshape(weight, (self.size,))
+    place = jnp.searchsorted(edges, flat, side="right") - 1
+    place = jnp.where(flat == edges[-1], count - 1, place)
+    is_within = (flat >= edges[0]) & (flat <= edges[-1])
+    found = jnp.zeros(count, self.dtype).at[jnp.where(is_within, place, count)].add(share, mode="drop")
+    return found / jnp.sum(found) / jnp.diff(edges) if density else found
+
+
+_UNTOLD = Derivative(
+    missing="torch has none either: counts do not change but by a step; detach what is counted"
+)
 ROWS = (
     Row(
         "cov(Tensor self, Tensor? fweights=None, Tensor? aweights=None, *, int correction=1) -> Tensor",
@@ -132,5 +193,21 @@ ROWS = (
         "how many items are in each of so many ranges of one width; by default between the extrema",
         derivative=constant("counts do not change with the items but by a step"),
         dtypes="hf",
+    ),
+    Row(
+        "histogram.bin_ct(Tensor self, int bins=100, Tensor? weight=None, *, float[]? range=None, "
+        "bool density=False) -> (Tensor hist, Tensor bin_edges)",
+        _histogram,
+        "how many items are in each range of one width, or the sums of their weights; and the edges",
+        derivative=_UNTOLD,
+        dtypes="f",
+    ),
+    Row(
+        "histogram.bins_tensor(Tensor self, Tensor bins, Tensor? weight=None, *, bool density=False) -> "
+        "(Tensor hist, Tensor bin_edges)",
+        _histogram_between,
+        "how many items are between each two edges, or the sums of their weights; and the edges",
+        derivative=_UNTOLD,
+        dtypes="f",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .drawing import POSITIVE, Sample, X, draw, draw_mask
+from .drawing import POSITIVE, Sample, X, draw, draw_mask, shift
 
 CUBE = draw(2, 3, 4)
 WITH_NAN = np.where(draw_mask(2, 3), X, np.nan)
@@ -88,6 +88,11 @@ REDUCE: dict[str, list[Sample]] = {
         Sample((draw(4),), {"correction": 0}),
     ],
     "corrcoef": [Sample((draw(2, 4),)), Sample((draw(4),))],
+    "histogram.bin_ct": [
+        Sample((X, 4)),
+        Sample((CUBE, 3), {"range": [-1.0, 1.5], "weight": shift(CUBE), "density": True}),
+    ],
+    "histogram.bins_tensor": [Sample((X, np.array([-1.5, -0.3, 0.4, 1.2])))],
     "histc": [Sample((X, 4)), Sample((CUBE, 3, -1.0, 1.5))],
     "mode": [Sample((TIED,)), Sample((TIED, 0, True))],
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+import oplib
 from oplib.ops._functions import UPCALLS
 from tests.ops.calls import OPS, ROW_OF
 
@@ -26,6 +27,13 @@ def without_phases(decompose: Function, *places: int) -> Function:
 
 def first_of(function: Function) -> Function:
     return lambda *args, **kwargs: function(*args, **kwargs)[0]
+
+
+def with_int32(function: Function, which: int) -> Function:
+    """A function one argument of which is int32, where those of samples are int64."""
+    return lambda *args, **kwargs: function(
+        *[arg.int() if number == which else arg for number, arg in enumerate(args)], **kwargs
+    )
 
 
 def place(indices: list[Any], dims: list[int]) -> list[Any]:
@@ -85,6 +93,8 @@ ON_TORCH: dict[str, Function] = {
     "linalg_eigh": without_phases(torch.linalg.eigh, 1),
     "linalg_lstsq": first_of(torch.linalg.lstsq),
     "linalg_svd": without_phases(torch.linalg.svd, 0, 2),
+    "linalg_lu_solve": with_int32(torch.linalg.lu_solve, 1),
+    "lu_unpack": with_int32(torch.lu_unpack, 1),
     **{f"max_unpool{rank}d": unpool_torch(rank) for rank in (1, 2, 3)},
     "native_batch_norm": batch_norm_torch,
     "native_instance_norm": lambda x, *weights: FUNCTIONAL.instance_norm(x, None, None, *weights),
@@ -106,7 +116,9 @@ ON_OPLIB: dict[str, Function] = {
     "flash_attention": first_of(OPS["flash_attention"]),
     "linalg_eig": without_phases(OPS["linalg_eig"], 1),
     "linalg_eigh": without_phases(OPS["linalg_eigh"], 1),
+    "linalg_lu_solve": with_int32(OPS["linalg_lu_solve"], 1),
     "linalg_svd": without_phases(OPS["linalg_svd"], 0, 2),
+    "lu_unpack": with_int32(oplib.lu_unpack, 1),
     "native_batch_norm": first_of(OPS["native_batch_norm"]),
 }
 # Places of arguments by which torch does not differentiate.

@@ -26,6 +26,7 @@ from .forms_of_networks import NETWORKS
 from .forms_of_shapes import SHAPES
 from .forms_of_special import SPECIAL
 from .forms_of_statistics import STATISTICS
+from .forms_of_triangles import TRIANGLES
 
 torch = pytest.importorskip("torch")
 
@@ -40,7 +41,7 @@ DATA = {
 KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
-FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL)
+FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL, *TRIANGLES)
 if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
     FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 8)
 
