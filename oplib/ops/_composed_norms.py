@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import Tensor
 
@@ -61,7 +63,7 @@ def batch_norm(
                 f"{describe(running_mean)} and {describe(running_var)}. Give them, or training=True."
             )
         return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
-    _check_running("batch_norm", running_mean, running_var)
+    _check_running("batch_norm", input, running_mean, running_var)
     count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0
     if count == 1:
         raise ArgumentValueError(
@@ -69,8 +71,9 @@ def batch_norm(
             "Give a larger batch, or training=False."
         )
     result, mean, variance = ops.native_batch_norm(input, weight, bias, eps)
-    for running, new in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
-        _move_running(running, new, momentum)
+    if count != 0:  # nothing has no moments
+        _move_running(running_mean, mean, momentum)
+        _move_running(running_var, variance * (count / max(count - 1, 1)), momentum)
     return result
 
 
@@ -122,20 +125,30 @@ def instance_norm(
             "instance_norm: expected more than 1 spatial element when training. Got "
             f"{describe(input)}. Give more places, or use_input_stats=False."
         )
-    _check_running("instance_norm", running_mean, running_var)
-    if running_mean is not None or running_var is not None:
+    _check_running("instance_norm", input, running_mean, running_var)
+    if math.prod(input.shape) != 0 and (running_mean is not None or running_var is not None):
         items = ops.flatten(ops.detach(input), 2)
         _move_running(running_mean, ops.mean(ops.mean(items, -1), 0), momentum)
         _move_running(running_var, ops.mean(ops.var(items, -1), 0), momentum)
     return ops.native_instance_norm(input, weight, bias, eps)
 
 
-def _check_running(op: str, *moments: Any) -> None:
+def _check_running(op: str, input: Any, *moments: Any) -> None:
+    """Checks both before one is written."""
     for name, running in zip(("running_mean", "running_var"), moments, strict=True):
-        if running is not None and not isinstance(running, Tensor):
+        if running is None:
+            continue
+        if not isinstance(running, Tensor):
             raise ArgumentError(
                 f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(running)}. "
                 f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
+            )
+        is_fit = running.dtype in (input.dtype, np.dtype(np.float32)) and not running.requires_grad
+        if not is_fit or (input.ndim > 1 and tuple(running.shape) != (input.shape[1],)):
+            raise ArgumentError(
+                f"{op}: argument '{name}' is to hold one number for each channel, of the dtype of the input "
+                f"or float32, and to require no grad. Got {describe(running)} for {describe(input)}. Make it "
+                "anew."
             )
 
 

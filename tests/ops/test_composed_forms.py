@@ -96,3 +96,18 @@ def test_a_number_keeps_its_fraction_where_it_is_looked_up_among_ints(library):
     edges = oplib.tensor([0, 1, 2]) if library is oplib else jnp.arange(3)
     assert oplib.searchsorted(edges, 0.5).item() == 1
     assert oplib.bucketize(0.5, edges).item() == 1
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm"])
+def test_running_moments_that_do_not_fit_leave_both_as_they_were(name):
+    x, mean = oplib.ones(2, 2, 3), oplib.zeros(2)
+    for variance in (oplib.ones(3), oplib.ones(2, dtype=oplib.int32), oplib.ones(2, requires_grad=True)):
+        with pytest.raises(ArgumentError, match=f"{name}: argument 'running_var' is to hold one number"):
+            getattr(functional, name)(x, mean, variance, None, None, True)
+    assert mean.tolist() == [0.0, 0.0]
+
+
+def test_running_moments_stay_where_there_is_nothing_to_move_them():
+    mean, variance = oplib.zeros(2), oplib.ones(2)
+    functional.batch_norm(oplib.ones(0, 2, 3), mean, variance, training=True)
+    assert mean.tolist() + variance.tolist() == [0.0, 0.0, 1.0, 1.0]
