@@ -62,6 +62,11 @@ BY_ROW = {
     "norm 1": lambda lib, x: lib.linalg.vector_norm(x, 1, 1),
     "norm 2": lambda lib, x: lib.linalg.vector_norm(x, 2, 1),
     "nanmean": lambda lib, x: x.nanmean(1),
+    "quantile": lambda lib, x: x[:3].quantile(0.75, 1),
+    **{
+        f"quantile, {way}": lambda lib, x, way=way: x.quantile(0.4, 1, interpolation=way)
+        for way in ("lower", "higher", "nearest")
+    },
 }
 WHOLE = ("max", "min", "amax", "aminmax", "median", "nanmedian")
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 4.0, -4.0, 40.0, -40.0, float("nan")]

@@ -145,6 +145,13 @@ def test_functions_of_matrices_of_nothing_have_torchs_values_and_gradients(name,
     assert run(oplib) == run(torch)
 
 
+@pytest.mark.parametrize("name", ["trapezoid", "cumulative_trapezoid"])
+def test_the_integral_over_nothing_is_that_of_torch(name):
+    for shape, dim in (((0,), 0), ((2, 0), -1), ((0, 3), 0), ((3, 0, 2), 1)):
+        found, wanted = (getattr(lib, name)(lib.ones(shape), dim=dim) for lib in (oplib, torch))
+        assert found.tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("p", [None, -2, "fro", 1])
 def test_the_condition_of_a_matrix_of_nothing_is_0_as_in_torch(p):
     for shape in ((0, 0), (2, 0, 0), (0, 2, 2)):
