@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.tensor import result_type
+from oplib.tensor import default_int_dtype, result_type
 
 from . import _partition_rules as partition
 from . import _view_rules as rules
 from ._dims import find_dim
 from ._dtype_classes import ALL
+from ._promotion import is_integral
 from ._table import Row, constant
 
 # Shapes -----------------------------------------------------------------------------------------------------
@@ -29,10 +30,11 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
             f"sum_to_size: size {list(size)} is not expandable to that of the tensor. Got {describe(self)}. "
             f"Give a size from which the tensor can be had by broadcasting."
         )
-    summed = tuple(
-        lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1
-    )
-    return lax.reshape(jnp.sum(self, axis=(*range(lead), *summed), dtype=self.dtype), tuple(size))
+    summed = [lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1]
+    axes = (*range(lead), *summed)
+    # As in torch, where this is ``sum``, integers are widened where something is summed, and only there.
+    dtype = default_int_dtype() if axes and is_integral(self.dtype) else self.dtype
+    return lax.reshape(jnp.sum(self, axis=axes, dtype=dtype), tuple(size))
 
 
 # Joining ----------------------------------------------------------------------------------------------------

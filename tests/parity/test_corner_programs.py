@@ -49,6 +49,12 @@ def multiply_short(lib):
     return [(one, str(one.dtype)[-5:]) for one in (x.prod(dtype=lib.int16), x.prod(1, dtype=lib.int16))]
 
 
+def sum_short_to_size(lib):
+    x = lib.tensor([[200, 200], [0, 100]], dtype=lib.uint8)
+    sums = x.sum_to_size(1, 2), (x > 0).sum_to_size(2), x.sum_to_size(2, 2), (x > 0).sum_to_size(2, 2)
+    return sums, [str(one.dtype).removeprefix("torch.") for one in sums]
+
+
 def ask_no_dims(lib):
     x = lib.tensor([[1, 0], [2, 3]])
     return x.any(()), lib.all(x, dim=[]), x.all(())
@@ -127,6 +133,7 @@ def store_complex_in_bools(lib):
         compare_into,
         is_itself,
         multiply_short,
+        sum_short_to_size,
         ask_no_dims,
         count_in_integers,
         give_numbers_of_numpy,
