@@ -11,11 +11,12 @@ from oplib.tensor import Tensor
 
 from ._dtype_classes import describe_classes
 from ._families import FAMILIES
-from ._functions import FUNCTIONS, IN_PLACE
+from ._functions import FFT, FUNCTIONS, IN_PLACE, LINALG, SPECIAL
 from ._registrar import describe_derivative
 from ._table import Row
 
 PAGE = Path("docs/use/ops.md")
+_ROOMS = {"linalg": LINALG, "fft": FFT, "special": SPECIAL}
 COLUMNS = "| op | calls | what | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
@@ -88,6 +89,9 @@ def _line(row: Row) -> str:
 
 
 def _calls(op: str) -> Iterator[str]:
+    room, _, name = op.partition("_")
+    if op in _ROOMS.get(room, ()):
+        yield f"`oplib.{room}.{name}`"
     if op in FUNCTIONS:
         yield f"`oplib.{op}`"
     if hasattr(Tensor, op):

@@ -23,3 +23,8 @@ def test_the_types_of_the_functions_are_what_the_tables_make_of_them():
     command = 'python -c "import oplib.ops._stub as s; s.write_stub()"'
     assert STUB.read_text() == render_stub(), f"make them anew: {command}"
     assert METHODS_STUB.read_text() == render_methods(), f"make them anew: {command}"
+
+
+def test_a_row_shows_the_path_of_its_room():
+    page = render_page()
+    assert all(f"| `oplib.{path}` |" in page for path in ("linalg.det", "fft.irfft", "special.ndtr"))
