@@ -303,6 +303,11 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
             f"bilinear: the inputs must have the same sizes but along the last axis. Got {describe(input1)} "
             f"and {describe(input2)}. Reshape one of them."
         )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ArgumentError(
+            f"bilinear: bias size does not match weight size. Got {describe(bias)} for {describe(weight)}. "
+            "Give one number for each row of the weight."
+        )
     product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
 

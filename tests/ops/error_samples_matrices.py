@@ -100,6 +100,7 @@ MATRICES = [
         at([0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]),
     ),
     Refusal("nn.functional.linear", "the shapes cannot be multiplied", X, real(2, 4, 3)),
+    Refusal("nn.functional.bilinear", "bias size does not", X, real(2, 4), real(5, 3, 4), real(1)),
     Refusal("nn.functional.bilinear", "the inputs do not fit the weight", X, real(2, 4), real(5, 4, 3)),
     Refusal(
         "nn.functional.bilinear",
@@ -110,7 +111,7 @@ MATRICES = [
     ),
     Refusal(
         "nn.functional.bilinear",
-        "the sizes of the operands must match, or be",
+        "bias size does not match weight size",
         X,
         real(2, 4),
         real(5, 3, 4),
