@@ -114,12 +114,12 @@ def test_gradients_of_three_tensors_go_to_those_that_want_them(function: Any, ma
                 np.testing.assert_allclose(tensor.grad.array, gradient, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("told_already")
 def test_a_rule_that_is_registered_later_is_used_at_once(scale: Any) -> None:
     x, y = Tensor.from_array(X), Tensor.from_array(Y)
     for _ in range(3):
         scale(x, y)
-    with pytest.warns(UserWarning, match="Overriding"):
-        scale.library.impl("scale.Tensor", add_kernel, "default")
+    scale.library.impl("scale.Tensor", add_kernel, "default")
     np.testing.assert_array_equal(scale(x, y).array, X + Y)
     np.testing.assert_array_equal(scale(x, y).array, X + Y)
 

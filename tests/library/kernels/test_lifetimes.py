@@ -25,7 +25,7 @@ def call(op: Any) -> float:
     return op(oplib.tensor([1.0])).item()
 
 
-@pytest.mark.filterwarnings("ignore:.*Overriding a previously registered kernel")
+@pytest.mark.usefixtures("told_already")
 def test_kernels_are_a_stack_over_the_default_one(hint: Any) -> None:
     early = Library("lives", "IMPL")
     early.impl("op", times(2, hint), "CPU")
