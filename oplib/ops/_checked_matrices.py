@@ -71,11 +71,7 @@ def _with_info(lacks: str, cure: str, *, always: bool = False) -> Any:
     return wrap
 
 
-@jax.jit
-def _find_zero(factors: Any) -> Any:
-    return find_zero(factors)
-
-
+_find_zero = jax.jit(find_zero)
 _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
 _ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
 _SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"

@@ -11,6 +11,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, LinAlgError, describe
 
+from ._composed_shapes import adjoint
 from ._single_ops import ops
 from ._values import read_known
 
@@ -57,9 +58,7 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
             "cholesky_solve: b should have at least 2 dimensions, and as many rows as the factor. Got "
             f"{describe(input)} for {describe(L)}. Add one with unsqueeze(-1)."
         )
-    turned = ops.transpose(L, -2, -1)
-    turned = ops.conj(turned) if np.dtype(L.dtype).kind == "c" else turned
-    lower, higher = (turned, L) if upper else (L, turned)
+    lower, higher = (adjoint(L), L) if upper else (L, adjoint(L))
     half = ops.linalg_solve_triangular(lower, input, upper=False)
     return ops.linalg_solve_triangular(higher, half, upper=True)
 

@@ -338,7 +338,7 @@ def gumbel_softmax(
         tensor([1., 1.])
     """
     if eps != 1e-10:
-        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=2)
+        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=3)
     drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
     shares = ops.softmax((logits - drawn) / tau, dim)
     if not hard:

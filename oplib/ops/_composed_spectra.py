@@ -10,9 +10,8 @@ import numpy as np
 
 from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
 
-from ._least_squares import make_zeros
 from ._single_ops import ops
-from ._values import read_known
+from ._values import make_zeros, read_known
 
 _LEAST = 1e-11  # torch's: below it the windows together leave an item out
 
@@ -191,7 +190,8 @@ def istft(
     hop, size = hop_length if hop_length is not None else n_fft // 4, win_length or n_fft
     rows = input.shape[-2] if input.ndim > 1 else 0
     is_half = rows != n_fft if onesided is None else onesided
-    _check_spectra(input, n_fft, hop, size, rows == (n_fft // 2 + 1 if is_half else n_fft))
+    has_rows = rows == (n_fft // 2 + 1 if is_half else n_fft)
+    _check_spectra(input, n_fft, hop, size, has_rows=has_rows)
     if return_complex and is_half:
         raise ArgumentError(
             f"istft: cannot have onesided input if the result is complex. Got {describe(input)}. Give both "
@@ -217,7 +217,7 @@ def istft(
     return found if input.ndim == 3 else ops.squeeze(found, 0)
 
 
-def _check_spectra(input: Any, n_fft: int, hop: int, length: int, has_rows: bool) -> None:
+def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: bool) -> None:
     if not _is_complex(input) or input.ndim not in (2, 3) or 0 in input.shape or not has_rows:
         raise ArgumentError(
             "istft: it requires a complex-valued input tensor [batch, frequencies, pieces], of n_fft // 2 + "

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor
 
 from ._single_ops import ops
-from ._values import find_array, is_traced
+from ._values import find_array, is_traced, make_zeros
 
 Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -103,8 +102,3 @@ def _count_rank(values: Any, tolerance: float) -> Any:
 def _is_full(rank: Any, columns: int) -> bool:
     """Whether all matrices have full rank; under a trace that is not known, and taken to be so."""
     return is_traced(rank) or bool(np.all(np.asarray(find_array(rank)) == columns))
-
-
-def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    """Returns zeros in the world of a tensor or array, and of its dtype."""
-    return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)

@@ -9,8 +9,8 @@ from typing import Any
 from oplib.errors import ArgumentError, describe
 
 from ._composed_shapes import adjoint
-from ._least_squares import make_zeros
 from ._single_ops import ops
+from ._values import make_zeros
 
 QR = namedtuple("QR", ("Q", "R"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  a type of fields would say no more
 SVD = namedtuple("SVD", ("U", "S", "V"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]

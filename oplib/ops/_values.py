@@ -36,6 +36,11 @@ def box_like(value: Any, found: Any, dtype: Any = None) -> Any:
     return jnp.asarray(found, kind)
 
 
+def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
+    """Returns zeros in the world of a tensor or array, and of its dtype."""
+    return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)
+
+
 def read_known(value: Any) -> np.ndarray[Any, Any] | None:
     """Returns the values of a tensor or array; None where they are not known yet."""
     return None if is_traced(value) else np.asarray(find_array(value))

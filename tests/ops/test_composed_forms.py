@@ -111,3 +111,19 @@ def test_running_moments_stay_where_there_is_nothing_to_move_them():
     mean, variance = oplib.zeros(2), oplib.ones(2)
     functional.batch_norm(oplib.ones(0, 2, 3), mean, variance, training=True)
     assert mean.tolist() + variance.tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+WARNING = {
+    "mse_loss": lambda: functional.mse_loss(oplib.ones(2, 1), oplib.ones(2)),
+    "grid_sample": lambda: functional.grid_sample(oplib.ones(1, 1, 2, 2), oplib.zeros(1, 1, 1, 2)),
+    "gumbel_softmax": lambda: functional.gumbel_softmax(oplib.ones(2), eps=1.0, dim=0),
+    "dropout2d": lambda: functional.dropout2d(oplib.ones(2, 1, 3)),
+    "istft": lambda: oplib.istft(oplib.stft(oplib.ones(8), 4, return_complex=True), 4, length=30),
+}
+
+
+@pytest.mark.parametrize("name", WARNING)
+def test_a_warning_is_of_the_line_that_called(name):
+    with pytest.warns(UserWarning, match=f"^{name}: ") as caught:
+        WARNING[name]()
+    assert [one.filename for one in caught] == [__file__]
