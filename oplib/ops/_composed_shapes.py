@@ -22,13 +22,13 @@ def adjoint(input: Any) -> Any:
     """Transposes matrices and conjugates them; of real ones it is a view.
 
     Args:
-        input: ``[..., m, n]``, of any dtype.
+        input: ``[..., m, n]``, of any dtype; without dims it is the only item of a matrix.
 
     Returns:
         A tensor, ``[..., n, m]``.
 
     Raises:
-        ArgumentError: the input has fewer than two dims.
+        ArgumentError: the input has one dim.
 
     Gradient:
         That of ``transpose`` and ``conj``.
@@ -41,12 +41,12 @@ def adjoint(input: Any) -> Any:
         >>> oplib.adjoint(oplib.tensor([[1, 2]])).tolist()
         [[1], [2]]
     """
-    if input.ndim < 2:
+    if input.ndim == 1:
         raise ArgumentError(
             "adjoint: it is only supported on matrices or batches of matrices. Got "
             f"{describe(input)}. Add a dimension with unsqueeze."
         )
-    turned = ops.transpose(input, -2, -1)
+    turned = ops.transpose(input, -2, -1) if input.ndim else input
     return ops.conj(turned) if np.dtype(input.dtype).kind == "c" else turned
 
 

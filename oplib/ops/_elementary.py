@@ -157,10 +157,6 @@ _ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)
 # Special functions ------------------------------------------------------------------------------------------
 
 
-def _erfinv_backward(g: Any, y: Any) -> Any:
-    return g * strong(math.sqrt(math.pi) / 2, y) * lax.exp(y * y)
-
-
 def _logit(self: Any, eps: float | None = None) -> Any:
     x = to_floating(self)
     if eps is not None:
@@ -173,7 +169,7 @@ def _logit(self: Any, eps: float | None = None) -> Any:
 SPECIAL = (
     _real("erf", lax.erf, "error function"),
     _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
-    _real("erfinv", lax.erf_inv, "inverse of the error function", from_output(_erfinv_backward)),
+    _real("erfinv", lax.erf_inv, "inverse of the error function"),
     _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
     _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
     Row(

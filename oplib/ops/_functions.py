@@ -185,7 +185,8 @@ def _may_write_out(name: str) -> bool:
 
 
 def _make_in_place(name: str) -> Function:
-    return name_method(make_in_place(_functions[name[:-1]], name), name)
+    op = name[:-1]
+    return name_method(make_in_place((_plain if op in COMPOSED else _functions)[op], name), name)
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name

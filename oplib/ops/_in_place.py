@@ -26,7 +26,7 @@ def make_in_place(function: Function, name: str) -> Function:
 
     def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
         check_written(input, name)
-        check_may_write(input, name, args)
+        check_may_write(input, name, (*args, *kwargs.values()) if kwargs else args)
         return write_in_place(input, function(input, *args, **kwargs), name)
 
     made: Any = in_place

@@ -11,6 +11,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
+from ._picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
 from ._promotion import is_integral, strong
 from ._reduce import refuse_empty, take_at
 from ._shared_gradients import OF_ALL
@@ -63,7 +64,7 @@ def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any
         )
     values, places = _sort(self, dim=dim, descending=largest)
     if not self.ndim:
-        return (values, places) if k else (values.reshape(0), places.reshape(0))
+        return values, places  # also for k=0, as in torch
     return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(places, 0, k, axis=axis)
 
 
@@ -159,6 +160,7 @@ ROWS = (
         " -> (Tensor values, Tensor indices)",
         _sort,
         "items in order along a dim, and where they stood; always stable",
+        derivative=OF_SORTED,
         dtypes="bihf",
     ),
     Row(
@@ -174,12 +176,14 @@ ROWS = (
         " -> (Tensor values, Tensor indices)",
         _topk,
         "the k largest or smallest items along a dim, in order, and where they stand",
+        derivative=OF_LARGEST,
         dtypes="ihf",
     ),
     Row(
         "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _kthvalue,
         "the k-th smallest items along a dim, and where they stand",
+        derivative=OF_CHOSEN,
         dtypes="ihf",
     ),
     Row(
@@ -193,6 +197,7 @@ ROWS = (
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _median_along("median", _median_place),
         "items in the middle along a dim, and where they stand",
+        derivative=OF_CHOSEN,
         dtypes="ihf",
     ),
     Row(
@@ -206,12 +211,14 @@ ROWS = (
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _median_along("nanmedian", _nanmedian_place),
         "items in the middle along a dim of those that are numbers, and where they stand",
+        derivative=OF_CHOSEN,
         dtypes="ihf",
     ),
     Row(
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _mode,
         "most frequent items along a dim, the smallest of equals, and where they stand last",
+        derivative=OF_CHOSEN,
         dtypes="bihf",
     ),
 )

@@ -13,6 +13,7 @@ from oplib.tensor import default_int_dtype, dtypes
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._dims import find_dim, find_dims
+from ._picked_gradients import OF_CHOSEN
 from ._promotion import elementwise, is_integral, strong, to_floating
 from ._shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from ._table import Row, constant
@@ -238,6 +239,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
             _find_along(op, find),
             f"{adjective}est items along a dim, and where they stand",
+            derivative=OF_CHOSEN,
             dtypes="bihf",
         ),
         Row(

@@ -118,9 +118,50 @@ def store_complex_in_bools(lib):
     return x
 
 
+def multiply_in_place_where_told(lib):
+    x = lib.ones(3)
+    x.scatter_(0, lib.tensor([0, 0, 2]), 2.0, reduce="multiply")
+    return x.scatter_(0, lib.tensor([1]), value=4.0, reduce="add")
+
+
+def take_none_of_one(lib):
+    return lib.topk(lib.tensor(2.0), 0)[0], lib.adjoint(lib.tensor(1j))
+
+
+def write_what_was_ordered(lib):
+    found = []
+    for pick in (
+        lambda x: lib.sort(x, 1, descending=True)[0],
+        lambda x: lib.topk(x, 2, 0)[0],
+        lambda x: lib.kthvalue(x, 2, 1, True)[0],
+        lambda x: lib.max(x, 1)[0],
+        lambda x: lib.median(x, 0)[0],
+        lambda x: lib.mode(x)[0],
+    ):
+        leaf = lib.tensor([[3.0, 1.0, 2.5], [0.5, -1.0, 4.0]], requires_grad=True)
+        x = leaf * 1
+        picked = pick(x)
+        x.add_(1)  # the places are saved, and not what stood there
+        (picked**3).sum().backward()
+        found.append(leaf.grad)
+    return found
+
+
+def write_a_result(lib):
+    leaf = lib.tensor([0.5, -0.25], requires_grad=True)
+    result = leaf.erfinv()
+    result.mul_(2)
+    result.sum().backward()
+    return leaf.grad
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        multiply_in_place_where_told,
+        take_none_of_one,
+        write_what_was_ordered,
+        write_a_result,
         copy_a_number,
         reduce_no_dim_by_none,
         put_nothing_on_a_diagonal,
