@@ -13,7 +13,7 @@ what kernels share                     ``_promotion`` (dtypes, broadcasting), ``
                                        ``_windows`` (pooling), ``_interpolation``, ``_scatter_product``,
                                        ``_wide_integers``, ``_rational`` and ``_gamma`` (special functions);
                                        ``_flash_kernels`` and ``_flash_sweeps``
-gradients of what is picked of several  ``_shared_gradients``, ``_picked_gradients``
+gradients of what is picked            ``_shared_gradients``, ``_picked_gradients``
 what a view shows of its base          ``_view_rules``, ``_partition_rules``; made a view in ``_viewer``
 which overload a call means            ``_operand_choosers`` (tensor or number), ``_form_choosers``,
                                        ``_random_forms``
