@@ -214,7 +214,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise ArgumentError(f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them.")
     count = max(int(values.max()) + 1 if values.size else 0, minlength)
     if weights is None:
-        return box_like(input, np.bincount(values, minlength=minlength), input.dtype)
+        return box_like(input, np.bincount(values, minlength=minlength))
     return ops.scatter_add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
 
 

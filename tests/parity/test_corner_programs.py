@@ -55,6 +55,11 @@ def sum_short_to_size(lib):
     return sums, [str(one.dtype).removeprefix("torch.") for one in sums]
 
 
+def count_many_bytes(lib):
+    counts = lib.bincount(lib.ones(300, dtype=lib.uint8))
+    return counts, str(counts.dtype).removeprefix("torch.")
+
+
 def ask_no_dims(lib):
     x = lib.tensor([[1, 0], [2, 3]])
     return x.any(()), lib.all(x, dim=[]), x.all(())
@@ -175,6 +180,7 @@ def write_a_result(lib):
         is_itself,
         multiply_short,
         sum_short_to_size,
+        count_many_bytes,
         ask_no_dims,
         count_in_integers,
         give_numbers_of_numpy,
