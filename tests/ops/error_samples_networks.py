@@ -156,7 +156,7 @@ NETWORKS = [
     Refusal("nn.functional.group_norm", "expected number of channels in input to be divisible", real(4), 2),
     Refusal("nn.functional.group_norm", "expected one number for each channel", real(2, 4), 2, real(3)),
     Refusal("nn.functional.batch_norm", "expected one number for each channel", real(2, 4), real(4), real(3)),
-    Refusal("nn.functional.batch_norm", "expected a value of type 'Tensor'", real(2, 4), real(4), None),
+    Refusal("nn.functional.batch_norm", "must be defined in evaluation mode", real(2, 4), real(4), None),
     Refusal("nn.functional.batch_norm", "expected at least", real(4), real(4), real(4)),
     Refusal("nn.functional.batch_norm", "expected more than", real(1, 4), None, None, training=True),
     Refusal(
