@@ -16,6 +16,8 @@ from oplib.tensor import Tensor
 
 from ._checked_matrices import CHECKED_RESULTS
 from ._checked_shares import check_shares
+from ._dims import name_places
+from ._interpolation import check_spatial
 from ._stored_numbers import check_fits
 
 Function = Callable[..., Any]
@@ -51,7 +53,7 @@ def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | No
     if wrong.size:
         raise DimensionError(
             f"{op}: index {wrong.flat[0]} is out of bounds for a dimension of size {length}. Got "
-            f"{describe(array)}. Give numbers from {low} to {length - 1}."
+            f"{describe(array)}. {name_places(length, low=low)}"
         )
 
 
@@ -143,5 +145,6 @@ CHECKED: dict[str, Callable[[Function, str], Function]] = {
     **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
     **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), _of_labels),
     "binary_cross_entropy": check_shares,
+    "interpolate": check_spatial,
     **CHECKED_RESULTS,
 }

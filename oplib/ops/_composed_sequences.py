@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype, dtypes
 
 from ._dims import find_dim
 from ._single_ops import ops
@@ -181,7 +182,8 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         minlength: how many numbers to count at least.
 
     Returns:
-        A vector of counts, or of sums in the dtype of the weights.
+        A vector of counts, or of sums: in the dtype of complex weights and of floats of 32 bits or more, of
+        others in the widest floats there are.
 
     Raises:
         ArgumentError: the input is no vector of such ints, the weights are of another shape, or
@@ -215,7 +217,15 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     count = max(int(values.max()) + 1 if values.size else 0, minlength)
     if weights is None:
         return box_like(input, np.bincount(values, minlength=minlength))
-    return ops.scatter_add(box_like(weights, np.zeros(count), weights.dtype), 0, input, weights)
+    items = _widen(weights)
+    return ops.scatter_add(box_like(items, np.zeros(count), items.dtype), 0, input, items)
+
+
+def _widen(weights: Any) -> Any:
+    dtype = np.dtype(weights.dtype)
+    if dtype.kind == "c" or dtype in (dtypes.float32, dtypes.float64):
+        return weights
+    return ops._to_copy(weights, dtypes.float64 if default_int_dtype() == dtypes.int64 else dtypes.float32)
 
 
 SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, trapezoid)

@@ -299,6 +299,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 
 def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Takes rows of ``weight`` by their places; the row of padding, which there is, has no gradient."""
+    _check_table(input, weight)
     if not is_traced(input):
         values = read_values("embedding", input)
         if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
@@ -308,6 +309,18 @@ def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
             )
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return ops.embedding(weight, input, padding)
+
+
+def _check_table(input: Any, weight: Any) -> None:
+    if np.dtype(input.dtype).kind not in "iu":
+        raise ArgumentError(
+            f"embedding: expected integers for places. Got {describe(input)}. Convert them: tensor.int()."
+        )
+    if weight.ndim != 2:
+        raise ArgumentError(
+            f"embedding: 'weight' must be 2-D. Got {describe(weight)} for places {describe(input)}. Give the "
+            "places first, then the table."
+        )
 
 
 METHODS = (argwhere, masked_select, nonzero, repeat_interleave, unique)

@@ -8,6 +8,18 @@ from typing import Any
 from oplib.errors import ArgumentError, DimensionError, describe
 
 
+def name_places(length: int, *, low: int | None = None) -> str:
+    """Returns which places of an axis there are, as the last words of an error.
+
+    Args:
+        length: of the axis.
+        low: the lowest that is allowed; by default they are counted from the end too.
+    """
+    if not length:
+        return "The tensor is empty there: ask only where its size is not 0."
+    return f"Give one from {-length if low is None else low} to {length - 1}."
+
+
 def find_dim(op: str, ndim: int, dim: int) -> int:
     """Returns a dim counted from the start.
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentE
 from ._promotion import in_single, strong
 
 _Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
 
 
 def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
@@ -174,16 +176,39 @@ def _check_mode(input: Any, mode: str, align_corners: bool | None, antialias: bo
         )
 
 
+def _check_count(input: Any, given: Sequence[Any]) -> None:
+    rank = input.ndim - 2
+    if len(given) != rank:
+        raise ArgumentValueError(
+            "interpolate: input and output must have the same number of spatial dimensions. Got "
+            f"{describe(input)} and {[*given]}. Give one number, or a sequence of {rank}."
+        )
+
+
+def check_spatial(function: Function, name: str) -> Function:  # noqa: ARG001  as of all checks
+    """Has a sequence of one number counted before the call, where the schema makes one of a bare number too.
+
+    Args:
+        function: interpolate.
+        name: of it.
+    """
+
+    @functools.wraps(function)
+    def checked(input: Any, size: Any = None, scale_factor: Any = None, *args: Any, **options: Any) -> Any:
+        for given in (size, scale_factor):
+            if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
+                _check_count(input, cast("Sequence[Any]", given))
+        return function(input, size, scale_factor, *args, **options)
+
+    return checked
+
+
 def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:
     """How many places are wanted along each axis, and the factors, if these were given."""
     rank = input.ndim - 2
     given = list(size if scale_factor is None else scale_factor)
-    given *= rank if len(given) == 1 else 1
-    if len(given) != rank:
-        raise ArgumentValueError(
-            "interpolate: input and output must have the same number of spatial dimensions. Got "
-            f"{describe(input)} and {given}. Give one number, or {rank}."
-        )
+    given *= rank if len(given) == 1 else 1  # one number comes in a list too
+    _check_count(input, given)
     if scale_factor is None:
         counts = given
     else:

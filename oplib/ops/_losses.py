@@ -232,11 +232,12 @@ def _nll(
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
+    op: str = "nll_loss",
 ) -> Any:
     """Of log-probabilities, with the classes along axis 1, or 0 where there is no batch."""
     axis = 1 if input.ndim > 1 else 0
-    _check_classes("nll_loss", input, target, weight, axis=axis)
-    _check_target("nll_loss", input, target, axis)
+    _check_classes(op, input, target, weight, axis=axis)
+    _check_target(op, input, target, axis)
     if target.dtype.itemsize < 4:  # bytes, which hold no -100
         target = lax.convert_element_type(target, jnp.int32)
     counts = target != strong(ignore_index, target)
@@ -246,14 +247,14 @@ def _nll(
     if weight is not None:
         factors = factors * jnp.take(weight, classes, mode="clip")
     losses = -lax.squeeze(picked, (axis,)) * factors
-    loss = reduce_losses("nll_loss", losses, reduction, weights=factors)
+    loss = reduce_losses(op, losses, reduction, weights=factors)
     if not label_smoothing:
         return loss
     spread = input if weight is None else input * _along_axis(weight, input, axis)
     smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
     part = strong(label_smoothing / input.shape[axis], input)
     rest = strong(1 - label_smoothing, input)
-    return rest * loss + part * reduce_losses("nll_loss", smooth, reduction, weights=factors)
+    return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
 
 
 def _along_axis(weight: Any, like: Any, axis: int) -> Any:
@@ -293,6 +294,7 @@ def _cross_entropy(
             ignore_index=ignore_index,
             reduction=reduction,
             label_smoothing=label_smoothing,
+            op="cross_entropy",
         )
     return _cross_entropy_of_shares(
         logs, target, weight, axis, reduction=reduction, label_smoothing=label_smoothing

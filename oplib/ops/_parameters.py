@@ -30,9 +30,19 @@ class _Absent:
 _ABSENT: Any = _Absent()
 
 
+def is_absent(default: object) -> bool:
+    """Whether a default says that the argument must be given, by one name or another."""
+    return default is _ABSENT
+
+
 def takes_further_names(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is what the further names come in by."""
     return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == _NAMES.name
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter must be given, by one name or another."""
+    return parameter.default is _KINDS.empty or parameter.default is _ABSENT
 
 
 def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
@@ -140,10 +150,15 @@ class _Renaming:
             values[own] = value
         missing = [f"'{name}'" for name, value in values.items() if value is _ABSENT]
         if missing:
+            cure = ", ".join(f"{name}=..." for name, value in values.items() if value is _ABSENT)
             raise ArgumentTypeError(
                 f"{self._name}() missing {len(missing)} required positional "
                 f"argument{'s' if len(missing) > 1 else ''}: {' and '.join(missing)}. Got "
-                f"{', '.join(describe(one) for one in values.values() if one is not _ABSENT)}. Give "
-                f"{'them' if len(missing) > 1 else 'it'}."
+                f"{self._describe_given(values)}. Give {'them' if len(missing) > 1 else 'it'}: "
+                f"{self._name}(..., {cure})."
             )
         return values
+
+    def _describe_given(self, values: dict[str, Any]) -> str:
+        given = {name: one for name, one in values.items() if one is not self._defaults[name]}
+        return ", ".join(f"{name}={describe(one)}" for name, one in given.items()) or "none"

@@ -85,11 +85,15 @@ def make_avg_pool(rank: int) -> Any:
         if divisor_override is not None:
             if not divisor_override:
                 raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
-            return total / strong(divisor_override, total)
-        counts = jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype)
-        return total / jnp.broadcast_to(counts, total.shape)
+            return _divide(total, strong(divisor_override, total))
+        return _divide(total, jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype))
 
     return kernel
+
+
+def _divide(total: Any, counts: Any) -> Any:
+    """Means of ints are ints, rounded towards zero."""
+    return lax.div(total, jnp.broadcast_to(counts, total.shape))
 
 
 def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool) -> np.ndarray[Any, Any]:

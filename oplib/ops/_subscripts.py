@@ -12,6 +12,7 @@ from jax.core import Tracer, max_dim, min_dim
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.tensor.symbolic import is_symbolic
 
+from ._dims import name_places
 from ._subscript_forms import is_array, list_items
 from ._values import find_array, is_traced
 
@@ -160,7 +161,7 @@ def check_place(place: int, length: int, dim: int) -> int:
     if not -length <= place < length:
         raise DimensionError(
             f"index {place} is out of bounds for dimension {dim} with size {length}. "
-            f"Got {place}. Give one from {-length} to {length - 1}."
+            f"Got {place}. {name_places(length)}"
         )
     return place + length if place < 0 else place
 

@@ -31,7 +31,7 @@ from oplib.tensor.views import (
     make_window,
 )
 
-from ._dims import find_dim
+from ._dims import find_dim, name_places
 
 Shape = tuple[int, ...]
 Part = tuple[Frame | Chain, tuple[int, ...]]
@@ -212,7 +212,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
     if not -length <= place < length:
         raise DimensionError(
             f"select: index {place} is out of bounds for dimension {axis} with size {length}. Got "
-            f"{describe(spec)}. Give one from {-length} to {length - 1}."
+            f"{describe(spec)}. {name_places(length)}"
         )
     return pick(shape, axis), (place % length,) if length > 1 else ()
 

@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.errors import ArgumentError, DimensionError, describe
 
-from ._dims import find_dim
+from ._dims import find_dim, name_places
 from ._table import Row
 
 
@@ -38,8 +38,8 @@ def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     length = self.shape[axis]
     if not -length <= index < length:
         raise DimensionError(
-            f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. Give one from "
-            f"{-length} to {length - 1}."
+            f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. "
+            f"{name_places(length)}"
         )
     items = _check_shape(op, self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
     return self.at[(*(slice(None),) * axis, index % length)].set(items)

@@ -33,6 +33,22 @@ def test_sparse_gradients_and_tables_that_are_no_tensors_are_refused():
         functional.embedding(places.array, oplib.ones(2, 2).array, max_norm=1.0)
 
 
+def test_places_and_table_of_an_embedding_that_are_exchanged_are_refused_and_first_the_dtype():
+    with pytest.raises(ArgumentError, match=r"embedding: 'weight' must be 2-D\. Got i32\[1\]"):
+        functional.embedding(oplib.tensor([[0, 0]]), oplib.tensor([0]))
+    with pytest.raises(ArgumentError, match=r"embedding: expected integers for places\. Got f32\[1\]"):
+        functional.embedding(oplib.tensor([7.0]), oplib.ones(2, 2))
+
+
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+def test_a_loss_of_classes_complains_by_its_own_name(name):
+    loss = getattr(functional, name)
+    with pytest.raises(ArgumentValueError, match=f"^{name}: 'x' is not a valid value for reduction"):
+        loss(oplib.ones(2, 2), oplib.tensor([0, 1]), reduction="x")
+    with pytest.raises(ArgumentValueError, match=f"^{name}: expected a target of shape"):
+        loss(oplib.ones(3, 2), oplib.tensor([0, 1]))
+
+
 def test_a_target_that_is_broadcast_is_warned_of():
     with pytest.warns(UserWarning, match="mse_loss: Using a target size"):
         functional.mse_loss(oplib.ones(2, 1), oplib.ones(2))
@@ -80,6 +96,17 @@ def test_a_dim_that_is_not_there_is_named():
 def test_weights_of_a_count_are_as_many_as_its_items():
     with pytest.raises(ArgumentError, match=r"bincount: weights .* Got f32\[3\] for i32\[2\]"):
         oplib.bincount(oplib.tensor([1, 2]), oplib.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [oplib.int32, oplib.float16, oplib.bool])
+def test_weights_of_few_bits_are_summed_in_the_widest_floats(dtype):
+    weights = oplib.ones(2, dtype=dtype)
+    found = oplib.bincount(oplib.tensor([1, 1]), weights)
+    assert (found.dtype, found.tolist()) == (oplib.float32, [0.0, 2.0])
+    if weights.is_floating_point():
+        weights.requires_grad_()
+        oplib.bincount(oplib.tensor([1, 0]), weights)[1].backward()
+        assert weights.grad.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.devices(2)

@@ -55,6 +55,24 @@ def test_a_mode_that_does_not_fit_is_not_implemented_and_options_that_do_not_are
         functional.pad(oplib.ones(IMAGE), (1, 1), mode="no")
 
 
+def test_a_sequence_of_one_number_is_not_spread_over_the_places_as_a_number_is():
+    image = oplib.ones(IMAGE)
+    for given in ({"size": (3,)}, {"scale_factor": (2.0,)}, {"size": [3, 3, 3]}):
+        with pytest.raises(
+            ArgumentValueError, match=r"same number of spatial dimensions\. Got f32\[1,2,3,3\]"
+        ):
+            functional.interpolate(image, **given)
+    assert functional.interpolate(image, 4).shape == (1, 2, 4, 4)
+    assert functional.interpolate(oplib.ones(1, 2, 3), (4,)).shape == (1, 2, 4)
+
+
+def test_means_of_ints_are_ints_rounded_towards_zero():
+    x = oplib.tensor([[1, -2, 2, -5]])
+    means = functional.avg_pool1d(x, 2)
+    assert (means.dtype, means.tolist()) == (x.dtype, [[0, -1]])
+    assert functional.avg_pool2d(x[None], (1, 2), divisor_override=2).tolist() == [[[0, -1]]]
+
+
 def test_an_empty_batch_gives_an_empty_result():
     x = oplib.ones(0, 2, 3, 3)
     assert functional.conv2d(x, oplib.ones(4, 2, 2, 2)).shape == (0, 4, 2, 2)

@@ -109,7 +109,9 @@ def test_what_does_not_fit_is_said_in_our_words() -> None:
         ):
             x.sum(axes=0)
         with pytest.raises(
-            ArgumentTypeError, match=r"softmax\(\) missing 1 required positional argument: 'dim'"
+            ArgumentTypeError,
+            match=r"softmax\(\) missing 1 required positional argument: 'dim'. Got input=f32\[2,3\]. "
+            r"Give it: softmax\(..., dim=...\)",
         ):
             x.softmax()
         with pytest.raises(
