@@ -13,6 +13,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, desc
 from oplib.tensor.dtype_rules import COMPLEX
 
 from ._losses import reduce_losses
+from ._pointwise import find_sign
 from ._products import check_dtypes
 from ._promotion import broadcast_to, in_single, meet, strong
 from ._table import Row
@@ -138,8 +139,9 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
     axis, count = input.ndim - 1, input.shape[-1]
 
     def compute(x: Any, y: Any, *weight: Any) -> Any:
-        size = x * lax.stop_gradient(lax.sign(x))
-        losses = (strong(1, y) - y) * x - (lax.min(x, strong(0, x)) - lax.log1p(lax.exp(-size)))
+        size = x * lax.stop_gradient(find_sign(x))
+        zero, tail = strong(0, x), lax.log1p(lax.exp(-size))
+        losses = y * (tail - lax.min(x, zero)) + (strong(1, y) - y) * (tail - lax.min(-x, zero))
         losses = losses * weight[0] if weight else losses
         return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
 

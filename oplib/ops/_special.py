@@ -17,6 +17,7 @@ from oplib.library import Derivative
 
 from ._arithmetic import divide_sine
 from ._gamma import compute_lgamma, compute_polygamma
+from ._pointwise import find_sign
 from ._promotion import elementwise, in_single, on_floating, strong
 from ._rational import (
     CENTRE,
@@ -151,7 +152,7 @@ def _xlog1py(x: Any, y: Any) -> Any:
 
 
 def _i1(x: Any) -> Any:
-    size = x * lax.stop_gradient(lax.sign(x))  # JAX's derivative of abs is 1 at 0
+    size = x * lax.stop_gradient(find_sign(x))  # JAX's derivative of abs is 1 at 0
     return lax.exp(size) * lax.bessel_i1e(x)
 
 

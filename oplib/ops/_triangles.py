@@ -152,10 +152,13 @@ def _householder_product(self: Any, tau: Any) -> Any:
         )
     found = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
     below = jnp.tril(self, -1) + found  # the reflections, each with a 1 at its head
-    for place in reversed(range(tau.shape[-1])):
-        vector, scale = below[..., place : place + 1], tau[..., place : place + 1, None]
-        found = found - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), found))
-    return found
+
+    def reflect(found: Any, column: Any) -> Any:
+        vector, scale = lax.expand_dims(column[0], (self.ndim - 1,)), column[1][..., None, None]
+        return found - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), found)), None
+
+    columns = jnp.moveaxis(below[..., : tau.shape[-1]], -1, 0), jnp.moveaxis(tau, -1, 0)
+    return lax.scan(reflect, found, columns, reverse=True)[0]
 
 
 def _vander(x: Any, *, N: int | None = None) -> Any:

@@ -1,10 +1,12 @@
 """Special functions where they are more, or less, than their rows in the grid show."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import oplib
+import oplib.linalg
 from oplib.errors import MissingRuleError
 
 pytestmark = pytest.mark.usefixtures("with_64_bits")
@@ -35,6 +37,14 @@ def test_the_incomplete_gamma_function_has_a_gradient_by_its_first_argument():
     oplib.special.gammainc(leaf, oplib.tensor(x, dtype=oplib.float64)).backward()
     near = [float(oplib.igamma(*map(jnp.asarray, np.array([one, x])))) for one in (a - step, a + step)]
     assert leaf.grad.item() == pytest.approx((near[1] - near[0]) / (2 * step), rel=1e-6)
+
+
+def test_a_product_of_many_reflections_is_no_longer_a_program_than_one_of_few():
+    lengths = [
+        len(str(jax.make_jaxpr(oplib.linalg.householder_product)(jnp.eye(count), jnp.ones(count))))
+        for count in (10, 99)
+    ]
+    assert lengths[0] == lengths[1]
 
 
 def test_the_names_at_the_root_take_the_count_first_and_the_methods_the_tensor():

@@ -12,6 +12,9 @@ torch = pytest.importorskip("torch")
 FUNCTIONS = {
     "logsigmoid": lambda lib, x: lib.nn.functional.logsigmoid(x),
     "hardswish": lambda lib, x: lib.nn.functional.hardswish(x),
+    "multilabel_soft_margin_loss": lambda lib, x: lib.nn.functional.multilabel_soft_margin_loss(
+        x[:, None], lib.ones(len(x), 1), reduction="none"
+    ),
     "i0": lambda lib, x: lib.i0(x),
     "threshold": lambda lib, x: lib.nn.functional.threshold(x, 0.0, 5.0),
     # At nan torch's gradients of these are others in its vectors than in what is left over after them.
@@ -131,6 +134,12 @@ def test_what_is_linear_far_away_has_a_gradient_at_infinity(name):
         return function(x) if name == "hardswish" else function(x, lib.zeros_like(x), reduction="none")
 
     for ours, theirs in zip(*(run(lib, apply, [INF, -INF, 1.0, 0.0]) for lib in (oplib, torch)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_a_label_that_is_surely_wrong_costs_infinity():
+    results = [run(lib, FUNCTIONS["multilabel_soft_margin_loss"], [-INF, 1.0]) for lib in (oplib, torch)]
+    for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
