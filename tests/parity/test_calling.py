@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+
+import oplib
+import oplib.errors
 
 from .worlds import World
 
@@ -394,3 +398,18 @@ def test_an_error_inside_a_kernel_ends_the_search(assert_agrees):
         return op(world.tensor(1))
 
     assert_agrees(program)
+
+
+@pytest.mark.parametrize("wrap", [torch.Tensor, torch.nn.Parameter])
+def test_a_tensor_of_torch_among_ours_is_refused_with_the_cure(wrap):
+    ours, theirs = oplib.ones(2), wrap(torch.ones(2))
+    calls = {
+        "exp": lambda: oplib.exp(theirs),
+        "add": lambda: ours.add(theirs),
+        "left": lambda: ours + theirs,
+        "right": lambda: theirs + ours,
+        "list": lambda: oplib.cat([ours, theirs]),
+    }
+    for call in calls.values():
+        with pytest.raises(oplib.errors.ArgumentTypeError, match=r"torch\.float32\[2\].* oplib\.tensor\(t\)"):
+            call()

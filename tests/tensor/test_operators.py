@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.errors import ArgumentError
+from oplib.errors import ArgumentError, ArgumentTypeError
 from oplib.tensor import box, tensor, upcalls
 
 FORWARD = {
@@ -86,6 +86,15 @@ def test_what_is_no_operand_is_left_to_python(other: Any) -> None:
     for use in (operator.add, operator.lt, operator.matmul, operator.isub):
         with pytest.raises(TypeError, match=r"not supported between|unsupported operand"):
             use(x, other)
+
+
+def test_a_tensor_of_torch_is_told_from_other_classes_that_are_left_to_python() -> None:
+    of_torch = type("Tensor", (), {"__module__": "torch", "shape": (2,), "dtype": "float32"})
+    own = type("Parameter", (of_torch,), {})
+    for other in (of_torch(), own()):
+        for use in (operator.add, operator.eq, operator.isub, lambda x, y: y * x):
+            with pytest.raises(ArgumentTypeError, match=r"Got f32\[2\], of type .* oplib\.tensor\(t\)"):
+                use(tensor([1.0]), other)
 
 
 def test_another_class_may_answer_from_the_right() -> None:

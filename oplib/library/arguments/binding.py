@@ -185,7 +185,7 @@ class Binder:
             advice += f"; the op could declare operand=('{argument.name}',)"
         return ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, place)}) expected a value of type "
-            f"'{argument.type}' but found {describe(value)}, of type {type(value).__name__}. "
+            f"'{argument.type}' but found {describe(value)}, of type {_name_type(value)}. "
             f"Declared: {self.schema}. {f'{advice}. ' if advice else ''}"
             f"Pass {describe_expected(argument.type)}."
         )
@@ -204,6 +204,11 @@ def bind(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any],
         ArgumentError: the arguments do not fit the schema.
     """
     return Binder(schema).bind(args, kwargs, op=op)
+
+
+def _name_type(value: object) -> str:
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ == "Tensor" else kind.__name__
 
 
 def _locate(argument: Argument, place: int) -> str:

@@ -27,6 +27,7 @@ Converter = Callable[[Any], Any]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 PYTHON_NUMBERS = (int, float, complex)
 TRACED = "Its value is traced, so it is not known"
+_ARRAYS = (jax.Array, Tensor, np.ndarray, np.generic)
 WOULD_CUT = (
     "It requires grad, and as a number it would lose its gradient: pass tensor.item() or tensor.detach()"
 )
@@ -41,9 +42,7 @@ class UnfitError(Exception):
 
 def is_array(value: object) -> bool:
     """Tells whether a value is a Tensor, an array, a tracer, or looks like one (``jax.ShapeDtypeStruct``)."""
-    return isinstance(value, (jax.Array, Tensor, np.ndarray, np.generic)) or (
-        hasattr(value, "shape") and hasattr(value, "dtype")
-    )
+    return isinstance(value, _ARRAYS) or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
 def _read_element(value: Any, *kinds: Any) -> Any:
@@ -155,13 +154,22 @@ def to_enum(value: Any) -> enum.Enum:
 
 def to_tensor(value: Any) -> Any:
     """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
-    if type(value) is Tensor or is_array(value):
+    if type(value) is Tensor or isinstance(value, _ARRAYS):
         return value
+    if is_array(value) and not hasattr(value, "__jax_array__"):
+        return _refuse_foreign(value)
     if isinstance(value, PYTHON_NUMBERS):
         return value
     if hasattr(value, "__jax_array__"):
         return value.__jax_array__() if is_symbolic(value) else value
     raise UnfitError
+
+
+def _refuse_foreign(value: Any) -> Any:
+    """An array of another library, of which JAX would say that it is none."""
+    if isinstance(value.dtype, (np.dtype, type)) or type(value).__module__.partition(".")[0] == "jax":
+        return value
+    raise UnfitError("Convert it: oplib.tensor(t)")
 
 
 def to_anything(value: Any) -> Any:

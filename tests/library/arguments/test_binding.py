@@ -185,6 +185,16 @@ def test_whatever_can_be_a_tensor_passes_as_it_is(value):
     assert convert("Tensor", value) is value
 
 
+def test_an_array_of_another_library_is_refused_with_the_cure():
+    foreign = type("Tensor", (), {"__module__": "torch", "shape": (2,), "dtype": "float32"})()
+    binder = Binder(parse_schema("f(Tensor x) -> ()"))
+    with pytest.raises(
+        TypeError, match=r"'x' .* found f32\[2\], of type torch.Tensor. .* Convert it: oplib.tensor\(t\)"
+    ):
+        binder.bind((foreign,), {})
+    assert convert("Tensor", jax.ShapeDtypeStruct((2,), "float32")).shape == (2,)
+
+
 def test_tensors_and_tracers_keep_their_identity():
     tensor = make_tensor([1.0])
     assert convert("Tensor", tensor) is tensor
