@@ -362,6 +362,7 @@ def _make_variadic(name: str) -> Function:
     namespace: dict[str, Any] = {"function": _functions[name], "take_named": take_named}
     text = _VARIADIC_METHOD.format(op=name, name=_VARIADIC[name])
     exec(compile(text, f"<oplib.Tensor.{name}>", "exec"), namespace)
+    namespace[name].__doc__ = _functions[name].__doc__
     return name_method(namespace[name], name)
 
 

@@ -82,3 +82,8 @@ def test_an_op_that_does_not_exist_is_an_attribute_error_that_says_why() -> None
 
 def test_an_op_without_a_method_is_no_attribute() -> None:
     assert not hasattr(Tensor, "nothing")
+
+
+def test_every_public_attribute_of_a_tensor_says_what_it_is() -> None:
+    public = [name for name in dir(Tensor) if not name.startswith("_")]
+    assert [name for name in public if not getattr(Tensor, name).__doc__] == []
