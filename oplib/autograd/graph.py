@@ -14,7 +14,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
@@ -52,10 +52,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "_allow_mutation_on_saved_tensors_enabled":
-        return is_mutation_allowed()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker then tells of a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        if name == "_allow_mutation_on_saved_tensors_enabled":
+            return is_mutation_allowed()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

@@ -25,8 +25,10 @@ functions that are made of several     ``_composed*`` by subject, ``_least_squar
                                        ``_getitem``, ``_setitem``
 forms that write                       ``_in_place``, ``_fill_in_place``, ``_random_in_place``, ``_out``
 rows to functions                      ``_registrar``, ``_functions``, ``_operators``, ``_placement``
+what these say of themselves           ``_description``; words for parameters in ``_explanations``
 their names, and those of parameters   ``_names``, ``_parameters``
-what is made of the tables             ``_stub``, ``_page``
+what is made of the tables             ``_page``; ``_stub``, of which ``_stub_rooms``, ``_stub_forms``,
+                                       ``_stub_results``
 =====================================  ==================================================================
 """
 

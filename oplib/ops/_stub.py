@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from oplib.tensor import Tensor, op_methods
 from oplib.tensor.op_methods import OpMethods
 
-from ._functions import ALIASES, FUNCTIONS, METHODS, OVERLOADS
+from ._functions import FUNCTIONS, METHODS
 from ._parameters import list_parameters
+from ._stub_forms import declare
+from ._stub_results import list_named_results
+from ._stub_rooms import import_results, list_room_stubs
 
 STUB = Path(__file__).with_name("_functions.pyi")
 METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
-_METHODS_HEAD = """# ruff: noqa: A002, E501, N803  names are torch's, and documented where they are made
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+_METHODS_HEAD = """# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 from .tensor import Tensor
 
@@ -30,11 +29,13 @@ class OpMethod:
 
 def add_op_methods(functions: Mapping[str, Callable[..., Any]]) -> None: ...
 """
-_HEAD = """# ruff: noqa: A001, A002, E501, N803  names are torch's, and documented where they are made
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
-from collections.abc import Callable, Mapping
-from typing import Any
+_HEAD = """# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
+from jax import Array
+from oplib.tensor import Tensor
+{classes}
 from ._registrar import Overloads
 from ._table import Row
 
@@ -51,53 +52,50 @@ FFT: Mapping[str, Callable[..., Any]]
 SPECIAL: Mapping[str, Callable[..., Any]]
 UPCALLS: Mapping[str, Callable[..., Any]]
 
+_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
+
 """
 
 
 def render_stub() -> str:
     """Returns the text of the stub."""
     names = "".join(f'    "{name}",\n' for name in sorted(FUNCTIONS))
-    functions = "\n".join(_declare(name, function) for name, function in sorted(FUNCTIONS.items()))
-    return f"{_HEAD}__all__ = [  # noqa: RUF022  in the order of the code points\n{names}]\n\n{functions}\n"
+    lines = [
+        line
+        for name, function in sorted(FUNCTIONS.items())
+        for line in declare(name, name, list_parameters(function))
+    ]
+    functions = "\n".join(lines)
+    listed = f"__all__ = [\n{names}]"
+    return f"{_HEAD.replace('{classes}', import_results(functions))}{listed}\n\n{functions}\n"
 
 
 def write_stub() -> None:
-    """Writes both stubs beside what they describe."""
+    """Writes all stubs beside what they describe."""
     STUB.write_text(render_stub())
     METHODS_STUB.write_text(render_methods())
+    for path, text in list_room_stubs().items():
+        path.write_text(text)
 
 
 def render_methods() -> str:
     """Returns the text of the stub of the methods."""
     lines = [
-        _declare(name, METHODS.get(name.removesuffix("_"), function), is_method=True)
+        line
         for name, function in sorted(METHODS.items())
         if not _is_written_out(name)
+        for line in declare(
+            name, name, list_parameters(METHODS.get(name.removesuffix("_"), function)), is_method=True
+        )
     ]
     body = "\n".join(f"    {line}" for line in lines)
-    return f"{_METHODS_HEAD}class OpMethods:\n{body}\n{_METHODS_TAIL}"
+    classes = "\n".join(
+        f"class {name}(NamedTuple):\n" + "".join(f"    {field}: Tensor\n" for field in fields)
+        for name, fields in list_named_results().items()
+    )
+    return f"{_METHODS_HEAD}{classes}\nclass OpMethods:\n{body}\n{_METHODS_TAIL}"
 
 
 def _is_written_out(name: str) -> bool:
     """Whether Tensor has a method of this name that is written out, whose types are its own."""
     return any(name in vars(cls) for cls in Tensor.__mro__ if cls is not OpMethods)
-
-
-def _declare(name: str, function: Callable[..., Any], *, is_method: bool = False) -> str:
-    empty = inspect.Parameter.empty
-    parameters = [
-        parameter.replace(annotation=Any, default=empty if parameter.default is empty else ...)
-        for parameter in list_parameters(function)
-    ]
-    if is_method:
-        parameters[0] = parameters[0].replace(name="self", annotation=empty)
-    signature = str(inspect.Signature(parameters)).replace("typing.Any", "Any").replace("Ellipsis", "...")
-    return f"def {name}{signature} -> {'Tensor' if is_method and _gives_tensor(name) else 'Any'}: ..."
-
-
-def _gives_tensor(name: str) -> bool:
-    """Whether a method gives one Tensor whatever it is called with: all overloads do, or it is in place."""
-    op = ALIASES.get(name, name)
-    if op not in OVERLOADS.list_ops():
-        return name.endswith("_")
-    return all(row.schema.endswith("-> Tensor") for row in OVERLOADS.rows_of(op))

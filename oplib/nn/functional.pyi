@@ -1,0 +1,273 @@
+# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+from typing import Any, TypeVar, overload
+
+from jax import Array
+from oplib.tensor import Tensor
+from oplib.ops._functions import adaptive_avg_pool1d as adaptive_avg_pool1d
+from oplib.ops._functions import adaptive_avg_pool2d as adaptive_avg_pool2d
+from oplib.ops._functions import adaptive_avg_pool3d as adaptive_avg_pool3d
+from oplib.ops._functions import adaptive_max_pool1d as adaptive_max_pool1d
+from oplib.ops._functions import adaptive_max_pool2d as adaptive_max_pool2d
+from oplib.ops._functions import adaptive_max_pool3d as adaptive_max_pool3d
+from oplib.ops._functions import affine_grid as affine_grid
+from oplib.ops._functions import alpha_dropout as alpha_dropout
+from oplib.ops._functions import avg_pool1d as avg_pool1d
+from oplib.ops._functions import avg_pool2d as avg_pool2d
+from oplib.ops._functions import avg_pool3d as avg_pool3d
+from oplib.ops._functions import batch_norm as batch_norm
+from oplib.ops._functions import bilinear as bilinear
+from oplib.ops._functions import binary_cross_entropy as binary_cross_entropy
+from oplib.ops._functions import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from oplib.ops._functions import celu_ as celu_
+from oplib.ops._functions import channel_shuffle as channel_shuffle
+from oplib.ops._functions import conv1d as conv1d
+from oplib.ops._functions import conv2d as conv2d
+from oplib.ops._functions import conv3d as conv3d
+from oplib.ops._functions import conv_transpose1d as conv_transpose1d
+from oplib.ops._functions import conv_transpose2d as conv_transpose2d
+from oplib.ops._functions import conv_transpose3d as conv_transpose3d
+from oplib.ops._functions import cosine_embedding_loss as cosine_embedding_loss
+from oplib.ops._functions import cosine_similarity as cosine_similarity
+from oplib.ops._functions import cross_entropy as cross_entropy
+from oplib.ops._functions import ctc_loss as ctc_loss
+from oplib.ops._functions import dropout as dropout
+from oplib.ops._functions import dropout1d as dropout1d
+from oplib.ops._functions import dropout2d as dropout2d
+from oplib.ops._functions import dropout3d as dropout3d
+from oplib.ops._functions import embedding as embedding
+from oplib.ops._functions import embedding_bag as embedding_bag
+from oplib.ops._functions import feature_alpha_dropout as feature_alpha_dropout
+from oplib.ops._functions import gaussian_nll_loss as gaussian_nll_loss
+from oplib.ops._functions import gelu as gelu
+from oplib.ops._functions import glu as glu
+from oplib.ops._functions import grid_sample as grid_sample
+from oplib.ops._functions import group_norm as group_norm
+from oplib.ops._functions import gumbel_softmax as gumbel_softmax
+from oplib.ops._functions import hardshrink as hardshrink
+from oplib.ops._functions import hinge_embedding_loss as hinge_embedding_loss
+from oplib.ops._functions import huber_loss as huber_loss
+from oplib.ops._functions import instance_norm as instance_norm
+from oplib.ops._functions import interpolate as interpolate
+from oplib.ops._functions import kl_div as kl_div
+from oplib.ops._functions import l1_loss as l1_loss
+from oplib.ops._functions import layer_norm as layer_norm
+from oplib.ops._functions import linear as linear
+from oplib.ops._functions import local_response_norm as local_response_norm
+from oplib.ops._functions import log_softmax as log_softmax
+from oplib.ops._functions import logsigmoid as logsigmoid
+from oplib.ops._functions import lp_pool1d as lp_pool1d
+from oplib.ops._functions import lp_pool2d as lp_pool2d
+from oplib.ops._functions import lp_pool3d as lp_pool3d
+from oplib.ops._functions import margin_ranking_loss as margin_ranking_loss
+from oplib.ops._functions import max_pool1d as max_pool1d
+from oplib.ops._functions import max_pool2d as max_pool2d
+from oplib.ops._functions import max_pool3d as max_pool3d
+from oplib.ops._functions import max_unpool1d as max_unpool1d
+from oplib.ops._functions import max_unpool2d as max_unpool2d
+from oplib.ops._functions import max_unpool3d as max_unpool3d
+from oplib.ops._functions import mse_loss as mse_loss
+from oplib.ops._functions import multi_margin_loss as multi_margin_loss
+from oplib.ops._functions import multilabel_margin_loss as multilabel_margin_loss
+from oplib.ops._functions import multilabel_soft_margin_loss as multilabel_soft_margin_loss
+from oplib.ops._functions import nll_loss as nll_loss
+from oplib.ops._functions import normalize as normalize
+from oplib.ops._functions import one_hot as one_hot
+from oplib.ops._functions import pad as pad
+from oplib.ops._functions import pairwise_distance as pairwise_distance
+from oplib.ops._functions import pdist as pdist
+from oplib.ops._functions import pixel_shuffle as pixel_shuffle
+from oplib.ops._functions import pixel_unshuffle as pixel_unshuffle
+from oplib.ops._functions import poisson_nll_loss as poisson_nll_loss
+from oplib.ops._functions import prelu as prelu
+from oplib.ops._functions import relu_ as relu_
+from oplib.ops._functions import rms_norm as rms_norm
+from oplib.ops._functions import scaled_dot_product_attention as scaled_dot_product_attention
+from oplib.ops._functions import selu_ as selu_
+from oplib.ops._functions import sigmoid as sigmoid
+from oplib.ops._functions import smooth_l1_loss as smooth_l1_loss
+from oplib.ops._functions import soft_margin_loss as soft_margin_loss
+from oplib.ops._functions import softmax as softmax
+from oplib.ops._functions import softmin as softmin
+from oplib.ops._functions import softplus as softplus
+from oplib.ops._functions import softshrink as softshrink
+from oplib.ops._functions import softsign as softsign
+from oplib.ops._functions import tanh as tanh
+from oplib.ops._functions import tanhshrink as tanhshrink
+from oplib.ops._functions import threshold_ as threshold_
+from oplib.ops._functions import triplet_margin_loss as triplet_margin_loss
+from oplib.ops._functions import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+
+_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "ctc_loss",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
+    "elu_",
+    "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "fold",
+    "gaussian_nll_loss",
+    "gelu",
+    "glu",
+    "grid_sample",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "instance_norm",
+    "interpolate",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "leaky_relu_",
+    "linear",
+    "local_response_norm",
+    "log_softmax",
+    "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "mish",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+    "unfold",
+]
+
+@overload
+def celu(input: _TensorOrArray, alpha: Any = ..., inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def celu(input: Any, alpha: Any = ..., inplace: Any = ...) -> Any: ...
+@overload
+def elu(input: _TensorOrArray, alpha: Any = ..., inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def elu(input: Any, alpha: Any = ..., inplace: Any = ...) -> Any: ...
+def elu_(input: Any, alpha: Any = ..., scale: Any = ..., input_scale: Any = ...) -> Tensor: ...
+@overload
+def fold(input: _TensorOrArray, output_size: Any, kernel_size: Any, dilation: Any = ..., padding: Any = ..., stride: Any = ...) -> _TensorOrArray: ...
+@overload
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = ..., padding: Any = ..., stride: Any = ...) -> Any: ...
+@overload
+def hardsigmoid(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def hardsigmoid(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def hardswish(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def hardswish(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def hardtanh(input: _TensorOrArray, min_val: Any = ..., max_val: Any = ..., inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def hardtanh(input: Any, min_val: Any = ..., max_val: Any = ..., inplace: Any = ...) -> Any: ...
+def hardtanh_(input: Any, min_val: Any = ..., max_val: Any = ...) -> Tensor: ...
+@overload
+def leaky_relu(input: _TensorOrArray, negative_slope: Any = ..., inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def leaky_relu(input: Any, negative_slope: Any = ..., inplace: Any = ...) -> Any: ...
+def leaky_relu_(input: Any, negative_slope: Any = ...) -> Tensor: ...
+@overload
+def mish(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def mish(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def relu(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def relu(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def relu6(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def relu6(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def selu(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def selu(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def silu(input: _TensorOrArray, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def silu(input: Any, inplace: Any = ...) -> Any: ...
+@overload
+def threshold(input: _TensorOrArray, threshold: Any, value: Any, inplace: Any = ...) -> _TensorOrArray: ...
+@overload
+def threshold(input: Any, threshold: Any, value: Any, inplace: Any = ...) -> Any: ...
+@overload
+def unfold(input: _TensorOrArray, kernel_size: Any, dilation: Any = ..., padding: Any = ..., stride: Any = ...) -> _TensorOrArray: ...
+@overload
+def unfold(input: Any, kernel_size: Any, dilation: Any = ..., padding: Any = ..., stride: Any = ...) -> Any: ...

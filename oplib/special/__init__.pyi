@@ -1,0 +1,117 @@
+# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+from typing import Any, TypeVar, overload
+
+from jax import Array
+from oplib.tensor import Tensor
+from oplib.ops._functions import digamma as digamma
+from oplib.ops._functions import erf as erf
+from oplib.ops._functions import erfc as erfc
+from oplib.ops._functions import erfinv as erfinv
+from oplib.ops._functions import exp2 as exp2
+from oplib.ops._functions import sigmoid as expit
+from oplib.ops._functions import expm1 as expm1
+from oplib.ops._functions import igamma as gammainc
+from oplib.ops._functions import igammac as gammaincc
+from oplib.ops._functions import lgamma as gammaln
+from oplib.ops._functions import i0 as i0
+from oplib.ops._functions import log1p as log1p
+from oplib.ops._functions import log_softmax as log_softmax
+from oplib.ops._functions import logit as logit
+from oplib.ops._functions import logsumexp as logsumexp
+from oplib.ops._functions import i0 as modified_bessel_i0
+from oplib.ops._functions import mvlgamma as multigammaln
+from oplib.ops._functions import polygamma as polygamma
+from oplib.ops._functions import digamma as psi
+from oplib.ops._functions import round as round
+from oplib.ops._functions import sinc as sinc
+from oplib.ops._functions import softmax as softmax
+from oplib.ops._functions import xlogy as xlogy
+
+_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
+
+__all__ = [
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfcx",
+    "erfinv",
+    "exp2",
+    "expit",
+    "expm1",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "log1p",
+    "log_ndtr",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "modified_bessel_i0",
+    "modified_bessel_i1",
+    "multigammaln",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "psi",
+    "round",
+    "sinc",
+    "softmax",
+    "spherical_bessel_j0",
+    "xlog1py",
+    "xlogy",
+    "zeta",
+]
+
+@overload
+def entr(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def entr(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def erfcx(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def erfcx(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def i0e(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def i0e(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def i1(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def i1(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def i1e(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def i1e(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def log_ndtr(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def log_ndtr(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def modified_bessel_i1(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def modified_bessel_i1(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def ndtr(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def ndtr(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def ndtri(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def ndtri(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def spherical_bessel_j0(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
+@overload
+def spherical_bessel_j0(input: Any, *, out: Any = ...) -> Any: ...
+@overload
+def xlog1py(input: Tensor, other: Any, *, out: Any = ...) -> Tensor: ...
+@overload
+def xlog1py(input: Any, other: Any, *, out: Any = ...) -> Any: ...
+@overload
+def zeta(input: Tensor, other: Any, *, out: Any = ...) -> Tensor: ...
+@overload
+def zeta(input: Any, other: Any, *, out: Any = ...) -> Any: ...
