@@ -11,6 +11,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 
+from ._description import add_to_arguments
 from ._margin_losses import check_margin
 from ._single_ops import ops
 from ._values import find_array, is_traced
@@ -44,6 +45,13 @@ WRITTEN_LOSSES = {
 }
 _OF_PAIRS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the weight of the others is one of the op's
+
+
+_FURTHER = {
+    "weight": "weight: a tensor, by default None; factors of the losses, of their shape.",
+    "size_average": "size_average: a bool, by default None; an older name, False for `reduction='sum'`.",
+    "reduce": "reduce: a bool, by default None; an older name, False for `reduction='none'`.",
+}
 
 
 def read_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -103,7 +111,11 @@ def write_loss(name: str) -> Function:
     namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
     namespace["__weigh"] = weigh
     exec(compile("\n".join(lines), f"<oplib.{name}>", "exec"), namespace)
-    namespace[name].__doc__ = op.__doc__
+    told: str | None = op.__doc__
+    for one, words in _FURTHER.items():
+        if one in given and f"\n    {one}: " not in (told or ""):
+            told = add_to_arguments(told, words)
+    namespace[name].__doc__ = told
     return namespace[name]
 
 

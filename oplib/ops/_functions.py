@@ -14,6 +14,7 @@ from oplib.tensor.keywords import take_named
 from . import _view_rules as rules
 from ._checked_places import CHECKED
 from ._composed_losses import WRITTEN_LOSSES, write_loss
+from ._description import describe_function
 from ._families import (
     COMPOSED,
     COMPOSED_FOURIER,
@@ -39,7 +40,7 @@ from ._parameters import add_further_names
 from ._placement import to_device
 from ._random_forms import CHOOSERS as OF_RANDOM
 from ._random_in_place import FILLING
-from ._registrar import describe_function, make_function
+from ._registrar import make_function
 from ._setitem import setitem_
 from ._single_ops import ops
 from ._untensors import refuse_untensors
@@ -169,7 +170,7 @@ def _make(name: str) -> Function:
     if (chooser or is_checked) and not list_branches(function):
         function = refuse_untensors(function)
     fuse_operators(name, function)
-    function.__doc__ = describe_function(rows)
+    function.__doc__ = describe_function(rows, [OVERLOADS[row.name]._schema for row in rows], function)
     return _name_plain(function, name)
 
 

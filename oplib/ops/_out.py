@@ -21,10 +21,12 @@ from oplib.tensor import Tensor
 from oplib.tensor.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
 
+from ._description import add_to_arguments
 from ._parameters import takes_further_names
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
+_OUT = "out: a tensor that the result is written into and that is returned, or a tuple; by default None."
 
 
 def add_out(function: Function, name: str, *, has_gradient: bool = True) -> Function:
@@ -53,7 +55,7 @@ def add_out(function: Function, name: str, *, has_gradient: bool = True) -> Func
     ]
     exec(compile("\n".join(lines), f"<oplib.{name} with out>", "exec"), namespace)
     made = namespace[name]
-    made.__doc__ = function.__doc__
+    made.__doc__ = add_to_arguments(function.__doc__, _OUT)
     branches = list_branches(function)
     return fuse(made, *branches) if branches else made
 

@@ -9,10 +9,10 @@ from types import ModuleType
 
 from oplib.tensor import Tensor
 
+from ._description import describe_derivative
 from ._dtype_classes import describe_classes
 from ._families import FAMILIES
 from ._functions import FFT, FUNCTIONS, IN_PLACE, LINALG, SPECIAL
-from ._registrar import describe_derivative
 from ._table import Row
 
 PAGE = Path("docs/use/ops.md")

@@ -40,11 +40,6 @@ def takes_further_names(parameter: inspect.Parameter) -> bool:
     return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == _NAMES.name
 
 
-def is_required(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter must be given, by one name or another."""
-    return parameter.default is _KINDS.empty or parameter.default is _ABSENT
-
-
 def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
     """Whether a parameter has a further name, and all can be handed on by name."""
     kinds = {one.kind for one in parameters}

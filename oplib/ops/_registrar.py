@@ -149,22 +149,3 @@ def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
 def _name_results(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
     """One class for ops whose results have the same names."""
     return namedtuple("_".join(names), names)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  from the table
-
-
-def describe_function(rows: list[Row]) -> str:
-    """Returns the docstring of an op's function, from its rows."""
-    lines = [f"{rows[0].doc[0].upper()}{rows[0].doc[1:]}.", "", "Overloads:"]
-    lines += [f"    {row.schema}" for row in rows]
-    lines += ["", "Gradient:", f"    {describe_derivative(rows[0])}"]
-    lines += ["", "Source:", f"    {rows[0].origin}", ""]
-    return "\n".join(lines)
-
-
-def describe_derivative(row: Row) -> str:
-    """Returns in words how a row differentiates."""
-    derivative = row.derivative
-    if derivative.constant is not None:
-        return f"Zero, because {derivative.constant}."
-    if derivative.missing is not None:
-        return f"Missing, because {derivative.missing}."
-    return "JAX's own derivative of the kernel." if derivative.derive else "A formula of its own."

@@ -1,0 +1,141 @@
+"""What functions that stand in tables say of themselves, made of their rows."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import oplib
+from oplib.library.schema import parse_schema
+from oplib.ops._description import GIVING_BOOLS, GIVING_FLOATS, describe_dtypes
+from oplib.ops._explanations import BY_NAME, BY_OP
+from oplib.ops._functions import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL
+from oplib.ops._parameters import takes_further_names
+
+SECTIONS = ("Args:", "Returns:", "Raises:", "Gradient:", "Source:", "Overloads:")
+PUBLIC = [
+    (table, name)
+    for table in (FUNCTIONS, LINALG, FFT, SPECIAL)
+    for name in table
+    if name in OVERLOADS.list_ops()
+]
+ABSTRACT = [jax.ShapeDtypeStruct((2, 3), jnp.int32)] * 2
+
+
+@pytest.fixture(scope="module")
+def docs() -> dict[str, str]:
+    functions = {name: table[name] for table, name in PUBLIC}
+    return {
+        name: inspect.getdoc(one) or "" for name, one in functions.items() if "\nOverloads:\n" in one.__doc__
+    }
+
+
+def list_names(name):
+    function = next(table[name] for table, one in PUBLIC if one == name)
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if not takes_further_names(one)]
+
+
+def test_each_function_of_a_table_tells_all_sections_in_this_order(docs):
+    wrong = [
+        name
+        for name, text in docs.items()
+        if -1 in (places := [text.find(f"\n{section}\n") for section in SECTIONS]) or places != sorted(places)
+    ]
+    assert len(docs) > 280
+    assert not wrong
+
+
+def test_each_parameter_of_a_function_of_a_table_is_described(docs):
+    missing = [
+        (name, one) for name, text in docs.items() for one in list_names(name) if f"\n    {one}: " not in text
+    ]
+    assert not missing
+
+
+def test_each_argument_that_is_no_tensor_has_words_beyond_its_type():
+    silent = [name for name, words in BY_NAME.items() if not words]
+    assert silent == ["input", "tensor"]
+
+
+def test_each_explanation_by_op_is_of_a_parameter_that_the_op_has():
+    arguments = {
+        op: {
+            "input" if it.name == "self" else it.name
+            for row in rows
+            for it in parse_schema(row.schema).arguments
+        }
+        for op, rows in ((op, OVERLOADS.rows_of(op)) for op in BY_OP)
+    }
+    further = {("normal", "size"), ("normal", "dtype")}
+    lost = {(op, name) for op, told in BY_OP.items() for name in told if name not in arguments[op]}
+    assert lost == further
+
+
+def test_a_docstring_names_arguments_as_the_function_does_and_nowhere_self(docs):
+    wrong = [name for name, text in docs.items() if "self" in text.partition("\nOverloads:")[0].split()]
+    assert not wrong
+
+
+def test_no_line_of_a_made_docstring_is_wider_than_a_screen_but_for_schemas(docs):
+    assert not [
+        line
+        for text in docs.values()
+        for line in text.partition("\nOverloads:")[0].split("\n")
+        if len(line) > 110
+    ]
+
+
+def infer(name):
+    """The dtype that the kernel of an op gives for ints, without computing anything."""
+    rows = [row for row in OVERLOADS.rows_of(name) if "Scalar " not in row.schema]
+    count = rows[0].schema.partition(") ->")[0].count("Tensor ")
+    return jax.eval_shape(rows[0].kernel, *ABSTRACT[:count]).dtype
+
+
+def test_ops_that_are_said_to_give_bools_do():
+    assert {name: infer(name) for name in GIVING_BOOLS} == dict.fromkeys(GIVING_BOOLS, jnp.dtype("bool"))
+
+
+def test_ops_that_are_said_to_give_floats_for_ints_do():
+    assert {name: infer(name) for name in GIVING_FLOATS} == dict.fromkeys(GIVING_FLOATS, jnp.dtype("float32"))
+
+
+def test_the_docstring_of_softmax_tells_what_each_argument_is():
+    assert oplib.softmax.__doc__ == (
+        "Gives exp(input) over its sum along a dim.\n"
+        "\nArgs:\n"
+        "    input: a tensor of floating dtype; in a method, the tensor itself.\n"
+        "    dim: an int; the dimension along which the results sum to 1, a negative one "
+        "counted from the last.\n"
+        "    dtype: a dtype, by default None; what `input` is converted to first, where it is given.\n"
+        "\nReturns:\n"
+        "    A tensor of the shape of `input`, of `dtype` where that is given.\n"
+        "\nRaises:\n"
+        "    ArgumentTypeError: an argument is not of a type that is told above.\n"
+        "    UnsupportedDtypeError: a dtype that is not floating.\n"
+        "    DimensionError: a dimension that is not there.\n"
+        "\nGradient:\n    A formula of its own.\n"
+        "\nSource:\n    torch.softmax\n"
+        "\nOverloads:\n    softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor\n"
+    )
+
+
+def test_a_function_with_out_tells_it_after_its_other_arguments():
+    assert (
+        "\n    out: a tensor that the result is written into"
+        in oplib.add.__doc__.partition("\n\nReturns:")[0]
+    )
+
+
+def test_a_dimension_that_is_not_there_raises_as_told():
+    tensor = oplib.ones(2, 3)
+    for name in ("softmax", "cumsum", "sum", "argmax", "unbind", "norm", "flip", "unsqueeze", "glu"):
+        with pytest.raises(oplib.errors.DimensionError):
+            FUNCTIONS[name](tensor, **{"dims" if name == "flip" else "dim": [9] if name == "flip" else 9})
+
+
+def test_dtypes_are_told_as_adjectives():
+    assert describe_dtypes("bihfc") == "bool, integer, floating or complex"
+    assert describe_dtypes("f") == "float32 or float64"
