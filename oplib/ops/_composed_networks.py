@@ -25,7 +25,7 @@ def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
         warnings.warn(
             f"{name}: align_corners is False where it is left out, in torch since 1.3.0. Say "
             "align_corners=False, or True for what it was before.",
-            stacklevel=3,
+            stacklevel=4,  # behind the function and its guard
         )
     return bool(align_corners)
 
@@ -337,8 +337,8 @@ def gumbel_softmax(
         >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
         tensor([1., 1.])
     """
-    if eps != 1e-10:
-        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=3)
+    if eps != 1e-10:  # the caller is behind the guard and the further names
+        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=4)
     drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
     shares = ops.softmax((logits - drawn) / tau, dim)
     if not hard:

@@ -213,7 +213,7 @@ def _count_features(name: str, rank: int, input: Any) -> int:
         warnings.warn(
             f"{name}: Received a {input.ndim}-D input, which is not what {name} is for. The first two axes "
             "are taken for batch and channels, or the first one without a batch. Give an axis for each.",
-            stacklevel=3,
+            stacklevel=4,  # behind the function and its guard
         )
     return 2 if rank == 2 or input.ndim == rank + 2 else 1
 

@@ -224,13 +224,8 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
     return makers | {alias: lambda alias: find(meant[alias]) for alias in meant if meant[alias] in functions}
 
 
-# They warn of the line that called them, by how many calls are between.
-_WARNING = frozenset({"affine_grid", "dropout1d", "dropout2d", "dropout3d", "grid_sample", "gumbel_softmax"})
-
-
 def _compose(name: str) -> Function:
-    function = COMPOSED[name] if name in _WARNING else refuse_untensors(COMPOSED[name])
-    return _name_plain(add_further_names(function, name), name)
+    return _name_plain(add_further_names(refuse_untensors(COMPOSED[name]), name), name)
 
 
 def _compose_loss(name: str) -> Function:

@@ -143,6 +143,7 @@ def test_running_moments_stay_where_there_is_nothing_to_move_them():
 WARNING = {
     "mse_loss": lambda: functional.mse_loss(oplib.ones(2, 1), oplib.ones(2)),
     "grid_sample": lambda: functional.grid_sample(oplib.ones(1, 1, 2, 2), oplib.zeros(1, 1, 1, 2)),
+    "affine_grid": lambda: functional.affine_grid(oplib.zeros(1, 2, 3), (1, 1, 2, 2)),
     "gumbel_softmax": lambda: functional.gumbel_softmax(oplib.ones(2), eps=1.0, dim=0),
     "dropout2d": lambda: functional.dropout2d(oplib.ones(2, 1, 3)),
     "istft": lambda: oplib.istft(oplib.stft(oplib.ones(8), 4, return_complex=True), 4, length=30),
