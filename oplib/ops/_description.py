@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import CO_VARARGS, Parameter, signature
-from re import compile as compile_pattern
 from typing import Any
 
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
@@ -89,9 +89,8 @@ _OF_RESULTS = {
 _ROOMS = ("linalg_", "fft_", "special_")
 _DIMS = frozenset({"dim", "dims", "dim0", "dim1", "dimension", "start_dim", "dims_self"})
 _COUNTING_DIMS = frozenset({"tile"})
-_SELF = compile_pattern(r"\bself\b")
-_FORMULA = compile_pattern(r"[^A-Za-z]|\w*[(_]|[b-zA-Z]\b|input\b|\w+ [*@+] ")
-_CHANGED = compile_pattern(r"with (the|a) ")
+_FORMULA = r"[^A-Za-z]|\w*[(_]|[b-zA-Z]\b|input\b|\w+ [*@+] "
+_CHANGED = r"with (the|a) "
 _ALL_CLASSES = len(ALL)
 _WIDTH = 108
 
@@ -200,16 +199,14 @@ class _Description:
 
     def _describe_tensor(self) -> str:
         """Which dtypes the first tensor may have: of several it counts in which they meet."""
+        if self._tensors[0] == "condition":
+            return " of bools"
         is_only = len(self._tensors) == 1
         shape = " of any shape" if is_only and self._is_item_by_item else ""
         if len(self._classes) == _ALL_CLASSES:
             return f"{shape} and any dtype" if shape else " of any dtype"
         dtype = f"{describe_dtypes(self._classes)} dtype"
-        return (
-            f"{shape}{' and' if shape else ' of'} {dtype}"
-            if is_only
-            else f"; the tensors meet in one of {dtype}"
-        )
+        return f"{shape}{' and' if shape else ' of'} {dtype}" if is_only else f"; the tensors meet in {dtype}"
 
     def _describe_results(self) -> str:
         forms = list(dict.fromkeys(map(_name_results, self._schemas)))
@@ -263,11 +260,11 @@ def _list_defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _summarise(row: Row) -> str:
-    """What begins with a formula cannot begin a sentence."""
-    doc = _SELF.sub("input", row.doc)
-    if _CHANGED.match(doc):
+    """What begins with a formula cannot begin a sentence. Patterns are compiled here: imports are quick."""
+    doc = re.sub(r"\bself\b", "input", row.doc)
+    if re.match(_CHANGED, doc):
         doc = f"Gives the tensor {doc}"
-    elif _FORMULA.match(doc):
+    elif re.match(_FORMULA, doc):
         doc = f"Gives {doc}"
     end = "" if doc.endswith("...") else "."
     return _wrap(f"{doc[0].upper()}{doc[1:]}{end}", "")

@@ -32,7 +32,7 @@ BY_NAME = {
     "check_errors": "whether a matrix that has no result raises",
     "chunks": "how many parts",
     "compute_mode": "whether distances by p = 2 are made of a matrix product, as in torch",
-    "condition": "bools",
+    "condition": "where it holds, `input` is taken",
     "correction": "sums are divided by the count less this; 1 if None",
     "count_include_pad": "whether zeros at the ends count in a mean",
     "decimals": "how many digits stay behind the point; of a negative number, how many before it go",
@@ -122,7 +122,7 @@ BY_NAME = {
     "num_samples": "how many are drawn from each row",
     "offset": "which diagonal: 0 is the main one, positive ones are above",
     "offsets": "where each bag begins in `indices`, ints",
-    "ord": "which norm: a number, or a name where there is one",
+    "ord": "which norm",
     "other": "the second operand",
     "out_int32": "whether the places are int32",
     "output_padding": "how many items the result has more at its end, for each axis",
@@ -143,7 +143,7 @@ BY_NAME = {
     "rcond": "singular values below this times the largest count as 0",
     "real": "the real parts",
     "recompute_scale_factor": "whether the factor is computed anew from the sizes",
-    "reduce": "how items are combined: 'sum', 'prod', 'mean', 'amax' or 'amin', where the op has it",
+    "reduce": "how items are combined: 'sum', 'prod', 'mean', 'amax' or 'amin'",
     "reduction": "'mean' or 'sum' over all items, or 'none' for each of them",
     "repeats": "how often, for each axis",
     "replacement": "whether a place may be drawn again",
@@ -183,7 +183,7 @@ BY_NAME = {
     "tau": "`[..., k]`, the factors of the reflections",
     "tensor": "",
     "tensor1": "the first factor",
-    "tensor2": "the second factor, or the divisor",
+    "tensor2": "the second factor",
     "tensors": "what is joined; they agree in all other dimensions",
     "theta": "`[batch, rank, rank + 1]`, affine maps",
     "threshold": "the bound",
@@ -213,8 +213,10 @@ BY_NAME = {
 _SQUARE = {"input": "square matrices, `[..., n, n]`"}
 _MATRICES = {"input": "matrices, `[..., n, m]`"}
 _SOME_DIMS = {"dim": "the dimensions, negative ones counted from the last; all where none is told"}
+_SOME_DIM = {"dim": "the dimension, a negative one counted from the last; all items if it is not given"}
 _RANDOM = {"input": "whose shape and dtype the numbers have"}
 _FILLED = {"input": "whose shape and dtype the result has"}
+_INVERSE = {"n": "the length of the transformed axis in the result"}
 _TRANSFORM = {
     "n": "the length of the transformed axis: a longer one is cut off, a shorter one filled up with 0"
 }
@@ -257,19 +259,20 @@ BY_OP: dict[str, dict[str, str]] = {
         ("sum", "nansum", "mean", "nanmean", "count_nonzero", "amax", "amin", "all", "any"), _SOME_DIMS
     ),
     **dict.fromkeys(("var", "std", "var_mean", "std_mean", "linalg_vector_norm", "squeeze"), _SOME_DIMS),
-    **dict.fromkeys(
-        ("argmax", "argmin", "aminmax", "fft_fftn", "fft_ifftn", "prod", "max", "min"), _SOME_DIMS
-    ),
-    **dict.fromkeys(("fft_rfftn", "fft_irfftn", "fft_fftshift", "fft_ifftshift", "logsumexp"), _SOME_DIMS),
-    **dict.fromkeys(("median", "nanmedian"), _SOME_DIMS),
+    **dict.fromkeys(("argmax", "argmin", "aminmax", "prod", "max", "min", "median", "nanmedian"), _SOME_DIM),
+    **dict.fromkeys(("fft_rfftn", "fft_fftshift", "fft_ifftshift", "logsumexp"), _SOME_DIMS),
+    **dict.fromkeys(("fft_fftn", "fft_ifftn"), _SOME_DIMS),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"), _CUMULATED),
     **dict.fromkeys(("softmax", "softmin"), _SHARE),
     **dict.fromkeys(("zero", "zeros_like", "ones_like", "fill"), _FILLED),
     **dict.fromkeys(("geometric", "uniform", "cauchy", "log_normal", "normal_functional"), _RANDOM),
-    **dict.fromkeys(("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft", "fft_hfft", "fft_ihfft"), _TRANSFORM),
+    **dict.fromkeys(("fft_fft", "fft_ifft", "fft_rfft", "fft_ihfft"), _TRANSFORM),
+    **dict.fromkeys(("fft_irfft", "fft_hfft"), _INVERSE),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _DROPPED),
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _LINE),
-    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_reduce", "index_fill"), _PLACES),
+    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _PLACES),
+    "index_reduce": {**_PLACES, "reduce": "'prod', 'mean', 'amax' or 'amin'"},
+    "fft_irfftn": {**_SOME_DIMS, "s": "the lengths of the transformed axes in the result"},
     **dict.fromkeys(("take", "put"), _FLAT),
     **dict.fromkeys(("select", "select_scatter"), _PICKED),
     "nll_loss": {
@@ -317,7 +320,7 @@ BY_OP: dict[str, dict[str, str]] = {
     "logit": {"eps": "how far from 0 and 1 `input` is kept; it may be anything if None"},
     "heaviside": {"values": "the result where `input` is 0"},
     "addcmul": {"value": "a factor of the product"},
-    "addcdiv": {"value": "a factor of the quotient"},
+    "addcdiv": {"tensor1": "the dividend", "tensor2": "the divisor", "value": "a factor of the quotient"},
     "smooth_l1_loss": {"beta": "where the loss turns from squares to absolute differences"},
     "local_response_norm": {
         "size": "how many neighbouring channels",
@@ -350,9 +353,14 @@ BY_OP: dict[str, dict[str, str]] = {
     "stack": {"dim": "where the new dimension stands", "tensors": "what is joined, all of one shape"},
     "unsqueeze": {"dim": "where the new dimension stands, a negative place counted from the end"},
     "permute": {"dims": "all dimensions of `input`, in their new order"},
+    "roll": {
+        "dims": "the dimensions, negative ones counted from the last; the flat tensor if there are none"
+    },
+    "take_along_dim": {"dim": "the dimension, a negative one counted from the last; the flat tensor if None"},
     "tile": {"dims": "how often, for each of the last axes"},
     "repeat_interleave": {"repeats": "how often", "dim": "the dimension; the flat tensor if None"},
-    "count_nonzero": _SOME_DIMS,
+    "transpose": {"dim1": "the other dimension, a negative one counted from the last"},
+    "where": {"input": "what stands where the condition holds", "other": "what stands elsewhere"},
     "movedim": {"source": "the dimensions that move"},
     "einsum": {
         "equation": "letters for the axes of each tensor, and of the result",
@@ -381,7 +389,6 @@ BY_OP: dict[str, dict[str, str]] = {
     "zeros_like": {**_FILLED, "dtype": "the dtype of the result; that of `input` if None"},
     "ones_like": {**_FILLED, "dtype": "the dtype of the result; that of `input` if None"},
     "stored": {"dtype": "the dtype of the result"},
-    "fft_hfft": _TRANSFORM,
     **dict.fromkeys(("sdpa", "sdpa_dropout", "flash_attention"), _ATTENDED),
     "flash_attention_backward": {
         "value": "`[..., source, features]`",
