@@ -74,7 +74,7 @@ _NOT_IN_SCHEMAS = {
     "device": ("a device",),
     "requires_grad": ("a bool",),
 }
-_KEEPING_SHAPE = frozenset(
+KEEPING_SHAPE = frozenset(
     {
         *("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "logcumsumexp", "flip", "fliplr"),
         *("flipud", "roll", "tril", "triu", "msort", "argsort", "layer_norm", "rms_norm", "group_norm"),
@@ -213,7 +213,7 @@ class _Description:
         words = ", or ".join(forms)
         if self._is_item_by_item:
             words = self._describe_items(words)
-        elif self._op in _KEEPING_SHAPE:
+        elif self._op in KEEPING_SHAPE:
             words += f" of the shape of `{self._tensors[0]}`"
         words += "".join(_OF_RESULTS[name] for name in self._defaults if name in _OF_RESULTS)
         if self._rows[0].is_view:

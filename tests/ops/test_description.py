@@ -8,9 +8,9 @@ import pytest
 
 import oplib
 from oplib.library.schema import parse_schema
-from oplib.ops._description import GIVING_BOOLS, GIVING_FLOATS, describe_dtypes
+from oplib.ops._description import GIVING_BOOLS, GIVING_FLOATS, KEEPING_SHAPE, describe_dtypes
 from oplib.ops._explanations import BY_NAME, BY_OP
-from oplib.ops._functions import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL
+from oplib.ops._functions import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
 from oplib.ops._parameters import takes_further_names
 
 SECTIONS = ("Args:", "Returns:", "Raises:", "Gradient:", "Source:", "Overloads:")
@@ -139,3 +139,34 @@ def test_a_dimension_that_is_not_there_raises_as_told():
 def test_dtypes_are_told_as_adjectives():
     assert describe_dtypes("bihfc") == "bool, integer, floating or complex"
     assert describe_dtypes("f") == "float32 or float64"
+
+
+GIVEN = {
+    **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "logcumsumexp", "roll"), (0,)),
+    "flip": ([0],),
+    "layer_norm": ([3],),
+    "rms_norm": ([3],),
+    "group_norm": (3,),
+}
+
+
+def test_ops_that_are_said_to_keep_the_shape_do():
+    def find_shape(name):
+        dtype = jnp.complex64 if name == "imag" else jnp.float32
+        array = jax.ShapeDtypeStruct((2, 3), dtype)
+        return jax.eval_shape(lambda one: UPCALLS[name](one, *GIVEN.get(name, ())), array).shape
+
+    assert {name: find_shape(name) for name in KEEPING_SHAPE} == dict.fromkeys(KEEPING_SHAPE, (2, 3))
+
+
+def test_what_a_made_docstring_says_is_raised_is():
+    ones, ints = oplib.ones(2, 3), oplib.tensor([1, 2])
+    assert "UnsupportedDtypeError: a dtype that is not floating." in oplib.softmax.__doc__
+    with pytest.raises(oplib.errors.UnsupportedDtypeError):
+        oplib.softmax(ints, 0)
+    assert "ArgumentError: shapes that do not broadcast." in oplib.atan2.__doc__
+    with pytest.raises(oplib.errors.ArgumentError):
+        oplib.atan2(ones, oplib.ones(4))
+    assert "ArgumentTypeError: an argument is not of a type" in oplib.atan2.__doc__
+    with pytest.raises(oplib.errors.ArgumentTypeError):
+        oplib.atan2(ones, "one")
