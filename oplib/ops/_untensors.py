@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from oplib.errors import ArgumentTypeError, describe
+from oplib.errors import ArgumentTypeError, OplibError, describe
+from oplib.library.arguments.plain_conversions import is_foreign
 
 Function = Callable[..., Any]
 _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
@@ -29,14 +30,34 @@ def refuse_untensors(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except AttributeError as error:
-            if not isinstance(error.obj, _NO_TENSORS):
-                raise
-            for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
-                if _holds(value, error.obj):
-                    raise _explain(function, name, value, error.obj) from error
+            if isinstance(error.obj, _NO_TENSORS):
+                for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
+                    if _holds(value, error.obj):
+                        raise _explain(function, name, value, error.obj) from error
+            _refuse_foreign(function, args, kwargs, error)
+            raise
+        except TypeError as error:
+            _refuse_foreign(function, args, kwargs, error)
             raise
 
     return guarded
+
+
+def _refuse_foreign(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> None:
+    """Raises where an array of another library is among the arguments, and no op has said so."""
+    for value in (*args, *kwargs.values()):
+        if is_foreign(value) and not isinstance(error, OplibError):
+            kind = type(value)
+            raise ArgumentTypeError(
+                f"{_name(function)}: expected a value of type 'Tensor' but found {describe(value)}, of type "
+                f"{kind.__module__}.{kind.__name__}. Convert it: oplib.tensor(t)."
+            ) from error
+
+
+def _name(function: Function) -> str:
+    return function.__name__.replace("linalg_", "linalg.")
 
 
 def _holds(value: Any, what: Any) -> bool:
@@ -48,7 +69,7 @@ def _holds(value: Any, what: Any) -> bool:
 def _explain(function: Function, name: str, value: Any, what: Any) -> ArgumentTypeError:
     kind = "Tensor" if value is what else "Tensor[]"
     return ArgumentTypeError(
-        f"{function.__name__.replace('linalg_', 'linalg.')}: argument '{name}' expected a value of type "
+        f"{_name(function)}: argument '{name}' expected a value of type "
         f"'{kind}' but found {describe(value)}. {describe(what)} is no tensor, but of type "
         f"{type(what).__name__}. Pass oplib.tensor(...) in its place."
     )

@@ -409,6 +409,8 @@ def test_a_tensor_of_torch_among_ours_is_refused_with_the_cure(wrap):
         "left": lambda: ours + theirs,
         "right": lambda: theirs + ours,
         "list": lambda: oplib.cat([ours, theirs]),
+        "values": lambda: oplib.bincount(theirs),
+        "places": lambda: oplib.gather(ours, 0, theirs),
     }
     for call in calls.values():
         with pytest.raises(oplib.errors.ArgumentTypeError, match=r"torch\.float32\[2\].* oplib\.tensor\(t\)"):

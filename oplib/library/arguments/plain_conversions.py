@@ -156,8 +156,10 @@ def to_tensor(value: Any) -> Any:
     """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
     if type(value) is Tensor or isinstance(value, _ARRAYS):
         return value
+    if is_foreign(value):
+        raise UnfitError("Convert it: oplib.tensor(t)")
     if is_array(value) and not hasattr(value, "__jax_array__"):
-        return _refuse_foreign(value)
+        return value
     if isinstance(value, PYTHON_NUMBERS):
         return value
     if hasattr(value, "__jax_array__"):
@@ -165,11 +167,12 @@ def to_tensor(value: Any) -> Any:
     raise UnfitError
 
 
-def _refuse_foreign(value: Any) -> Any:
-    """An array of another library, of which JAX would say that it is none."""
-    if isinstance(value.dtype, (np.dtype, type)) or type(value).__module__.partition(".")[0] == "jax":
-        return value
-    raise UnfitError("Convert it: oplib.tensor(t)")
+def is_foreign(value: Any) -> bool:
+    """Tells whether a value is an array of another library, as torch's, of which JAX says that it is none."""
+    if isinstance(value, _ARRAYS) or not is_array(value) or hasattr(value, "__jax_array__"):
+        return False
+    is_of_jax = type(value).__module__.partition(".")[0] == "jax"
+    return not is_of_jax and not isinstance(value.dtype, (np.dtype, type))
 
 
 def to_anything(value: Any) -> Any:
