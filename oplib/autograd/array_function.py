@@ -278,7 +278,8 @@ def register_plan(kind: type[Plan]) -> None:
 
     JAX puts the tree together at every recorded call: ``next(repetition, ())`` runs no frame of Python.
     """
-    jax.tree_util.register_pytree_node(kind, lambda plan: ((), plan.repetition), next)
+    take: Any = next  # JAX's type asks for a function of exactly these two
+    jax.tree_util.register_pytree_node(kind, lambda plan: ((), plan.repetition), take)
 
 
 register_plan(Plan)

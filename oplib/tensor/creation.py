@@ -341,4 +341,5 @@ def logspace(
 def _space_evenly(op: str, start: Any, end: Any, steps: int, dtype: Any) -> np.ndarray[Any, Any]:
     (count,) = read_size(op, (steps,))
     first, last = (_read_number(op, number, (int, float, complex)) for number in (start, end))
-    return np.linspace(*_cut_fractions(dtype, first, last), count)
+    low, high = _cut_fractions(dtype, first, last)
+    return np.linspace(low, high, count)
