@@ -60,6 +60,7 @@ BY_NAME = {
     "end_dim": "the last of the dimensions that become one",
     "eps": "a small number that keeps divisions by 0 away",
     "equal_nan": "whether nan is close to nan",
+    "equation": "letters for the axes of each tensor, and of the result",
     "exponent": "the power",
     "extent": "how many items, and how far apart",
     "features": "how many of the first axes name a feature",
@@ -362,10 +363,7 @@ BY_OP: dict[str, dict[str, str]] = {
     "transpose": {"dim1": "the other dimension, a negative one counted from the last"},
     "where": {"input": "what stands where the condition holds", "other": "what stands elsewhere"},
     "movedim": {"source": "the dimensions that move"},
-    "einsum": {
-        "equation": "letters for the axes of each tensor, and of the result",
-        "tensors": "the operands",
-    },
+    "einsum": {"tensors": "the operands"},
     "mm": {"input": "`[n, k]`", "mat2": "`[k, m]`"},
     "bmm": {"input": "`[batch, n, k]`", "mat2": "`[batch, k, m]`"},
     "mv": {"input": "`[n, m]`", "vec": "`[m]`"},
@@ -402,14 +400,11 @@ BY_OP: dict[str, dict[str, str]] = {
 
 
 def explain(op: str, name: str) -> str:
-    """Returns what a parameter of an op means, in words; empty where its type says all.
+    """Returns what a parameter of an op means, in words; empty where its type says all, or nobody has told.
 
     Args:
         op: the op's name.
         name: of the parameter in the op's function.
-
-    Raises:
-        KeyError: nobody has told.
 
     Example:
         >>> explain("topk", "k")
@@ -417,4 +412,4 @@ def explain(op: str, name: str) -> str:
     """
     own = BY_OP.get(op)
     found = own.get(name) if own is not None else None
-    return BY_NAME[name] if found is None else found
+    return BY_NAME.get(name, "") if found is None else found

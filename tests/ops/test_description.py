@@ -54,6 +54,16 @@ def test_each_parameter_of_a_function_of_a_table_is_described(docs):
     assert not missing
 
 
+def test_no_argument_of_a_row_lacks_an_explanation():
+    arguments = {
+        it.name
+        for op in OVERLOADS.list_ops()
+        for row in OVERLOADS.rows_of(op)
+        for it in parse_schema(row.schema).arguments
+    }
+    assert arguments - set(BY_NAME) == {"self"}  # which is input
+
+
 def test_each_argument_that_is_no_tensor_has_words_beyond_its_type():
     silent = [name for name, words in BY_NAME.items() if not words]
     assert silent == ["input", "tensor"]
