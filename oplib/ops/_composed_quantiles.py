@@ -93,7 +93,7 @@ def nanquantile(
 
     Example:
         >>> import oplib
-        >>> oplib.nanquantile(oplib.tensor([3.0, float("nan"), 2.0]), 0.5)
+        >>> oplib.nanquantile(oplib.tensor([3.0, oplib.nan, 2.0]), 0.5)
         tensor(2.5000)
     """
     parts = _read_parts("nanquantile", input, q, interpolation)

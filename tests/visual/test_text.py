@@ -10,7 +10,7 @@ from oplib.visual import graph_text
 
 
 def make_leaf(*shape):
-    return oplib.ones(*shape, requires_grad=True)
+    return oplib.ones(shape, requires_grad=True)
 
 
 def read_lines(*args, **kwargs):
