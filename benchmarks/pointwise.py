@@ -29,10 +29,8 @@ PRINTED = 10
 SKIPPED_TO = 4  # the quick table has every fourth call, since compiling all of them takes minutes
 FAMILIES = _families.FAMILIES[: _families.FAMILIES.index(_reduce)]  # the pointwise ones stand first
 PRODUCTS = ("matmul", "mm", "bmm", "addmm", "linear")
-LEFT_OUT = (
-    "polygamma",
-    "special_zeta.Tensor",
-)  # its function takes n first; no derivative by the first operand
+# The function of polygamma takes its number first, and zeta has no derivative by its first operand.
+LEFT_OUT = ("polygamma", "special_zeta.Tensor")
 NUMBERS: dict[str, Any] = {"Scalar": 0.5, "float": 0.5, "int": 3, "str": "floor"}
 
 
