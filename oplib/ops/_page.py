@@ -38,7 +38,7 @@ Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer 
 is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
 What is no probability is refused by `binary_cross_entropy`, and counted as it stands under a trace. A matrix
 without an inverse raises a `LinAlgError`, and gives inf or nan when it is traced
-([ADR 16](../adr/0016-what-is-looked-at-before-and-after-a-call.md)). A division of integers by 0 gives what
+([ADR 16](../adr/0016-value-checks.md)). A division of integers by 0 gives what
 JAX gives.
 """
 
