@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops parity bench lint format spec check clean
+.PHONY: help demo test test-ops parity bench lint format generate spec check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ lint: $(VENV)/.has-test  ## check style, format, types and floors
 format: $(VENV)/.has-test  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+
+generate: $(VENV)/.has-test  ## write the stubs and the page of the built-in ops from their tables
+	$(BIN)/python -m tools
 
 spec: $(BIN)/python  ## make the page of the specification's rows and their tests
 	$(BIN)/python -m tests.spec_status

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 
 import oplib
+from oplib.builtin.functions import families as _families
+from oplib.builtin.functions import registry as _functions
+from oplib.builtin.rows.row import Row as OpRow
+from oplib.builtin.tables.reductions import basic as _reduce
 from oplib.library.schema import Argument
-from oplib.ops import _families, _functions, _reduce
-from oplib.ops._table import Row as OpRow
 
 from .rounds import Case, Comparison, Effort, compare
 from .sample_ops import make_arrays

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import oplib
-from oplib.autograd.node import TapeNode
+from oplib.autograd.nodes.node import TapeNode
 
 from .rounds import Case, Effort, compare
 from .sample_ops import make_arrays, make_constants, make_leaves

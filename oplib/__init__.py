@@ -15,12 +15,12 @@ from .importing import collecting_later
 with collecting_later():
     from . import autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+    from .autograd.engine.tensor_backward import run_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
-    from .autograd.tensor_backward import run_backward
-    from .autograd.view import view_alike
+    from .autograd.recording.view import view_alike
+    from .builtin.functions import registry as _registry
     from .config import config
     from .library import Tag, custom_op
-    from .ops import _functions
     from .tensor import (
         Device,
         Generator,
@@ -68,15 +68,15 @@ with collecting_later():
         zeros,
         zeros_like,
     )
-    from .tensor import dtypes as _dtypes
-    from .tensor.dtypes import *
+    from .tensor.dtypes import names as _dtypes
+    from .tensor.dtypes.names import *
     from .tensor.inference import mark_inference
-    from .tensor.op_methods import add_op_methods
+    from .tensor.methods.op_methods import add_op_methods
     from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
     from . import random, utils, visual
-    from .ops._functions import *
+    from .builtin.functions.registry import *
 
 __version__ = "0.1.0.dev0"
 device = Device  # torch's names
@@ -91,9 +91,9 @@ upcalls.fill(
         "run_backward": run_backward,
         "view_alike": view_alike,
     },
-    made_when_asked=_functions.UPCALLS,
+    made_when_asked=_registry.UPCALLS,
 )
-add_op_methods(_functions.METHODS)
+add_op_methods(_registry.METHODS)
 del (
     add_op_methods,
     apply_in_map,
@@ -182,16 +182,16 @@ __all__ = [
     "zeros_like",
 ]
 __all__ += _dtypes.__all__
-__all__ += _functions.__all__
+__all__ += _registry.__all__
 
 
 def __getattr__(name: str) -> _typing.Any:
     """Makes the function of an op, such as ``oplib.exp``, when it is asked for; imports what few need."""
     if name in ("random", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
-    if name not in _functions.FUNCTIONS:
+    if name not in _registry.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = _functions.FUNCTIONS[name]
+    function = globals()[name] = _registry.FUNCTIONS[name]
     return function
 
 

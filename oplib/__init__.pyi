@@ -1,4 +1,4 @@
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+# Made from the tables of oplib/builtin by `make generate`.
 from math import e as e, inf as inf, nan as nan, pi as pi
 import oplib.autograd as autograd
 import oplib.errors as errors
@@ -19,56 +19,56 @@ from oplib.autograd.grad_mode import is_inference_mode_enabled as is_inference_m
 from oplib.config import config as config
 from oplib.library.records.record import Tag as Tag
 from oplib.library.registration.custom_op import custom_op as custom_op
-from oplib.tensor.device import Device as Device
-from oplib.tensor.generator import Generator as Generator
+from oplib.tensor.devices.device import Device as Device
+from oplib.tensor.random.generator import Generator as Generator
 from oplib.tensor.tensor import Tensor as Tensor
-from oplib.tensor.comparing import allclose as allclose
-from oplib.tensor.creation import arange as arange
-from oplib.tensor.factories import as_tensor as as_tensor
-from oplib.tensor.promotion import can_cast as can_cast
-from oplib.tensor.generator import default_generator as default_generator
-from oplib.tensor.creation import empty as empty
-from oplib.tensor.likeness import empty_like as empty_like
-from oplib.tensor.comparing import equal as equal
-from oplib.tensor.creation import eye as eye
-from oplib.tensor.limits import finfo as finfo
-from oplib.tensor.factories import from_dlpack as from_dlpack
-from oplib.tensor.factories import from_numpy as from_numpy
-from oplib.tensor.creation import full as full
-from oplib.tensor.likeness import full_like as full_like
-from oplib.tensor.dtype_rules import get_default_dtype as get_default_dtype
-from oplib.tensor.generator import get_rng_state as get_rng_state
-from oplib.tensor.limits import iinfo as iinfo
-from oplib.tensor.generator import initial_seed as initial_seed
-from oplib.tensor.metadata import is_tensor as is_tensor
-from oplib.tensor.creation import linspace as linspace
+from oplib.tensor.methods.comparing import allclose as allclose
+from oplib.tensor.factories.creation import arange as arange
+from oplib.tensor.factories.from_data import as_tensor as as_tensor
+from oplib.tensor.dtypes.promotion import can_cast as can_cast
+from oplib.tensor.random.generator import default_generator as default_generator
+from oplib.tensor.factories.creation import empty as empty
+from oplib.tensor.factories.likeness import empty_like as empty_like
+from oplib.tensor.methods.comparing import equal as equal
+from oplib.tensor.factories.creation import eye as eye
+from oplib.tensor.dtypes.limits import finfo as finfo
+from oplib.tensor.factories.from_data import from_dlpack as from_dlpack
+from oplib.tensor.factories.from_data import from_numpy as from_numpy
+from oplib.tensor.factories.creation import full as full
+from oplib.tensor.factories.likeness import full_like as full_like
+from oplib.tensor.dtypes.rules import get_default_dtype as get_default_dtype
+from oplib.tensor.random.generator import get_rng_state as get_rng_state
+from oplib.tensor.dtypes.limits import iinfo as iinfo
+from oplib.tensor.random.generator import initial_seed as initial_seed
+from oplib.tensor.storage.metadata import is_tensor as is_tensor
+from oplib.tensor.factories.creation import linspace as linspace
 from oplib.tensor.archive import load as load
-from oplib.tensor.creation import logspace as logspace
-from oplib.tensor.generator import manual_seed as manual_seed
-from oplib.tensor.creation import ones as ones
-from oplib.tensor.likeness import ones_like as ones_like
-from oplib.tensor.promotion import promote_types as promote_types
-from oplib.tensor.random import rand as rand
-from oplib.tensor.random_like import rand_like as rand_like
-from oplib.tensor.random import randint as randint
-from oplib.tensor.random_like import randint_like as randint_like
-from oplib.tensor.random import randn as randn
-from oplib.tensor.random_like import randn_like as randn_like
-from oplib.tensor.random import randperm as randperm
-from oplib.tensor.promotion import result_type as result_type
+from oplib.tensor.factories.creation import logspace as logspace
+from oplib.tensor.random.generator import manual_seed as manual_seed
+from oplib.tensor.factories.creation import ones as ones
+from oplib.tensor.factories.likeness import ones_like as ones_like
+from oplib.tensor.dtypes.promotion import promote_types as promote_types
+from oplib.tensor.random.factories import rand as rand
+from oplib.tensor.random.likeness import rand_like as rand_like
+from oplib.tensor.random.factories import randint as randint
+from oplib.tensor.random.likeness import randint_like as randint_like
+from oplib.tensor.random.factories import randn as randn
+from oplib.tensor.random.likeness import randn_like as randn_like
+from oplib.tensor.random.factories import randperm as randperm
+from oplib.tensor.dtypes.promotion import result_type as result_type
 from oplib.tensor.archive import save as save
-from oplib.tensor.generator import seed as seed
-from oplib.tensor.dtype_rules import set_default_dtype as set_default_dtype
-from oplib.tensor.generator import set_rng_state as set_rng_state
-from oplib.tensor.factories import tensor as tensor
-from oplib.tensor.creation import zeros as zeros
-from oplib.tensor.likeness import zeros_like as zeros_like
-from oplib.tensor.dtypes import *
-from oplib.transforms.vmap import vmap as vmap
+from oplib.tensor.random.generator import seed as seed
+from oplib.tensor.dtypes.rules import set_default_dtype as set_default_dtype
+from oplib.tensor.random.generator import set_rng_state as set_rng_state
+from oplib.tensor.factories.from_data import tensor as tensor
+from oplib.tensor.factories.creation import zeros as zeros
+from oplib.tensor.factories.likeness import zeros_like as zeros_like
+from oplib.tensor.dtypes.names import *
+from oplib.transforms.vmap.vmap import vmap as vmap
 import oplib.random as random
 import oplib.utils as utils
 import oplib.visual as visual
-from oplib.ops._functions import *
+from oplib.builtin.functions.registry import *
 from oplib.tensor import Device as device
 
 newaxis: None

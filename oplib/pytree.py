@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import optree
 
-from oplib.errors import ArgumentTypeError
+from .errors import ArgumentTypeError
 
 TreeSpec: TypeAlias = optree.PyTreeSpec
 IsLeaf: TypeAlias = "Callable[[Any], bool] | None"

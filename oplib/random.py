@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from oplib.tensor import (
+from .tensor import (
     default_generator,
     get_rng_state,
     initial_seed,

@@ -9,17 +9,17 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.run import running
-from oplib.autograd.saved_hooks import _stack
-from oplib.autograd.saved_mutation import is_mutation_allowed
+from oplib.autograd.engine.run import running
+from oplib.autograd.saved.hooks import _stack
+from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
 from oplib.library.objects.observers import _stack as observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
-from oplib.tensor.dtype_rules import get_default_dtype, set_default_dtype
-from oplib.tensor.map_level import map_levels
-from oplib.transforms.checkpoint import _switches
-from oplib.transforms.checkpoint_recompute import _groups
+from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
+from oplib.tensor.storage.map_level import map_levels
+from oplib.transforms.checkpoint.checkpoint import _switches
+from oplib.transforms.checkpoint.recompute import _groups
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}

@@ -10,8 +10,8 @@ from oplib.config import config
 from oplib.library.registration.library import Library
 from oplib.modes import modes
 from oplib.tensor import upcalls
-from oplib.tensor.dtype_rules import set_default_dtype
-from oplib.transforms.checkpoint_recompute import GraphExecGroup
+from oplib.tensor.dtypes.rules import set_default_dtype
+from oplib.transforms.checkpoint.recompute import GraphExecGroup
 from tests.leftovers import World
 
 KEPT: list[Library] = []

@@ -17,11 +17,16 @@ from oplib.errors import AutogradError
 
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
-from .engine import _EngineBase, _ImperativeEngine, get_python_engine
-from .engine import current_autograd_node as _current_autograd_node
-from .engine import current_graph_task_execution_order as _current_graph_task_execution_order
-from .engine import current_graph_task_id as _current_graph_task_id
-from .engine import will_engine_execute_node as _will_engine_execute_node
+from .engine.backward_and_grad import backward, grad
+from .engine.backward_and_grad import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
+from .engine.engine import _EngineBase, _ImperativeEngine, get_python_engine
+from .engine.engine import current_autograd_node as _current_autograd_node
+from .engine.engine import current_graph_task_execution_order as _current_graph_task_execution_order
+from .engine.engine import current_graph_task_id as _current_graph_task_id
+from .engine.engine import will_engine_execute_node as _will_engine_execute_node
+from .engine.root_gradients import calculate_shape as _calculate_shape
+from .engine.root_gradients import make_grads as _make_grads
+from .engine.run import is_checkpoint_valid as _is_checkpoint_valid
 from .function import Function, NestedIOFunction
 from .grad_mode import (
     enable_grad,
@@ -66,14 +71,9 @@ from .parity import force_original_view_tracking as _force_original_view_trackin
 from .parity import next_sequence_nr as _get_sequence_nr
 from .parity import preserve_version_counter as _unsafe_preserve_version_counter
 from .parity import register_py_tensor_class_for_device as _register_py_tensor_class_for_device
-from .reverse import backward, grad
-from .reverse import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
-from .run import is_checkpoint_valid as _is_checkpoint_valid
-from .saved import SavedTensor
-from .saved_hooks import pop_hooks as _pop_saved_tensors_default_hooks
-from .saved_hooks import push_hooks as _push_saved_tensors_default_hooks
-from .seeds import calculate_shape as _calculate_shape
-from .seeds import make_grads as _make_grads
+from .saved.hooks import pop_hooks as _pop_saved_tensors_default_hooks
+from .saved.hooks import push_hooks as _push_saved_tensors_default_hooks
+from .saved.saved_tensor import SavedTensor
 
 __all__ = [
     "Function",

@@ -13,10 +13,10 @@ from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .locations import find_frame, note_location, show_location
+from .nodes.locations import find_frame, note_location, show_location
 
 if TYPE_CHECKING:
-    from .node import Gradients, TapeNode
+    from .nodes.node import Gradients, TapeNode
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 

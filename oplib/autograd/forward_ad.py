@@ -18,7 +18,7 @@ from oplib.errors import AutogradError, DataTypeError, GradientValueError, descr
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 
-from .array_function import has_gradient
+from .array_functions.array_function import has_gradient
 from .mode_decorator import Mode
 from .tangents import DualLevel, check_tangent, find_tangent, set_tangent
 

@@ -9,12 +9,12 @@ from typing import Any
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .function_ctx import FunctionCtx
-from .function_nested import NestedIOFunction
-from .function_node import BackwardCFunction, refuse_gradient
-from .function_trees import flatten_values, unflatten_values
 from .parity import InplaceFunction
-from .user_function import Function, FunctionMeta
+from .user_functions.context import FunctionCtx
+from .user_functions.nested import NestedIOFunction
+from .user_functions.node import BackwardCFunction, refuse_gradient
+from .user_functions.trees import flatten_values, unflatten_values
+from .user_functions.user_function import Function, FunctionMeta
 
 __all__ = [
     "BackwardCFunction",

@@ -11,8 +11,8 @@ from oplib.errors import AutogradError, RegistrationError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .engine import get_python_engine
-from .user_function import Function
+from .engine.engine import get_python_engine
+from .user_functions.user_function import Function
 
 
 class _VariableMeta(type):

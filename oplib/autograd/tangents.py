@@ -18,7 +18,7 @@ from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 
-from .array_function import Mask, has_gradient
+from .array_functions.array_function import Mask, has_gradient
 
 
 class TangentSlot:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import FFT
+from oplib.builtin.functions.registry import FFT
 
 _PREFIX = "fft_"
 __all__ = sorted(name.removeprefix(_PREFIX) for name in FFT)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

@@ -1,4 +1,4 @@
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+# Made from the tables of oplib/builtin by `make generate`.
 from typing import Any, TypeVar, overload
 
 from jax import Array

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 
 from oplib.autograd.function import Function
-from oplib.autograd.tensor_list import supports_tensorlist
+from oplib.autograd.user_functions.tensor_list import supports_tensorlist
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.builtin.functions.registry import LINALG
 from oplib.errors import LinAlgError as LinAlgError
-from oplib.ops._functions import LINALG
 
 _PREFIX = "linalg_"
 __all__ = sorted(["LinAlgError", *(name.removeprefix(_PREFIX) for name in LINALG)])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

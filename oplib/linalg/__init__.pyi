@@ -1,21 +1,21 @@
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+# Made from the tables of oplib/builtin by `make generate`.
 from typing import Any, TypeVar, overload
 
 from jax import Array
 from oplib.tensor import Tensor
-from oplib.tensor.op_methods import _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info
+from oplib.tensor.methods.op_methods import _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info
 from collections.abc import Sequence
 from oplib.errors import LinAlgError as LinAlgError
-from oplib.ops._functions import cholesky as cholesky
-from oplib.ops._functions import cross as cross
-from oplib.ops._functions import det as det
-from oplib.ops._functions import orgqr as householder_product
-from oplib.ops._functions import inverse as inv
-from oplib.ops._functions import lstsq as lstsq
-from oplib.ops._functions import matmul as matmul
-from oplib.ops._functions import matrix_exp as matrix_exp
-from oplib.ops._functions import matrix_power as matrix_power
-from oplib.ops._functions import slogdet as slogdet
+from oplib.builtin.functions.registry import cholesky as cholesky
+from oplib.builtin.functions.registry import cross as cross
+from oplib.builtin.functions.registry import det as det
+from oplib.builtin.functions.registry import orgqr as householder_product
+from oplib.builtin.functions.registry import inverse as inv
+from oplib.builtin.functions.registry import lstsq as lstsq
+from oplib.builtin.functions.registry import matmul as matmul
+from oplib.builtin.functions.registry import matrix_exp as matrix_exp
+from oplib.builtin.functions.registry import matrix_power as matrix_power
+from oplib.builtin.functions.registry import slogdet as slogdet
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 

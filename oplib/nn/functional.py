@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import COMPOSED, FUNCTIONS, IN_PLACE, NETWORKS_IN_PLACE, ROWS, UPCALLS
-from oplib.ops._names import name_function
+from oplib.builtin.functions.names import name_function
+from oplib.builtin.functions.registry import COMPOSED, FUNCTIONS, IN_PLACE, NETWORKS_IN_PLACE, ROWS, UPCALLS
 
 from . import activations
 from .activations import *  # noqa: F403  the names that its own list has

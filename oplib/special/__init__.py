@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.ops._functions import FUNCTIONS, SPECIAL
+from oplib.builtin.functions.registry import FUNCTIONS, SPECIAL
 
 _PREFIX = "special_"
 _AT_THE_ROOT = {  # by which name

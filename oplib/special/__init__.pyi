@@ -1,31 +1,31 @@
-# Made from the tables: python -c "import oplib.ops._stub as s; s.write_stub()"
+# Made from the tables of oplib/builtin by `make generate`.
 from typing import Any, TypeVar, overload
 
 from jax import Array
 from oplib.tensor import Tensor
-from oplib.ops._functions import digamma as digamma
-from oplib.ops._functions import erf as erf
-from oplib.ops._functions import erfc as erfc
-from oplib.ops._functions import erfinv as erfinv
-from oplib.ops._functions import exp2 as exp2
-from oplib.ops._functions import sigmoid as expit
-from oplib.ops._functions import expm1 as expm1
-from oplib.ops._functions import igamma as gammainc
-from oplib.ops._functions import igammac as gammaincc
-from oplib.ops._functions import lgamma as gammaln
-from oplib.ops._functions import i0 as i0
-from oplib.ops._functions import log1p as log1p
-from oplib.ops._functions import log_softmax as log_softmax
-from oplib.ops._functions import logit as logit
-from oplib.ops._functions import logsumexp as logsumexp
-from oplib.ops._functions import i0 as modified_bessel_i0
-from oplib.ops._functions import mvlgamma as multigammaln
-from oplib.ops._functions import polygamma as polygamma
-from oplib.ops._functions import digamma as psi
-from oplib.ops._functions import round as round
-from oplib.ops._functions import sinc as sinc
-from oplib.ops._functions import softmax as softmax
-from oplib.ops._functions import xlogy as xlogy
+from oplib.builtin.functions.registry import digamma as digamma
+from oplib.builtin.functions.registry import erf as erf
+from oplib.builtin.functions.registry import erfc as erfc
+from oplib.builtin.functions.registry import erfinv as erfinv
+from oplib.builtin.functions.registry import exp2 as exp2
+from oplib.builtin.functions.registry import sigmoid as expit
+from oplib.builtin.functions.registry import expm1 as expm1
+from oplib.builtin.functions.registry import igamma as gammainc
+from oplib.builtin.functions.registry import igammac as gammaincc
+from oplib.builtin.functions.registry import lgamma as gammaln
+from oplib.builtin.functions.registry import i0 as i0
+from oplib.builtin.functions.registry import log1p as log1p
+from oplib.builtin.functions.registry import log_softmax as log_softmax
+from oplib.builtin.functions.registry import logit as logit
+from oplib.builtin.functions.registry import logsumexp as logsumexp
+from oplib.builtin.functions.registry import i0 as modified_bessel_i0
+from oplib.builtin.functions.registry import mvlgamma as multigammaln
+from oplib.builtin.functions.registry import polygamma as polygamma
+from oplib.builtin.functions.registry import digamma as psi
+from oplib.builtin.functions.registry import round as round
+from oplib.builtin.functions.registry import sinc as sinc
+from oplib.builtin.functions.registry import softmax as softmax
+from oplib.builtin.functions.registry import xlogy as xlogy
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 

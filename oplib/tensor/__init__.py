@@ -1,11 +1,12 @@
 """The tensor floor: the box over an array, its storage, and how data gets in and out."""
 
-from . import dtypes, jax_node
+from . import jax_node
 from .archive import load, save
-from .comparing import allclose, equal
-from .creation import arange, empty, eye, full, linspace, logspace, ones, zeros
-from .device import Device
-from .dtype_rules import (
+from .devices.device import Device
+from .dtypes import names as dtypes
+from .dtypes.limits import finfo, iinfo
+from .dtypes.promotion import can_cast, promote_types, result_dtype, result_type
+from .dtypes.rules import (
     default_complex_dtype,
     default_int_dtype,
     get_default_dtype,
@@ -13,8 +14,12 @@ from .dtype_rules import (
     scalar_dtype,
     set_default_dtype,
 )
-from .factories import as_tensor, from_dlpack, from_numpy, tensor
-from .generator import (
+from .factories.creation import arange, empty, eye, full, linspace, logspace, ones, zeros
+from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
+from .factories.likeness import empty_like, full_like, ones_like, zeros_like
+from .methods.comparing import allclose, equal
+from .random.factories import rand, randint, randn, randperm
+from .random.generator import (
     Generator,
     default_generator,
     get_rng_state,
@@ -23,13 +28,9 @@ from .generator import (
     seed,
     set_rng_state,
 )
-from .likeness import empty_like, full_like, ones_like, zeros_like
-from .limits import finfo, iinfo
-from .metadata import is_tensor
-from .promotion import can_cast, promote_types, result_dtype, result_type
-from .random import rand, randint, randn, randperm
-from .random_like import rand_like, randint_like, randn_like
-from .storage import Storage
+from .random.likeness import rand_like, randint_like, randn_like
+from .storage.metadata import is_tensor
+from .storage.storage import Storage
 from .tensor import Tensor, box
 from .upcalls import upcalls
 

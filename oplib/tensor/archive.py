@@ -28,9 +28,9 @@ from jax.core import Tracer
 
 from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
 
-from .dtype_rules import normalize_dtype
-from .ingestion import to_array
-from .placement import find_placement
+from .devices.placement import find_placement
+from .dtypes.rules import normalize_dtype
+from .storage.ingestion import to_array
 from .tensor import Tensor
 
 File = str | os.PathLike[str] | IO[bytes]

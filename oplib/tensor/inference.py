@@ -12,9 +12,9 @@ from typing import Any
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
-from .copying import users_attributes
-from .history import TensorHistory
-from .storage import Storage
+from .methods.copying import users_attributes
+from .methods.history import TensorHistory
+from .storage.storage import Storage
 from .tensor import Tensor, box
 
 _SEE = "Make a clone() of it outside of inference mode and use that, or use oplib.no_grad() instead."

@@ -16,7 +16,7 @@ from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
 from .inference import InferenceTensor, mark_inference
-from .ingestion import to_array
+from .storage.ingestion import to_array
 from .tensor import Tensor, box
 
 

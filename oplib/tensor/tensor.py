@@ -12,19 +12,19 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
 
-from .aliasing import TensorAliasing
-from .comparing import TensorComparison
-from .conversion import TensorConversion, TensorDtypes
-from .copying import TensorCopying
-from .history import TensorHistory
-from .methods import TensorMethods
-from .op_methods import OpMethods
-from .operators import TensorOperators
-from .printing import show
-from .storage import Storage
+from .methods.aliasing import TensorAliasing
+from .methods.comparing import TensorComparison
+from .methods.conversion import TensorConversion, TensorDtypes
+from .methods.copying import TensorCopying
+from .methods.forms import TensorMethods
+from .methods.history import TensorHistory
+from .methods.op_methods import OpMethods
+from .methods.operators import TensorOperators
+from .methods.printing import show
+from .methods.values import TensorValues
+from .methods.view_methods import TensorViewMethods
+from .storage.storage import Storage
 from .upcalls import upcalls
-from .values import TensorValues
-from .view_methods import TensorViewMethods
 
 
 class Tensor(

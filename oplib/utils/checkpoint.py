@@ -1,22 +1,22 @@
 """``torch.utils.checkpoint`` under its own path; the mechanism is in ``oplib.transforms``."""
 
 from oplib.errors import CheckpointError
-from oplib.transforms.checkpoint import (
+from oplib.transforms.checkpoint.checkpoint import (
     checkpoint,
     checkpoint_sequential,
     noop_context_fn,
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
-from oplib.transforms.checkpoint_parity import DefaultDeviceType, get_device_states, set_device_states
-from oplib.transforms.checkpoint_policy import (
+from oplib.transforms.checkpoint.parity import DefaultDeviceType, get_device_states, set_device_states
+from oplib.transforms.checkpoint.policy import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
-from oplib.transforms.checkpoint_recompute import GraphExecGroup
-from oplib.transforms.checkpoint_reentrant import CheckpointFunction, check_backward_validity, detach_variable
+from oplib.transforms.checkpoint.recompute import GraphExecGroup
+from oplib.transforms.checkpoint.reentrant import CheckpointFunction, check_backward_validity, detach_variable
 
 __all__ = [
     "SAC_IGNORED_OPS",

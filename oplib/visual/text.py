@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from oplib.autograd.accumulate import AccumulateGrad
 from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge
+from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.errors import GradientTypeError, describe
 from oplib.tensor import Tensor
 

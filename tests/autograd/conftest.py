@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd.accumulate import gradient_edge
-from oplib.autograd.node import TapeNode
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.node import TapeNode
 from oplib.modes import modes
 from oplib.tensor import Tensor
 

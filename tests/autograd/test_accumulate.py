@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 
 
 @pytest.mark.spec("E.7")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.autograd.array_function import ArrayFunction
+from oplib.autograd.array_functions.array_function import ArrayFunction
 
 X, Y = jnp.array([0.3, -0.7]), jnp.array([2.0, 5.0])
 

@@ -5,23 +5,19 @@ import threading
 import pytest
 
 import oplib
-from oplib.autograd import (
-    Variable,
-    _current_graph_task_execution_order,
-    engine,
-    parity,
-)
-from oplib.autograd.accumulate import gradient_edge
-from oplib.autograd.engine import (
+from oplib.autograd import Variable, _current_graph_task_execution_order, parity
+from oplib.autograd.engine import engine
+from oplib.autograd.engine.engine import (
     _EngineBase,
     _ImperativeEngine,
     execute_with_graph_task,
     get_default_saved_variable_hooks,
     get_python_engine,
 )
+from oplib.autograd.engine.plan import Plan
+from oplib.autograd.engine.run import Run, running
 from oplib.autograd.graph import saved_tensors_hooks
-from oplib.autograd.plan import Plan
-from oplib.autograd.run import Run, running
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError
 
 from .functions import Split

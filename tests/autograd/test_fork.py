@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import oplib
-from oplib.autograd import fork, run
+from oplib.autograd.engine import fork, run
 from oplib.errors import AutogradError
-from oplib.tensor import forked
+from oplib.tensor.devices import forked
 
 SCRIPT = """
 import concurrent.futures, os, signal

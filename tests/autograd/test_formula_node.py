@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.autograd.array_function import ArrayFunction
-from oplib.autograd.formula_node import FormulaNode, call_recorded, make_node_class, record
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.recording.formula_node import FormulaNode, call_recorded, make_node_class, record
 from oplib.errors import SavedTensorError, TracingError
 
 X, Y = np.array([0.3, -0.7], np.float32), np.array([2.0, 5.0], np.float32)

@@ -5,7 +5,7 @@ import pytest
 import oplib
 from oplib.autograd import NestedIOFunction
 from oplib.autograd.function import BackwardCFunction
-from oplib.autograd.function_nested import iterate_tensors
+from oplib.autograd.user_functions.nested import iterate_tensors
 from oplib.errors import AutogradError, GradientValueError, MissingRuleError, SavedTensorError
 
 pytestmark = pytest.mark.spec("001.2")

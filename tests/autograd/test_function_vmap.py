@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.autograd import Function
-from oplib.autograd.function_vmap import call_own_rule, uses_own_rule
+from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError
 
 from .functions import make_function

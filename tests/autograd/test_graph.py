@@ -4,7 +4,6 @@ import pytest
 
 import oplib
 from oplib.autograd import graph
-from oplib.autograd.accumulate import gradient_edge
 from oplib.autograd.graph import (
     GradientEdge,
     _get_grad_fn_or_grad_acc,
@@ -12,6 +11,7 @@ from oplib.autograd.graph import (
     increment_version,
     log,
 )
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError, SavedTensorError
 
 

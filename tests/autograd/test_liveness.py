@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from oplib.autograd.liveness import find_forwarded, find_live_inputs
+from oplib.autograd.array_functions.liveness import find_forwarded, find_live_inputs
 
 
 def jaxpr_of(function: Any, count: int) -> Any:

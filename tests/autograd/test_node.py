@@ -5,8 +5,8 @@ import gc
 import pytest
 
 import oplib
-from oplib.autograd.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.node import Node, TapeNode, builtin_nodes
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.node import Node, TapeNode, builtin_nodes
 from oplib.errors import AutogradError, GradientTypeError
 
 from .functions import Double

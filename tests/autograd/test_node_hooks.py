@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.autograd import grad
-from oplib.autograd.accumulate import gradient_edge
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError, GradientTypeError
 
 from .functions import Split

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd import backward, grad, reverse
+from oplib.autograd import backward, grad
+from oplib.autograd.engine import backward_and_grad as reverse
 from oplib.autograd.graph import GradientEdge, get_gradient_edge
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError, SavedTensorError, TracingError
 

@@ -8,8 +8,12 @@ import pytest
 
 import oplib
 from oplib.autograd import Variable
-from oplib.autograd.accumulate import gradient_edge
-from oplib.autograd.engine import current_autograd_node, current_graph_task_id, will_engine_execute_node
+from oplib.autograd.engine.engine import (
+    current_autograd_node,
+    current_graph_task_id,
+    will_engine_execute_node,
+)
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError, SavedTensorError
 from tests.threads import run_in_threads
 

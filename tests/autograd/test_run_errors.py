@@ -4,7 +4,7 @@ import pytest
 
 import oplib
 from oplib.autograd import Variable
-from oplib.autograd.engine import current_graph_task_id
+from oplib.autograd.engine.engine import current_graph_task_id
 from oplib.errors import SavedTensorError
 from oplib.modes import modes
 from tests.threads import run_in_threads

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
+from oplib.autograd.engine.backward_and_grad import tensor_or_tensors_to_tuple
+from oplib.autograd.engine.root_gradients import calculate_shape, make_grads
 from oplib.autograd.graph import get_gradient_edge
-from oplib.autograd.reverse import tensor_or_tensors_to_tuple
-from oplib.autograd.seeds import calculate_shape, make_grads
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
 

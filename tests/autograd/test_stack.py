@@ -6,7 +6,8 @@ import threading
 import pytest
 
 import oplib
-from oplib.autograd import Function, stack
+from oplib.autograd import Function
+from oplib.autograd.engine import stack
 
 
 class Nest(Function):

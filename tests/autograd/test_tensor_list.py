@@ -4,7 +4,7 @@ import pytest
 
 import oplib
 from oplib.autograd import Function
-from oplib.autograd.tensor_list import (
+from oplib.autograd.user_functions.tensor_list import (
     flatten,
     not_list_of_optional_tensor,
     not_list_of_tensor,

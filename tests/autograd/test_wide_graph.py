@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.autograd import wide_graph
+from oplib.autograd.engine import wide_graph
 
 pytestmark = pytest.mark.filterwarnings("error")
 DATA = [1.0, 2.0, 3.0]

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.builtin.functions.registry import ROWS
+from oplib.builtin.rows.row import Row
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
 from oplib.library.objects.overload import list_overloads
-from oplib.ops._functions import ROWS
-from oplib.ops._table import Row
 from oplib.tensor import Tensor
 
 from .drawing import Sample, to_complex

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.ops._functions import _WITH_OUT, FUNCTIONS, IN_PLACE
+from oplib.builtin.functions.registry import _WITH_OUT, FUNCTIONS, IN_PLACE
 from oplib.tensor import Tensor
 
 from .calls import ROW_OF, Call, assert_near, to_vector

@@ -18,7 +18,9 @@ import oplib.nn.functional as F
 from oplib.errors import ArgumentError
 from tests.library.axes.shards import read_collectives
 
-attention: Any = importlib.import_module("oplib.ops._attention")  # of ``oplib.ops`` it would be a namespace
+attention: Any = importlib.import_module(
+    "oplib.builtin.tables.networks.attention"
+)  # of ``oplib.ops`` it would be a namespace
 BY_JAX, BY_FORMULA = attention._attend, attention._attend_by_formula
 EINSUM = "BTNH,BSNH->BNTS"  # how jax.nn names its first product in programs
 DRAWN = np.random.default_rng(5)

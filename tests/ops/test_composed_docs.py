@@ -5,9 +5,9 @@ import inspect
 
 import pytest
 
-from oplib.ops._families import COMPOSED, COMPOSED_FOURIER, COMPOSED_LINALG
-from oplib.ops._functions import FFT, FUNCTIONS, LINALG
-from oplib.ops._parameters import takes_further_names
+from oplib.builtin.functions.families import COMPOSED, COMPOSED_FOURIER, COMPOSED_LINALG
+from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG
+from oplib.builtin.rows.parameters import takes_further_names
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SECTIONS = ("Args:", "Returns:", "Gradient:", "Source:", "Example:")

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
+from oplib.builtin.functions.description import GIVING_BOOLS, GIVING_FLOATS, KEEPING_SHAPE, describe_dtypes
+from oplib.builtin.functions.explanations import BY_NAME, BY_OP
+from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
+from oplib.builtin.rows.parameters import takes_further_names
 from oplib.library.schema import parse_schema
-from oplib.ops._description import GIVING_BOOLS, GIVING_FLOATS, KEEPING_SHAPE, describe_dtypes
-from oplib.ops._explanations import BY_NAME, BY_OP
-from oplib.ops._functions import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
-from oplib.ops._parameters import takes_further_names
 
 SECTIONS = ("Args:", "Returns:", "Raises:", "Gradient:", "Source:", "Overloads:")
 PUBLIC = [

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.builtin.functions.families import FAMILIES
 from oplib.errors import OplibError
-from oplib.ops._families import FAMILIES
 
 from .error_samples import REFUSALS
 from .refusals import Refusal

@@ -20,9 +20,9 @@ import oplib.nn.functional as F
 from oplib.library import register_kernel
 
 attention: Any = importlib.import_module(
-    "oplib.ops._flash_attention"
+    "oplib.builtin.tables.networks.flash_attention"
 )  # of ``oplib.ops`` it would be a namespace
-kernels: Any = importlib.import_module("oplib.ops._flash_kernels")
+kernels: Any = importlib.import_module("oplib.builtin.kernels.flash_kernels")
 FORWARD, BACKWARD = oplib.ops.oplib.flash_attention.default, oplib.ops.oplib.flash_attention_backward.default
 SCALE = 0.3
 LONG = 513

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.builtin.functions.registry import ALIASES, COMPOSED, FUNCTIONS
 from oplib.errors import ArgumentError, DtypeError, UnknownOperatorError
-from oplib.ops._functions import ALIASES, COMPOSED, FUNCTIONS
 
 
 def test_a_packet_takes_numbers_and_tensors_as_the_function_does():

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 import oplib
-from oplib.ops._functions import UPCALLS
-from oplib.ops._single_ops import SingleOps, ops
+from oplib.builtin.functions.registry import UPCALLS
+from oplib.builtin.single_ops import SingleOps, ops
 from tests.threads import run_in_threads
 
 

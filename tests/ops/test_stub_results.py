@@ -4,10 +4,10 @@ from inspect import Parameter
 
 import pytest
 
-from oplib.ops._least_squares import Lstsq
-from oplib.ops._older_linalg import QR, SVD, Triangular
-from oplib.ops._stub_forms import declare
-from oplib.ops._stub_results import find_result, list_named_results, name_class
+from oplib.builtin.composed.matrices.least_squares import Lstsq
+from oplib.builtin.composed.matrices.older_linalg import QR, SVD, Triangular
+from tools.stub_forms import declare
+from tools.stub_results import find_result, list_named_results, name_class
 
 
 @pytest.mark.parametrize(

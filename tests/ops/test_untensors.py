@@ -7,7 +7,7 @@ import pytest
 import oplib
 import oplib.linalg
 import oplib.nn.functional as F
-from oplib.ops._untensors import refuse_untensors
+from oplib.builtin.checks.not_tensors import refuse_untensors
 
 ONE = {
     "diff": lambda x: oplib.diff(x),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import oplib
-from oplib.ops._functions import UPCALLS
+from oplib.builtin.functions.registry import UPCALLS
 from tests.ops.calls import OPS, ROW_OF
 
 Function = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oplib.ops._functions import FUNCTIONS, IN_PLACE
+from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE
 from tests.ops.calls import Call, draw_weights_like, from_vector
 from tests.ops.check import Check, has_floats, has_in_place_form, is_smooth_when_complex, may_differentiate
 from tests.ops.checks_forms import takes_out

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.builtin.functions.registry import FUNCTIONS
 from oplib.errors import ArgumentTypeError
-from oplib.ops._functions import FUNCTIONS
 
 torch = pytest.importorskip("torch")
 Program = Callable[[Any], Any]

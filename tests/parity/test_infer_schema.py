@@ -13,7 +13,7 @@ import pytest
 
 from oplib.library.infer_schema import infer_schema
 from oplib.tensor import Tensor
-from oplib.tensor.device import Device
+from oplib.tensor.devices.device import Device
 
 torch = pytest.importorskip("torch")
 

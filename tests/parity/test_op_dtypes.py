@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.ops._dtype_classes import CLASSES
-from oplib.ops._functions import OVERLOADS, ROWS
-from oplib.ops._table import Row
+from oplib.builtin.functions.registry import OVERLOADS, ROWS
+from oplib.builtin.kernels.dtype_classes import CLASSES
+from oplib.builtin.rows.row import Row
 from tests.ops.drawing import Sample
 from tests.ops.samples import find_samples
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.ops._functions import FUNCTIONS, OVERLOADS, ROWS
+from oplib.builtin.functions.registry import FUNCTIONS, OVERLOADS, ROWS
 
 torch = pytest.importorskip("torch")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oplib.ops._operators import WRITTEN
+from oplib.builtin.functions.operators import WRITTEN
 from oplib.tensor import box, upcalls
-from oplib.tensor.operators import TensorOperators
+from oplib.tensor.methods.operators import TensorOperators
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 

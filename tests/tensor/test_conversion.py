@@ -11,7 +11,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError
-from oplib.tensor import Device, Tensor, dtypes, tensor, zeros
+from oplib.tensor import Device, Tensor, tensor, zeros
+from oplib.tensor.dtypes import names as dtypes
 
 NAMES = ["float", "half", "bfloat16", "int", "bool"]
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oplib.errors import ArgumentError, AutogradError, DtypeError, TracingError
-from oplib.tensor import Tensor, arange, dtypes, empty, eye, full, linspace, ones, tensor, zeros
+from oplib.tensor import Tensor, arange, empty, eye, full, linspace, ones, tensor, zeros
+from oplib.tensor.dtypes import names as dtypes
 
 
 @pytest.mark.parametrize("size", [(2, 3), ((2, 3),), ([2, 3],), (np.int32(2), np.int64(3))])

@@ -12,7 +12,6 @@ import pytest
 
 from oplib.errors import DtypeError
 from oplib.tensor import (
-    dtypes,
     get_default_dtype,
     normalize_dtype,
     scalar_dtype,
@@ -21,6 +20,7 @@ from oplib.tensor import (
     upcalls,
     zeros,
 )
+from oplib.tensor.dtypes import names as dtypes
 
 
 @pytest.fixture

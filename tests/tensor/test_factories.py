@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from oplib.errors import AutogradError, DataError, DataTypeError, DtypeError
-from oplib.tensor import Tensor, as_tensor, dtypes, from_dlpack, from_numpy, tensor
+from oplib.tensor import Tensor, as_tensor, from_dlpack, from_numpy, tensor
+from oplib.tensor.dtypes import names as dtypes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentTypeError
-from oplib.tensor.keywords import read_bounds, take_named
+from oplib.tensor.shapes.keywords import read_bounds, take_named
 
 
 def test_a_size_by_keyword_beside_one_by_position_is_refused_with_both():

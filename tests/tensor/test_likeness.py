@@ -10,7 +10,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.tensor import (
     Tensor,
-    dtypes,
     empty_like,
     full_like,
     ones_like,
@@ -21,6 +20,7 @@ from oplib.tensor import (
     zeros,
     zeros_like,
 )
+from oplib.tensor.dtypes import names as dtypes
 
 SOURCE = np.arange(6, dtype=np.float16).reshape(2, 3)
 

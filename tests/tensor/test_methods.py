@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from oplib.builtin.functions.registry import METHODS
 from oplib.errors import ArgumentError
-from oplib.ops._functions import METHODS
 from oplib.tensor import Tensor, tensor, upcalls
-from oplib.tensor.methods import TensorMethods
+from oplib.tensor.methods.forms import TensorMethods
 
 TESTED = {"reshape", "view", "expand", "permute", "T", "mT", "where", "backward"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from oplib.errors import DeviceError
 from oplib.tensor import Device, Tensor, rand, tensor, zeros
-from oplib.tensor.placement import find_placement, find_target
+from oplib.tensor.devices.placement import find_placement, find_target
 
 
 def test_an_integer_is_the_index_of_a_gpu() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from jax.sharding import NamedSharding, PartitionSpec
 
-from oplib.tensor import Tensor, dtypes, tensor, zeros
+from oplib.tensor import Tensor, tensor, zeros
+from oplib.tensor.dtypes import names as dtypes
 from tests.tensor.nodes import make_result
 
 WIDE = "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,\n        1.9990e+03])"

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from oplib.errors import DtypeError
-from oplib.tensor import can_cast, dtypes, promote_types, result_dtype, result_type
-from oplib.tensor.dtype_rules import FLOAT8, SUPPORTED
+from oplib.tensor import can_cast, promote_types, result_dtype, result_type
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import FLOAT8, SUPPORTED
 
 NAMES = sorted(dtype.name for dtype in SUPPORTED)
 TENSOR_NAMES = sorted(dtype.name for dtype in SUPPORTED - FLOAT8)  # torch cannot mix float8 with anything

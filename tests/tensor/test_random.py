@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
-from oplib.tensor import Generator, dtypes, rand, rand_like, randint, randint_like, randn, randn_like, zeros
+from oplib.tensor import Generator, rand, rand_like, randint, randint_like, randn, randn_like, zeros
+from oplib.tensor.dtypes import names as dtypes
 
 
 def seeded() -> Generator:

@@ -13,7 +13,7 @@ import pytest
 import oplib
 from oplib.autograd import forward_ad, grad, graph
 from oplib.errors import AutogradError, SavedTensorError
-from oplib.tensor.map_level import map_levels
+from oplib.tensor.storage.map_level import map_levels
 from tests.threads import run_in_threads
 
 from .rows import ROWS, WEIGHTS, cube

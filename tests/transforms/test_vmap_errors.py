@@ -4,7 +4,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentValueError, DimensionError, TracingError
-from oplib.tensor.map_level import map_levels
+from oplib.tensor.storage.map_level import map_levels
 
 from .rows import ROWS, WEIGHTS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.reverse import grad
+from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor, box
 

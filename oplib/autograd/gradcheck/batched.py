@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.autograd.reverse import grad
+from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import GradcheckError
 from oplib.tensor import Tensor
 

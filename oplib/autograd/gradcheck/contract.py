@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.function import Function
-from oplib.autograd.reverse import grad
 from oplib.errors import GradcheckError
 from oplib.tensor import Tensor
 

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.currency import ARRAYS
+from oplib.autograd.engine.run import running
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
-from oplib.autograd.run import running
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.tensor import Tensor
 
 from .backward import check_kind

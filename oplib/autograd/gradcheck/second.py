@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.reverse import grad
+from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
 from oplib.tensor import Tensor
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
-from oplib.tensor.generator import begin_at, is_key
+from oplib.tensor.random.generator import begin_at, is_key
 
 
 def draw_keys(flat: Sequence[Any]) -> list[Any]:

@@ -17,10 +17,10 @@ from jax.core import Tracer
 
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.device import Device
-from oplib.tensor.dtype_rules import normalize_dtype
-from oplib.tensor.generator import Generator, is_key
-from oplib.tensor.symbolic import is_symbolic
+from oplib.tensor.devices.device import Device
+from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.random.generator import Generator, is_key
+from oplib.tensor.shapes.symbolic import is_symbolic
 
 Converter = Callable[[Any], Any]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from oplib.autograd.formula_node import FormulaNode
+from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
-from oplib.tensor.escape import refuse_escape
 from oplib.tensor.inference import mark_inference, refuse_saving
-from oplib.tensor.ingestion import to_array
+from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.ingestion import to_array
 
 from .scalars import to_operand
 

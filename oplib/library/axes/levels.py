@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.tensor.map_level import MapAxis
+from oplib.tensor.storage.map_level import MapAxis
 
 
 @dataclass(frozen=True, slots=True)

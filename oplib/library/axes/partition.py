@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, NamedSharding
 
-from oplib.autograd.array_function import shape_of
+from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure

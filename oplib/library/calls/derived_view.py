@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oplib.autograd.view import adopt_view
+from oplib.autograd.recording.view import adopt_view
 from oplib.errors import OplibError
 from oplib.library.arguments.layout import Layout
 from oplib.library.records.record import Record, Tag

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.formula_node import FormulaNode, make_node_class
-from oplib.autograd.formula_node import record as record_call
+from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
+from oplib.autograd.recording.formula_node import record as record_call
 from oplib.config import config
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys
@@ -49,7 +49,7 @@ from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
 from oplib.pytree import tree_leaves
 from oplib.tensor import Device, Tensor
-from oplib.tensor.forked import check_process
+from oplib.tensor.devices.forked import check_process
 
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible

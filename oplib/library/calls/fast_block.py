@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from oplib.autograd.record_pattern import Pattern
+from oplib.autograd.recording.record_pattern import Pattern
 from oplib.library.carrier.specialization import MAX_CHOSEN
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument

@@ -17,9 +17,9 @@ from functools import partial
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from oplib.autograd.formula_node import NOBODY, record
-from oplib.autograd.origins import note_origin
-from oplib.autograd.record_pattern import find_pattern
+from oplib.autograd.recording.formula_node import NOBODY, record
+from oplib.autograd.recording.origins import note_origin
+from oplib.autograd.recording.record_pattern import find_pattern
 from oplib.config import config
 from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
 from oplib.library.schema import Argument

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.formula_node import call_without_tangents, keep_tangents
+from oplib.autograd.recording.formula_node import call_without_tangents, keep_tangents
 from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, tangents_off
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.layout import Layout

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_function import Mask, shape_of
+from oplib.autograd.array_functions.array_function import Mask, shape_of
 from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import unmapped_aval
 
-from oplib.autograd.array_function import Mask, conjugate, has_gradient
+from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
 from oplib.errors import MissingRuleError
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.varying import match_varying

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.array_function import ArrayFunction, has_gradient
-from oplib.autograd.concreteness import CONCRETIZATION_ERRORS
+from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
+from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError
 from oplib.library.arguments.layout import Layout
 from oplib.library.derivatives.jvp_rule import run_jvp_rule

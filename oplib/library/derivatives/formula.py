@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import (
+from oplib.autograd.array_functions.array_function import (
     ArrayFunction,
     Mask,
     Plan,
@@ -17,7 +17,7 @@ from oplib.autograd.array_function import (
     register_plan,
     spread_gradients,
 )
-from oplib.autograd.array_types import sum_gradient
+from oplib.autograd.array_functions.array_types import sum_gradient
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure

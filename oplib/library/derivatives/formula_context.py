@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_function import Mask
+from oplib.autograd.array_functions.array_function import Mask
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Slot
 from oplib.library.arguments.recording import unbox

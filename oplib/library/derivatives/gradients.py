@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import Mask
-from oplib.autograd.conformity import is_expandable, sum_to
+from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.recording import unbox

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_function import has_gradient
+from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.kernels.tracing import is_traced, running

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
-from oplib.autograd.array_function import ArrayFunction, Mask, make_gather
-from oplib.autograd.liveness import find_live_inputs
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
+from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType
-from oplib.tensor.device import Device
+from oplib.tensor.devices.device import Device
 
 _INT64 = range(-(2**63), 2**63)
 

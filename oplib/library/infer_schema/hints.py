@@ -13,8 +13,8 @@ import numpy as np
 
 from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType, has_tensor
 from oplib.tensor import Tensor
-from oplib.tensor.device import Device
-from oplib.tensor.generator import Generator
+from oplib.tensor.devices.device import Device
+from oplib.tensor.random.generator import Generator
 
 Kind = Literal["array", "host", "tensor"]
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.array_function import shape_of
+from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.recording import unbox

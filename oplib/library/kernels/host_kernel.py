@@ -14,7 +14,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.records.record import Function, Record
-from oplib.tensor.ingestion import to_array
+from oplib.tensor.storage.ingestion import to_array
 
 from .fake_kernel import require_shapes, run_fake_kernel
 from .host_mark import call_host

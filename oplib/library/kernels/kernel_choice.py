@@ -15,7 +15,7 @@ from oplib.errors import MissingRuleError
 from oplib.library.records.platforms import find_device_place, list_platforms, list_slots, name_platform
 from oplib.library.records.record import Function, Record
 from oplib.tensor import Device
-from oplib.tensor.device import find_default_device
+from oplib.tensor.devices.device import find_default_device
 
 
 def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> Function:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.concreteness import VALUE_ERRORS
+from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.plain_conversions import is_array

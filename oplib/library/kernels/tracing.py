@@ -9,7 +9,7 @@ from typing import Any
 
 from jax.core import Tracer
 
-from oplib.autograd.concreteness import CONCRETIZATION_ERRORS
+from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes

@@ -12,7 +12,7 @@ from oplib.library.records.nearest import name_nearest
 from oplib.library.records.qualname import Qualname, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import FunctionSchema
-from oplib.tensor.forked import after_fork, is_orphan, refuse_call
+from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 
 from .deferral import settle, settle_all
 from .signature import LateSignature, make_signature

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oplib.autograd.function_node import BackwardCFunction
 from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.user_functions.node import BackwardCFunction
 from oplib.errors import OpMismatchError
 from oplib.library.records.record import Derivative
 from oplib.tensor import Tensor

@@ -17,7 +17,7 @@ from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.recording import unbox
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Tensor
-from oplib.tensor.generator import is_key
+from oplib.tensor.random.generator import is_key
 
 
 class Sample:

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_function import conjugate
-from oplib.autograd.reverse import grad
+from oplib.autograd.array_functions.array_function import conjugate
+from oplib.autograd.engine.backward_and_grad import grad
 from oplib.library.kernels.running import run_kernel
 from oplib.tensor import Tensor
 

@@ -11,7 +11,7 @@ from typing import Any
 from oplib.autograd.grad_mode import no_grad
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.factories import tensor
+from oplib.tensor.factories.from_data import tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 

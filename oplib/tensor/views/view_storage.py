@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.tensor.storage import Storage
+from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain
 from .frame import Starts

@@ -13,8 +13,8 @@ from oplib.library.arguments.binding import Binder, bind
 from oplib.library.infer_schema import infer_function_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
-from oplib.tensor.device import Device
-from oplib.tensor.generator import Generator
+from oplib.tensor.devices.device import Device
+from oplib.tensor.random.generator import Generator
 
 
 class Color(enum.Enum):

@@ -19,7 +19,7 @@ from oplib.errors import SchemaInferenceError
 from oplib.library.infer_schema import infer_function_schema, infer_kind, infer_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
-from oplib.tensor.device import Device
+from oplib.tensor.devices.device import Device
 
 from .annotated import annotate, infer_type
 

@@ -82,7 +82,7 @@ def test_another_thread_waits_until_the_registration_is_done() -> None:
 def test_a_built_in_op_can_be_given_a_rule_before_it_was_ever_called() -> None:
     program = """
 import oplib
-before = len(oplib.ops._functions.OVERLOADS._made)
+before = len(oplib.builtin.functions.registry.OVERLOADS._made)
 oplib.library.register_sharding("oplib::tanh", "i -> i")
 assert before == 0, before
 assert oplib.ops.oplib.tanh.default.record.sharding == "i -> i"

@@ -1,0 +1,1 @@
+"""Pure functions of arrays, compiled once and differentiable to every order."""

@@ -1,0 +1,1 @@
+"""The engine: it plans a run, runs nodes in order, validates gradients and calls hooks."""

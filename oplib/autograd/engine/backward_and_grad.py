@@ -1,0 +1,268 @@
+"""``backward`` and ``grad``: the two ways to ask for gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import jax.numpy as jnp
+
+from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.errors import AutogradError, GradientTypeError, GradientValueError
+from oplib.tensor import Tensor
+
+from .batched import run_batched
+from .node_logging import engine_run_backward
+from .overrides import find_overrides, hand_over, is_tensor_like
+from .root_gradients import make_grads
+from .undo_log import GradJournal
+from .wide_graph import in_its_width
+
+Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
+Grads = Tensor | Sequence[Tensor | None] | None
+
+_has_warned_of_cycle = False
+
+
+def backward(
+    tensors: Outputs,
+    grad_tensors: Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Grads = None,
+    inputs: Inputs | None = None,
+    *,
+    grad_transaction: bool = False,
+) -> None:
+    """Adds to the ``grad`` of each leaf the gradient of the given tensors.
+
+    Args:
+        tensors: what to differentiate: a Tensor or gradient edge, or several.
+        grad_tensors: the gradient by each of them, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        create_graph: records the pass, so that the gradients can be differentiated.
+        grad_variables: deprecated name of ``grad_tensors``.
+        inputs: accumulates into these only, leaves or not; in a dictionary, into its values.
+        grad_transaction: if the pass fails, every ``grad`` is as before it (what hooks did is not undone).
+
+    Raises:
+        AutogradError: a tensor outside the graph, a gradient that does not fit, a graph already freed.
+        GradientTypeError: a gradient that is no Tensor.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> oplib.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
+    """
+    if grad_variables is not None:
+        grad_tensors = _take_deprecated(grad_tensors, grad_variables)
+    wanted = () if inputs is None else _listed_inputs(inputs, "backward")
+    if inputs is not None and not wanted:
+        raise _no_inputs("backward", "accumulate into, or leave it out for all leaves")
+    outputs = _listed(tensors)
+    if overrides := find_overrides((*outputs, *wanted)):
+        options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+        options["inputs"] = None if inputs is None else wanted
+        hand_over(backward, overrides, (outputs,), options)
+        return
+    with in_its_width(outputs):
+        grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
+        if create_graph:
+            _warn_of_cycle()
+        engine_run_backward(
+            outputs,
+            grads,
+            create_graph if retain_graph is None else retain_graph,
+            create_graph,
+            wanted,
+            allow_unreachable=True,
+            accumulate_grad=True,
+            journal=GradJournal() if grad_transaction else None,
+        )
+
+
+def grad(  # noqa: PLR0917  the order of the arguments is torch's
+    outputs: Outputs,
+    inputs: Inputs,
+    grad_outputs: Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """Returns the gradients of ``outputs`` by ``inputs`` and stores nothing.
+
+    Args:
+        outputs: what to differentiate: a Tensor or gradient edge, or several.
+        inputs: what to differentiate by: a Tensor or gradient edge, several, or a dictionary of them.
+        grad_outputs: the gradient by each output, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        create_graph: records the pass, so that the results can be differentiated.
+        only_inputs: deprecated; always true.
+        allow_unused: gives None for an input that plays no part, instead of an error.
+        is_grads_batched: each gradient in ``grad_outputs`` has a first dimension more, over which to map.
+        materialize_grads: gives zeros for an input that plays no part.
+
+    Returns:
+        A tuple with a gradient for each input, or a dictionary with the keys of ``inputs``.
+
+    Raises:
+        AutogradError: an input that plays no part, a tensor outside the graph, a gradient that does not fit.
+        GradientTypeError: a gradient or input of the wrong type.
+        GradientValueError: arguments that exclude each other.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> oplib.autograd.grad((x * x * x).sum(), x)
+        (tensor([ 3., 12.]),)
+    """
+    unused = _read_allow_unused(allow_unused, materialize_grads=materialize_grads)
+    roots = _listed(outputs)
+    wanted = _listed_inputs(inputs, "grad")
+    if not wanted:
+        raise _no_inputs("grad", "differentiate by")
+    options = {
+        "grad_outputs": grad_outputs,
+        "retain_graph": retain_graph,
+        "create_graph": create_graph,
+        "only_inputs": only_inputs,
+        "allow_unused": unused,
+        "is_grads_batched": is_grads_batched,
+        "materialize_grads": materialize_grads,
+    }
+    if overrides := find_overrides((*roots, *wanted)):
+        found = hand_over(grad, overrides, (roots, wanted), options)
+    else:
+        if not only_inputs:
+            warnings.warn(
+                "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=2
+            )
+        with in_its_width(roots):
+            found = _find_grads(roots, wanted, options)
+    return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
+
+
+def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) -> bool:
+    if materialize_grads and allow_unused is False:
+        raise GradientValueError(
+            "grad: allow_unused=False and materialize_grads=True exclude each other. Zeros are given for "
+            "unused inputs only where these are allowed. Leave allow_unused out."
+        )
+    return materialize_grads if allow_unused is None else allow_unused
+
+
+def _find_grads(
+    roots: tuple[Any, ...], wanted: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Tensor | None, ...]:
+    """Runs the engine, mapped or not, and fills zeros in; ``options`` are those of ``grad``."""
+    batched, create_graph = options["is_grads_batched"], options["create_graph"]
+    given = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
+    keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
+
+    def run(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        found = engine_run_backward(
+            roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"]
+        )
+        return cast("tuple[Tensor | None, ...]", found)
+
+    grads = make_grads(roots, given, batched)
+    found = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
+    return _materialize(found, wanted, create_graph=create_graph) if options["materialize_grads"] else found
+
+
+def run_backward(
+    tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
+) -> None:
+    """What ``Tensor.backward`` calls."""
+    backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
+    """Returns gradients as a tuple: ``length`` times None for None, one Tensor alone, or what was listed."""
+    if tensors is None:
+        return (None,) * length
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def _listed(tensors: Any) -> tuple[Any, ...]:
+    """Returns one or several outputs as a tuple."""
+    if isinstance(tensors, GradientEdge) or is_tensor_like(tensors):
+        return (tensors,)
+    if not isinstance(tensors, Iterable):
+        raise GradientTypeError(
+            f"backward: {type(tensors).__name__} object is not iterable. Got neither a Tensor nor several. "
+            "Give the outputs to differentiate."
+        )
+    return tuple(cast("Iterable[Any]", tensors))
+
+
+def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
+    """Returns one or several inputs, or the values of a dictionary, as a tuple."""
+    if type(inputs) is dict:
+        return tuple(inputs.values())
+    if isinstance(inputs, Mapping):
+        raise GradientTypeError(
+            f"{caller}: 'inputs' is a {type(inputs).__name__}, and only a plain dict is taken as a mapping. "
+            f"Got keys {list(cast('Mapping[Any, Any]', inputs))}. Give dict(inputs)."
+        )
+    return _listed(inputs)
+
+
+def _no_inputs(caller: str, purpose: str) -> AutogradError:
+    return AutogradError(
+        f"{caller}: `inputs` argument to `{caller}()` cannot be empty. Got no tensor. Name the tensors to "
+        f"{purpose}."
+    )
+
+
+def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
+    warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=3)
+    if grad_tensors is not None:
+        raise AutogradError(
+            "backward: `grad_tensors` and `grad_variables` (deprecated) were both given. They are two "
+            "names of one argument. Give `grad_tensors` only."
+        )
+    return grad_variables
+
+
+def _warn_of_cycle() -> None:
+    """Warns once in the process: a gradient with history holds its leaf, which holds the gradient."""
+    global _has_warned_of_cycle  # noqa: PLW0603
+    if not _has_warned_of_cycle:
+        _has_warned_of_cycle = True
+        warnings.warn(
+            "backward: create_graph=True makes a reference cycle of each leaf and its grad. Their memory "
+            "is freed only when Python collects garbage. Use oplib.autograd.grad, or set grad to None "
+            "after use.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _materialize(
+    found: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
+) -> tuple[Tensor, ...]:
+    """Puts zeros where an input plays no part."""
+    return tuple(
+        _zeros_like(wanted[position], position, requires_grad=create_graph) if one is None else one
+        for position, one in enumerate(found)
+    )
+
+
+def _zeros_like(wanted: Tensor | GradientEdge, position: int, *, requires_grad: bool) -> Tensor:
+    if not isinstance(wanted, Tensor):
+        raise AutogradError(
+            f"grad: materialize_grads cannot be used where the input is a GradientEdge. Input {position} is "
+            "one and plays no part. Give the Tensor, or set allow_unused=True instead."
+        )
+    zeros = ARRAYS.box(jnp.zeros_like(wanted._storage.array))
+    zeros._requires_grad = requires_grad
+    return zeros

@@ -1,0 +1,314 @@
+"""The engine: checks what a run is asked to do, runs it, and hands back what was asked for.
+
+The run itself is in ``run.py``. This file is the object behind ``Variable._execution_engine``, and what user
+code may ask while a run is going on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import count
+from operator import index
+from typing import Any
+
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.gradient_representation import choose_currency
+from oplib.autograd.nodes.node import Edge, Node, TapeNode
+from oplib.autograd.saved.hooks import HookPair, active_pairs
+from oplib.errors import AutogradError, GradientTypeError
+from oplib.tensor import Tensor
+
+from . import fork
+from .plan import Plan
+from .run import Run, is_checkpoint_valid, running
+from .undo_log import GradJournal
+from .validation import conform_to_edges
+
+_ABSENT: Any = object()
+
+
+class _EngineBase:
+    """The engine as an object: without state of its own, so any number of instances are the same engine."""
+
+    def run_backward(  # noqa: PLR0917  the order of the arguments is torch's
+        self,
+        tensors: tuple[Any, ...],
+        grad_tensors: tuple[Any, ...],
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: tuple[Any, ...] = _ABSENT,
+        allow_unreachable: bool = False,
+        accumulate_grad: bool = False,
+        *,
+        journal: GradJournal | None = None,
+    ) -> tuple[Tensor | None, ...] | None:
+        """Runs the graph backwards from ``tensors``.
+
+        Args:
+            tensors: Tensors or gradient edges to start from.
+            grad_tensors: a gradient for each of them.
+            keep_graph: saved values are kept for another run.
+            create_graph: the run itself is recorded.
+            inputs: where gradients are wanted; without it, at all leaves.
+            allow_unreachable: an input that plays no part gives None instead of an error.
+            accumulate_grad: gradients are added to ``grad``; else those of ``inputs`` are returned.
+            journal: restores what the run has stored if it fails.
+
+        Returns:
+            The gradients of ``inputs``, or None with ``accumulate_grad``.
+
+        Raises:
+            AutogradError: arguments of the wrong kind, a tensor outside the graph, an unreachable input.
+        """
+        keep, create = index(keep_graph) != 0, index(create_graph) != 0
+        unreachable, accumulate = index(allow_unreachable) != 0, index(accumulate_grad) != 0
+        fork.check()
+        _check_call(tensors, grad_tensors, accumulate=accumulate)
+        roots = list(map(_root_edge, tensors, grad_tensors, count()))
+        wanted = _input_edges(inputs, accumulate=accumulate)
+        currency = choose_currency(create_graph=create)
+        grads = [currency.unbox(grad) for grad in grad_tensors]
+        grads = conform_to_edges(grads, roots, "the call of backward or grad", currency)
+        plan = Plan(roots, wanted, capture=not accumulate)
+        if not accumulate and not unreachable:
+            _check_reached(plan, wanted)
+        run = Run(plan, keep_graph=keep, create_graph=create, journal=journal)
+        captured = run.execute(roots, grads)
+        return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
+
+    def queue_callback(self, callback: Callable[[], object]) -> None:
+        """Calls ``callback`` at the end of the current run, after all nodes and accumulations.
+
+        Raises:
+            AutogradError: no run is going on in this thread.
+        """
+        if running.run is None:
+            raise AutogradError(
+                "queue_callback: final callbacks can only be installed during backward pass. No run is "
+                "going on in this thread. Call it from a hook or from the backward of a Function."
+            )
+        running.run.callbacks.append(callback)
+
+    def is_checkpoint_valid(self) -> bool:
+        """Returns whether a node may recompute by its own ``backward``: in a plain ``backward()`` only."""
+        return is_checkpoint_valid()
+
+
+_ImperativeEngine = _EngineBase
+_engine = _EngineBase()
+
+
+def get_python_engine() -> _EngineBase:
+    """Returns the engine of the process."""
+    return _engine
+
+
+def current_graph_task_id() -> int:
+    """Returns the id of the run that this thread is in, or -1."""
+    return -1 if running.run is None else running.run.id
+
+
+def current_autograd_node() -> TapeNode | None:
+    """Returns the node that is being executed in this thread, or None."""
+    return None if running.run is None else running.run.node
+
+
+def will_engine_execute_node(node: Any) -> bool:
+    """Tells, during a run, whether it has executed ``node`` or will.
+
+    Raises:
+        AutogradError: not a node, no run is going on, or a leaf whose gradient ``grad`` hands back.
+    """
+    if not isinstance(node, Node):
+        raise AutogradError(
+            f"_will_engine_execute_node: expects a grad_fn. Got {type(node).__name__}. Give a node of the "
+            "graph."
+        )
+    if running.run is None:
+        raise AutogradError(
+            "_will_engine_execute_node: it can only be asked during the backward pass. No run is going on in "
+            "this thread. Ask from a hook."
+        )
+    plan = running.run.plan
+    if isinstance(node, AccumulateGrad) and node in plan.captures:
+        raise AutogradError(
+            "_will_engine_execute_node: a leaf was asked for while autograd.grad() runs. Its gradient is "
+            "handed back and not accumulated. Ask for nodes that are not leaves."
+        )
+    return isinstance(node, TapeNode) and plan.executes(node)
+
+
+def current_graph_task_execution_order() -> list[TapeNode]:
+    """Returns all nodes of the run that this thread is in, in the order of their execution.
+
+    Raises:
+        AutogradError: no run is going on.
+    """
+    if running.run is None:
+        raise AutogradError(
+            "_current_graph_task_execution_order: it should only be called during the backward pass. No run "
+            "is going on in this thread. Ask from a hook."
+        )
+    return running.run.plan.find_order()
+
+
+def get_default_saved_variable_hooks() -> HookPair | None:
+    """Returns the innermost pair of hooks for saved tensors that is in force in this thread, if any."""
+    pairs = active_pairs()
+    return pairs[0] if pairs else None
+
+
+def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[Any]) -> Future[list[Any]]:
+    """Executes a run that somebody has made, for schedulers that want a future.
+
+    It is done when this returns: the engine has no threads of its own.
+
+    Args:
+        task: the run.
+        roots: where gradients are put in.
+        grads: one for each root, in the currency of the run.
+
+    Returns:
+        What was captured, or the error that ended the run.
+    """
+    future: Future[list[Any]] = Future()
+    try:
+        future.set_result(task.execute(roots, grads))
+    except BaseException as error:  # noqa: BLE001  the future hands it on, the same object
+        future.set_exception(error)
+    return future
+
+
+def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
+    if type(tensors) is not tuple or type(grads) is not tuple:
+        _require_tuple("tensors", tensors)
+        _require_tuple("grad_tensors", grads)
+    if len(tensors) != len(grads):
+        raise AutogradError(
+            f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
+            f"Give one gradient, or None, for each tensor."
+        )
+    if accumulate and running.vmap_levels:
+        raise AutogradError(
+            "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. Call it "
+            "outside of vmap, or use grad() inside."
+        )
+
+
+def _require_tuple(name: str, given: object) -> None:
+    if not isinstance(given, tuple):
+        raise AutogradError(
+            f"run_backward: argument '{name}' is expected to be a tuple. Got {type(given).__name__}. "
+            f"Give a tuple."
+        )
+
+
+def _root_edge(root: Any, grad: Any, position: int) -> Edge:
+    """Returns the edge of one root, after checking it and its gradient."""
+    if type(root) is Tensor and type(grad) is Tensor:
+        node: Any = root._grad_fn
+        if node is not None:
+            return node, root._output_nr
+    if not isinstance(root, (Tensor, GradientEdge)):
+        raise AutogradError(
+            f"backward: element {position} of tensors is neither a Tensor nor a GradientEdge. Got "
+            f"{type(root).__name__}. Give the outputs to differentiate."
+        )
+    edge = gradient_edge(root) if isinstance(root, Tensor) else check_edge(root)
+    if edge is None:
+        raise AutogradError(
+            f"backward: element {position} of tensors does not require grad and does not have a grad_fn. It "
+            "is not attached to any graph. Set requires_grad=True on a tensor that it is computed from."
+        )
+    if not isinstance(grad, Tensor):
+        came = "None, though the tensor requires grad" if grad is None else type(grad).__name__
+        raise AutogradError(
+            f"backward: element {position} of gradients is not a Tensor. Got {came}. Give a Tensor of the "
+            f"output's shape."
+        )
+    return edge
+
+
+def _input_edges(inputs: object, *, accumulate: bool) -> list[Edge]:
+    if inputs is _ABSENT:
+        inputs = ()
+    if type(inputs) is not tuple:
+        raise AutogradError(
+            f"run_backward: 'inputs' must be a tuple. Got {type(inputs).__name__}. Give a plain tuple of "
+            "Tensors."
+        )
+    if not inputs and not accumulate:
+        raise AutogradError(
+            "grad: it requires non-empty 'inputs'. Got none. Name the tensors to differentiate by."
+        )
+    return [_input_edge(wanted, position, accumulate=accumulate) for position, wanted in enumerate(inputs)]
+
+
+def _input_edge(wanted: Any, position: int, *, accumulate: bool) -> Edge:
+    if isinstance(wanted, GradientEdge):
+        return check_edge(wanted)
+    if not isinstance(wanted, Tensor):
+        raise AutogradError(
+            f"grad: all inputs have to be Tensors or GradientEdges. Got {type(wanted).__name__} at position "
+            f"{position}. Give what to differentiate by."
+        )
+    if accumulate:
+        wanted.retain_grad()
+    edge = gradient_edge(wanted)
+    if edge is None:
+        raise AutogradError(
+            "grad: one of the differentiated Tensors does not require grad. It is the input at position "
+            f"{position}. Set requires_grad=True on it before it is used."
+        )
+    return edge
+
+
+def check_edge(edge: GradientEdge) -> Edge:
+    """Returns an edge given by a user as the engine takes it.
+
+    Raises:
+        AutogradError: its node is no node of oplib, or has no such slot.
+        GradientTypeError: its slot is not an integer.
+    """
+    node: object = edge[0]
+    if not isinstance(node, TapeNode):
+        raise AutogradError(
+            f"GradientEdge: its first item must be an autograd.graph.Node. Got {type(node).__name__}. Use "
+            f"get_gradient_edge(tensor)."
+        )
+    try:
+        slot = index(edge[1])
+    except TypeError as error:
+        raise GradientTypeError(
+            f"GradientEdge: its second item must be an integer. Got {type(edge[1]).__name__}. Use "
+            f"get_gradient_edge(tensor)."
+        ) from error
+    if not 0 <= slot < len(node.input_metadata):
+        raise AutogradError(
+            f"GradientEdge: {node.name()} has no slot {slot}. It has {len(node.input_metadata)}. Use "
+            f"get_gradient_edge(tensor)."
+        )
+    return node, slot
+
+
+def _check_reached(plan: Plan, wanted: Sequence[Edge]) -> None:
+    """Finds inputs that play no part before anything has run, so that the graph stays as it was."""
+    for position, (node, _) in enumerate(wanted):
+        if plan.members is not None and node not in plan.members:
+            raise _unused(position)
+
+
+def _unused(position: int) -> AutogradError:
+    return AutogradError(
+        f"grad: the differentiated Tensor at index {position} appears to not have been used in the graph. "
+        f"Its gradient is undefined. Set allow_unused=True if this is the desired behavior."
+    )
+
+
+def _hand_back(captured: Sequence[Any], run: Run, *, allow_unreachable: bool) -> tuple[Tensor | None, ...]:
+    for position, grad in enumerate(captured):
+        if grad is None and not allow_unreachable:
+            raise _unused(position)
+    return tuple(None if grad is None else run.currency.own(grad) for grad in captured)

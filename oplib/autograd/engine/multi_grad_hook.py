@@ -1,0 +1,170 @@
+"""One hook for several tensors: called when all of their gradients, or the first of them, are there.
+
+What a run has seen so far stands on the run itself. So no lock is needed (a run stays in its thread), nested
+runs do not mix, and nothing is left behind, whatever becomes of the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oplib.autograd.nodes.accumulate import existing_accumulator
+from oplib.autograd.nodes.node import TapeNode
+from oplib.errors import AutogradError, GradientValueError, MisplacedCallError, describe
+from oplib.hooks import RemovableHandle
+from oplib.tensor import Tensor
+
+from .engine import will_engine_execute_node
+from .run import Run, running
+
+MODES = ("all", "any")
+
+
+class MultiHandle(RemovableHandle):
+    """Takes several hooks away at once.
+
+    Attributes:
+        handles: of the single hooks.
+    """
+
+    handles: tuple[RemovableHandle, ...]
+
+    def __init__(self, handles: tuple[RemovableHandle, ...]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Takes the hooks away, in order; does nothing where they are gone already."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __getstate__(self) -> tuple[RemovableHandle, ...]:
+        return self.handles
+
+    def __setstate__(self, state: tuple[RemovableHandle, ...]) -> None:
+        self.handles = state
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[[Any], object], *, mode: str = "all"
+) -> RemovableHandle:
+    """Calls ``fn`` once for each backward pass, when gradients of several tensors have been computed.
+
+    Args:
+        tensors: which tensors.
+        fn: in mode ``all`` it gets a list with the gradient of each tensor, None for those that the pass
+            does not reach, as soon as the last of the others is there. In mode ``any`` it gets the first
+            gradient alone. It must not change what it gets; what it returns is ignored.
+        mode: ``all`` or ``any``.
+
+    Returns:
+        A handle whose ``remove()`` takes the hooks away.
+
+    Raises:
+        GradientValueError: another mode.
+        AutogradError: in mode ``all``, a tensor does not require grad; in a pass, ``grad()`` hands back the
+            gradient of a leaf among ``tensors`` directly, so that it cannot be told what will run.
+        MisplacedCallError: a hook of one tensor is called outside of a backward pass.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.graph import register_multi_grad_hook
+        >>> a = oplib.tensor(2.0, requires_grad=True)
+        >>> b = oplib.tensor(3.0, requires_grad=True)
+        >>> c = oplib.tensor(1.0, requires_grad=True)
+        >>> handle = register_multi_grad_hook((a, b, c), print)
+        >>> (a * b).backward()
+        [tensor(3.), tensor(2.), None]
+    """
+    if mode not in MODES:
+        raise GradientValueError(
+            f"register_multi_grad_hook: Expects mode to be one of {MODES}. Got {mode!r}. Choose one of them."
+        )
+    listed = tuple(tensors)
+    hooks = _make_all_hooks(listed, fn) if mode == "all" else _make_any_hooks(listed, fn)
+    return MultiHandle(tuple(tensor.register_hook(hook) for tensor, hook in hooks))
+
+
+Hooks = list[tuple[Tensor, Callable[[Any], None]]]
+Finder = Callable[[], "TapeNode | None"]
+
+
+class _Record:
+    """What one run has seen of the tensors of one hook."""
+
+    __slots__ = ("buffer", "count", "needed")
+
+    def __init__(self, size: int, needed: int) -> None:
+        self.buffer: list[Tensor | None] = [None] * size
+        self.count = 0
+        self.needed = needed
+
+
+def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) -> Hooks:
+    finders = [_make_finder(tensor, position) for position, tensor in enumerate(tensors)]
+    key, size = object(), len(tensors)
+
+    def make_hook(position: int) -> Callable[[Any], None]:
+        def inner_hook(grad: Tensor | None) -> None:
+            run = _current_run()
+            record: _Record | None = run.notes.get(key)
+            if record is None:
+                record = run.notes[key] = _Record(size, _count_executed(finders))
+            record.buffer[position] = grad
+            record.count += 1
+            if record.count == record.needed:
+                del run.notes[key]
+                fn(record.buffer)
+
+        return inner_hook
+
+    return [(tensor, make_hook(position)) for position, tensor in enumerate(tensors)]
+
+
+def _count_executed(finders: Sequence[Finder]) -> int:
+    nodes = [find() for find in finders]
+    return sum(will_engine_execute_node(node) for node in nodes if node is not None)
+
+
+def _make_any_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) -> Hooks:
+    key = object()
+
+    @functools.wraps(fn)
+    def wrapped_fn(grad: Tensor | None) -> None:
+        notes = _current_run().notes
+        if key not in notes:
+            notes[key] = True
+            fn(grad)
+
+    return [(tensor, wrapped_fn) for tensor in tensors if tensor._requires_grad]
+
+
+def _make_finder(tensor: Tensor, position: int) -> Finder:
+    """Returns what finds the node of a tensor without holding either: the hooks hang on them."""
+    if not tensor._requires_grad:
+        raise AutogradError(
+            f"register_multi_grad_hook: the tensor at position {position} doesn't require grad. Got "
+            f"{describe(tensor._storage.array)}, whose gradient is never computed. Leave it out, or set "
+            f"requires_grad=True on it."
+        )
+    node: Any = tensor._grad_fn
+    if node is not None:
+        return weakref.ref(node)
+    leaf = weakref.ref(tensor)
+
+    def find_accumulator() -> TapeNode | None:
+        found = leaf()
+        return None if found is None else existing_accumulator(found)
+
+    return find_accumulator
+
+
+def _current_run() -> Run:
+    if running.run is None:
+        raise MisplacedCallError(
+            "register_multi_grad_hook: expected this hook to be called inside a backward call. No run is "
+            "going on in this thread. Do not call hooks of tensors by hand."
+        )
+    return running.run

@@ -1,0 +1,135 @@
+"""Hooks of nodes and tensors: in which order they run, and what they may return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oplib.autograd.nodes.accumulate import adding, refuse_escape
+from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+if TYPE_CHECKING:
+    from oplib.autograd.nodes.node import Gradients, TapeNode
+
+    from .run import Run
+
+Boxed = tuple[Tensor | None, ...]
+
+
+def run_pre_hooks(node: TapeNode, grads: list[Any], run: Run) -> list[Any]:
+    """Runs all that comes before a node: tensor hooks, kept gradients, node pre-hooks."""
+    run_tensor_hooks(node, grads, run)
+    if not node._pre_hooks:
+        return grads
+    boxed = _box(grads, run)
+    for hook in tuple(node._pre_hooks.values()):
+        result = hook(boxed)
+        if result is not None:
+            boxed = _checked_tuple(result, boxed, hook, node)
+    modes.grad_enabled = run.create_graph
+    return _unbox(boxed, run)
+
+
+def run_tensor_hooks(node: TapeNode, grads: list[Any], run: Run) -> None:
+    """Runs the hooks of the tensors at a node's slots, changing ``grads``, and stores what tensors retain."""
+    hooks_of_slots = node._tensor_pre_hooks
+    if hooks_of_slots:
+        for slot, hooks in hooks_of_slots.items():
+            grads[slot] = _run_hooks_of_tensor(tuple(hooks.values()), grads[slot], node, run)
+        modes.grad_enabled = run.create_graph
+    if node._retained:
+        for slot, reference in node._retained.items():
+            tensor = reference()
+            if tensor is not None and grads[slot] is not None:
+                _retain(tensor, grads[slot], run)
+
+
+def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: Run) -> Gradients:
+    """Runs the hooks after a node, each of which sees what the one before made of the results."""
+    received = _box(grads, run)
+    boxed = _box(results, run)
+    for hook in tuple((node._post_hooks or {}).values()):
+        result = hook(boxed, received)
+        if result is not None:
+            boxed = _checked_tuple(result, boxed, hook, node)
+    modes.grad_enabled = run.create_graph
+    return _unbox(boxed, run)
+
+
+def _run_hooks_of_tensor(hooks: tuple[Callable[..., Any], ...], grad: Any, node: TapeNode, run: Run) -> Any:
+    boxed = None if grad is None else run.currency.box(grad)
+    for hook in hooks:
+        result = hook(boxed)
+        if result is not None:
+            _check_replacement(result, boxed, hook, node)
+            boxed = result
+    return None if boxed is None else run.currency.unbox(boxed)
+
+
+def _retain(tensor: Tensor, grad: Any, run: Run) -> None:
+    """Adds to the gradient a non-leaf keeps: a new tensor each time, as in torch."""
+    refuse_escape(run.currency.array(grad), tensor, "the tensor")
+    if run.journal is not None:
+        run.journal.note(tensor)
+    with adding:
+        held = tensor._grad
+        if held is not None:
+            grad = run.currency.add(run.currency.unbox(held), grad)
+        tensor._grad = run.currency.own(grad)
+
+
+def _box(grads: Gradients, run: Run) -> Boxed:
+    box = run.currency.box
+    return tuple(None if grad is None else box(grad) for grad in grads)
+
+
+def _unbox(boxed: Boxed, run: Run) -> list[Any]:
+    unbox = run.currency.unbox
+    return [None if tensor is None else unbox(tensor) for tensor in boxed]
+
+
+def _checked_tuple(result: object, old: Boxed, hook: Callable[..., Any], node: TapeNode) -> Boxed:
+    """Returns what a node hook returned if it may replace ``old``."""
+    if not isinstance(result, tuple):
+        raise GradientTypeError(
+            f"{_name(hook, node)}: expected a tuple. Got {type(result).__name__}. Return a tuple with one "
+            "Tensor or None for each gradient, or None to change nothing."
+        )
+    if len(result) != len(old):
+        raise AutogradError(
+            f"{_name(hook, node)}: it returned an incorrect number of values. Got {len(result)}, expected "
+            f"{len(old)}. Return one Tensor or None for each gradient."
+        )
+    for new, before in zip(result, old, strict=True):
+        if new is not None:
+            _check_replacement(new, before, hook, node)
+    return result
+
+
+def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any], node: TapeNode) -> None:
+    if not isinstance(new, Tensor):
+        raise GradientTypeError(
+            f"{_name(hook, node)}: expected a Tensor or None. Got {type(new).__name__}. Return a Tensor."
+        )
+    if old is None:
+        raise AutogradError(
+            f"{_name(hook, node)}: it can't replace a None gradient by a Tensor. Got "
+            f"{describe(new._storage.array)} where nothing had arrived. Return None where None came in."
+        )
+    mine, its = new._storage.array, old._storage.array
+    if mine.shape != its.shape:
+        raise AutogradError(
+            f"{_name(hook, node)}: it has changed the size of a gradient. Got {describe(mine)}, expected "
+            f"{describe(its)}. Return a gradient of the same shape."
+        )
+    if mine.dtype != its.dtype:
+        raise AutogradError(
+            f"{_name(hook, node)}: it has changed the type of a gradient. Got {describe(mine)}, expected "
+            f"{describe(its)}. Convert it back before returning it."
+        )
+
+
+def _name(hook: Callable[..., Any], node: TapeNode) -> str:
+    return f"{node.name()}: hook '{getattr(hook, '__name__', type(hook).__name__)}'"

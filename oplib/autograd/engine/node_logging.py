@@ -1,0 +1,93 @@
+"""A line in the log for every node that a backward pass runs, where the logger is at DEBUG."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+
+from oplib.autograd.nodes.edges import GradientEdge, find_node
+from oplib.autograd.nodes.node import Node
+from oplib.errors import describe_dtype
+from oplib.tensor import Tensor
+
+from .engine import get_python_engine
+from .run import running
+
+log = logging.getLogger("oplib.autograd.graph")
+
+
+def is_logging() -> bool:
+    """Whether nodes are logged now."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
+def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) -> Callable[[], None]:
+    """Logs each node behind tensors at DEBUG, whenever it runs.
+
+    Args:
+        t_outputs: tensors or gradient edges; those outside the graph are skipped.
+
+    Returns:
+        A function that takes all these hooks away again.
+    """
+    roots = [find_node(output) for output in t_outputs if output is not None]
+    handles = [node.register_prehook(_log_node) for node in _walk(root for root in roots if root is not None)]
+
+    def unregister_hooks() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return unregister_hooks
+
+
+def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+    """Runs the engine, and logs every node that runs where the logger is at DEBUG.
+
+    Args:
+        t_outputs: the roots of the run.
+        *args: what else ``run_backward`` of the engine takes.
+        **kwargs: the same by name.
+
+    Returns:
+        What the engine returns.
+    """
+    if not is_logging():
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine refuses what is no tuple
+    unregister_hooks = register_logging_hooks(
+        output for output in outputs if isinstance(output, (Tensor, GradientEdge))
+    )
+    try:
+        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+    finally:
+        unregister_hooks()
+
+
+def _walk(roots: Iterable[Node]) -> Iterable[Node]:
+    """Gives each node behind the roots once, the nearest first."""
+    ahead = deque(roots)
+    seen: set[Node] = set()
+    while ahead:
+        node = ahead.popleft()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        ahead.extend(following for following, _ in node.next_functions if following is not None)
+
+
+def _log_node(grad_outputs: tuple[Tensor | None, ...]) -> None:
+    node = None if running.run is None else running.run.node
+    log.debug("Executing: %s with grad_outputs: [%s]", node, ",".join(map(_show, grad_outputs)))
+
+
+def _show(grad: Tensor | None) -> str:
+    if grad is None:
+        return "None"
+    aval: Any = jax.typeof(grad._storage.array)
+    kind = "b8" if aval.dtype.name == "bool" else describe_dtype(aval.dtype).replace("_", "")
+    return f"{kind}[{', '.join(map(str, aval.shape))}]"

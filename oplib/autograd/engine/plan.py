@@ -1,0 +1,158 @@
+"""Which nodes a run executes, and how many gradients each of them waits for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
+
+from oplib.autograd.nodes.node import Edge, TapeNode
+
+
+class Plan:
+    """Made once for a run, before any node runs. Iterative: graphs are a million nodes deep.
+
+    Attributes:
+        roots: the edges that the run starts from.
+        waiting: how many gradients are to arrive, for nodes that get more than one; the run counts down.
+        members: the nodes that get gradients, where the run is restricted to paths to requested inputs; else
+            None, for all that the roots lead to.
+        needed: those of them that run.
+        captures: for a node, its slots whose gradients are handed back, and as which input.
+        captures_count: how many inputs ask for their gradient to be handed back.
+    """
+
+    __slots__ = ("_reached", "captures", "captures_count", "members", "needed", "roots", "waiting")
+
+    def __init__(self, roots: Sequence[Edge], inputs: Sequence[Edge] = (), *, capture: bool = False) -> None:
+        """Plans the run.
+
+        Args:
+            roots: where gradients are put in.
+            inputs: where they are wanted; none at all means everywhere.
+            capture: gradients of ``inputs`` are handed back; else their own nodes run, which stores them.
+        """
+        self.roots = roots
+        self.captures: dict[TapeNode, list[tuple[int, int]]] = {}
+        self.captures_count = len(inputs) if capture else 0
+        self.members: set[TapeNode] | None = None
+        self.needed: set[TapeNode] = set()
+        self._reached: set[TapeNode] | None = None
+        if not capture and not inputs:
+            self.waiting = _count_all_arrivals(roots)[0]
+            return
+        targets = {node for node, _ in inputs}
+        self.needed = _find_ancestors(roots, targets)
+        if capture:
+            for index, (node, slot) in enumerate(inputs):
+                self.captures.setdefault(node, []).append((slot, index))
+        else:
+            self.needed |= targets
+        self.waiting, self.members = _count_arrivals(roots, self.needed, self.needed | targets)
+
+    def executes(self, node: TapeNode) -> bool:
+        """Tells whether the run has executed ``node``, or will."""
+        if self.members is not None:
+            return node in self.needed or node in self.captures
+        if self._reached is None:
+            self._reached = _count_all_arrivals(self.roots)[1]
+        return node in self._reached
+
+    def find_order(self) -> list[TapeNode]:
+        """Returns the nodes in the order in which the run executes them, those that have run included."""
+        waiting = self._count_again()
+        order: list[TapeNode] = []
+        ready: list[tuple[int, int, TapeNode]] = []
+        arrivals = itertools.count()
+        edges: Sequence[Edge | None] = self.roots
+        while True:
+            for node in [edge[0] for edge in edges if edge is not None and self.executes_edge(edge)]:
+                waiting[node] = waiting.get(node, 1) - 1
+                if not waiting[node]:
+                    heappush(ready, (-node.sequence_nr, next(arrivals), node))
+            if not ready:
+                return order
+            order.append(heappop(ready)[2])
+            edges = order[-1].edges
+
+    def executes_edge(self, edge: Edge) -> bool:
+        """Tells whether a gradient that goes along an edge makes a node run."""
+        return self.members is None or edge[0] in self.needed
+
+    def _count_again(self) -> dict[TapeNode, int]:
+        if self.members is None:
+            return _count_all_arrivals(self.roots)[0]
+        return _count_arrivals(self.roots, self.needed, self.members)[0]
+
+
+def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Counts the edges into each node reached from ``roots``.
+
+    Returns:
+        The counts over one, which in most graphs are few, and all nodes reached.
+    """
+    several: dict[TapeNode, int] = {}
+    reached: set[TapeNode] = set()
+    ahead: list[TapeNode] = []
+    edges: Sequence[Edge | None] = roots
+    while True:
+        for edge in edges:
+            if edge is not None:
+                node = edge[0]
+                if node in reached:
+                    several[node] = several.get(node, 1) + 1
+                else:
+                    reached.add(node)
+                    ahead.append(node)
+        if not ahead:
+            return several, reached
+        edges = ahead.pop().edges
+
+
+def _count_arrivals(
+    roots: Sequence[Edge], senders: Collection[TapeNode], receivers: Collection[TapeNode]
+) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Does the same for edges from and to the given nodes only."""
+    several: dict[TapeNode, int] = {}
+    reached: set[TapeNode] = set()
+    ahead: list[TapeNode] = []
+    edges: Sequence[Edge | None] = roots
+    while True:
+        for edge in edges:
+            if edge is None:
+                continue
+            node = edge[0]
+            if node in reached:
+                several[node] = several.get(node, 1) + 1
+            elif node in receivers:
+                reached.add(node)
+                if node in senders:
+                    ahead.append(node)
+        if not ahead:
+            return several, reached
+        edges = ahead.pop().edges
+
+
+def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set[TapeNode]:
+    """Returns the nodes reached from ``roots`` of which one of ``targets`` is a descendant."""
+    parents: dict[TapeNode, list[TapeNode]] = {node: [] for node, _ in roots}
+    reached = list(parents)
+    while reached:
+        parent = reached.pop()
+        for edge in parent.edges:
+            if edge is None:
+                continue
+            node = edge[0]
+            if node in parents:
+                parents[node].append(parent)
+            else:
+                parents[node] = [parent]
+                reached.append(node)
+    ancestors: set[TapeNode] = set()
+    below = [node for node in targets if node in parents]
+    while below:
+        for parent in parents[below.pop()]:
+            if parent not in ancestors:
+                ancestors.add(parent)
+                below.append(parent)
+    return ancestors

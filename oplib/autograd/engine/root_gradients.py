@@ -1,0 +1,162 @@
+"""The gradients a backward pass starts with: those given, checked, and those that can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
+from oplib.tensor import Tensor
+from oplib.tensor.devices.forked import check_process
+
+from .engine import check_edge
+
+_ones: dict[tuple[Any, Any], Any] = {}
+"""The gradient of a scalar by itself is the same array every time, and making one costs as much as an op."""
+
+
+def make_grads(
+    outputs: Sequence[Tensor | GradientEdge], grads: Sequence[Tensor | None], is_grads_batched: bool
+) -> tuple[Tensor | None, ...]:
+    """Checks the gradient given for each output, and makes the one of a scalar where none is given.
+
+    Args:
+        outputs: Tensors or gradient edges.
+        grads: for each a Tensor, or None.
+        is_grads_batched: the first dimension of each gradient is a batch.
+
+    Returns:
+        A gradient for each output; None for one that needs none.
+
+    Raises:
+        AutogradError: a shape that does not match, complex for real, or None for what is no real scalar.
+        GradientTypeError: something else than Tensor or None.
+        DimensionError: a batched gradient without a batch dimension, or with an empty one.
+    """
+    return tuple(
+        [
+            grad
+            if not is_grads_batched and fits(output, grad)
+            else _make_grad(output, grad, position, is_grads_batched=is_grads_batched)
+            for position, (output, grad) in enumerate(zip(outputs, grads, strict=False))
+        ]
+    )
+
+
+def fits(output: Any, grad: Any) -> bool:
+    """Tells whether a gradient has exactly the shape and dtype of its output, as nearly all have."""
+    if not isinstance(output, Tensor) or not isinstance(grad, Tensor):
+        return False
+    due, given = output._storage.array, grad._storage.array
+    return given.shape == due.shape and given.dtype == due.dtype
+
+
+def find_seed(output: Tensor, grad: Any) -> Any:
+    """Returns the array to start with where there is nothing to check or make; else None."""
+    if type(output) is not Tensor or output._grad_fn is None:
+        return None
+    due = output._storage.array
+    if grad is None:
+        return _ones.get((due.shape, due.dtype))
+    return grad._storage.array if type(grad) is Tensor and fits(output, grad) else None
+
+
+def calculate_shape(
+    output: Tensor | GradientEdge, grad: Tensor, is_grads_batched: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the shape of an output, and that of one gradient for it."""
+    shape = _metadata(output).shape
+    grad_shape = grad._storage.array.shape
+    return shape, grad_shape[1:] if is_grads_batched else grad_shape
+
+
+def _metadata(output: Tensor | GradientEdge) -> Any:
+    """Returns something with the shape and dtype of an output."""
+    if isinstance(output, Tensor):
+        return output._storage.array
+    if not isinstance(output, GradientEdge):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+        raise GradientTypeError(
+            f"backward: an output is not a Tensor or GradientEdge. Got {type(output).__name__}. Give the "
+            "outputs to differentiate."
+        )
+    node, slot = check_edge(output)
+    return node.input_metadata[slot]
+
+
+def _make_grad(output: Any, grad: Any, position: int, *, is_grads_batched: bool) -> Tensor | None:
+    if isinstance(grad, Tensor):
+        _check_grad(output, grad, position, is_grads_batched=is_grads_batched)
+        return grad
+    if grad is None:
+        return _make_one(output) if _needs_grad(output) else None
+    raise GradientTypeError(
+        f"backward: gradients can be either Tensors or None. Got {type(grad).__name__} for output "
+        f"{position}. Give a Tensor of the output's shape."
+    )
+
+
+def _needs_grad(output: Tensor | GradientEdge) -> bool:
+    return not isinstance(output, Tensor) or output._requires_grad
+
+
+def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: bool) -> None:
+    due, given = _metadata(output), grad._storage.array
+    if is_grads_batched:
+        _check_batch(output, given, position)
+    out_shape, grad_shape = calculate_shape(output, grad, is_grads_batched)
+    if grad_shape != out_shape:
+        batch = (
+            "With `is_grads_batched=True` the first dimension of each grad_output is the batch dimension "
+            "and the others have to match the output; use vmap to batch only some of them. "
+            if is_grads_batched
+            else ""
+        )
+        raise AutogradError(
+            f"backward: Mismatch in shape: grad_output[{position}] has a shape of {grad_shape} and "
+            f"output[{position}] has a shape of {out_shape}. {batch}Reshape the gradient."
+        )
+    if jnp.iscomplexobj(given) != jnp.issubdtype(due.dtype, jnp.complexfloating):
+        raise AutogradError(
+            f"backward: Mismatch in dtype: grad_output[{position}] is {describe(given)} and "
+            f"output[{position}] is {describe(due)}. A complex output has a complex gradient, a real output "
+            "a real one. Convert it."
+        )
+
+
+def _check_batch(output: Any, given: Any, position: int) -> None:
+    if given.ndim == 0 or given.shape[0] == 0:
+        raise DimensionError(
+            f"grad: with is_grads_batched=True grad_output[{position}] has no batch. Got {describe(given)} "
+            f"for an output {describe(_metadata(output))}. Stack the gradients along a new first dimension."
+        )
+
+
+def _make_one(output: Tensor | GradientEdge) -> Tensor:
+    due = _metadata(output)
+    key = (due.shape, due.dtype)
+    one = _ones.get(key)
+    if one is None:
+        one = _make_ones(due)
+        if not isinstance(one, Tracer) and not one.committed:  # to the devices of a mesh that is set now
+            _ones[key] = one
+    return ARRAYS.box(one)
+
+
+def _make_ones(due: Any) -> Any:
+    check_process()
+    if due.size != 1:
+        raise AutogradError(
+            f"backward: grad can be implicitly created only for scalar outputs. Got {describe(due)}. Give a "
+            f"gradient, or reduce the output: output.sum()."
+        )
+    if not jnp.issubdtype(due.dtype, jnp.floating):
+        raise AutogradError(
+            f"backward: grad can be implicitly created only for real scalar outputs. Got {describe(due)}. "
+            "Give a gradient, or take the real part."
+        )
+    return jnp.ones(due.shape, due.dtype)

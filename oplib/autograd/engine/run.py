@@ -1,0 +1,199 @@
+"""One run of the engine: gradients flow from the roots along the edges, the latest ready node first."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from oplib.autograd.anomaly_mode import explain, refuse_nan
+from oplib.autograd.nodes.gradient_representation import Currency, choose_currency
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.modes import modes
+
+from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .plan import Plan
+from .stack import StackRoom
+from .undo_log import GradJournal
+from .validation import conform
+
+_ids = itertools.count()
+
+
+class _Running(threading.local):
+    """Where this thread is.
+
+    Attributes:
+        run: the innermost run it is in, if any.
+        vmap_levels: how many of oplib's own maps over a batch dimension it is in.
+    """
+
+    run: Run | None = None
+    vmap_levels: int = 0
+
+
+running = _Running()
+
+
+class Run:
+    """A graph task. All its state goes with it.
+
+    Attributes:
+        id: counts up from 0 in the process.
+        keep_graph: saved values stay for another run.
+        create_graph: the backward pass is recorded.
+        currency: what the gradients are.
+        plan: which nodes run, and how many gradients each waits for.
+        node: the node being executed.
+        captured: the gradient found for each requested input.
+        callbacks: functions to call when all nodes have run.
+        journal: what to undo should the run fail, if anybody asked for that.
+        notes: what hooks remember for the time of the run, by keys of their own.
+        checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
+        outer: the run from whose node this one was started.
+    """
+
+    __slots__ = (
+        "_buffers", "callbacks", "captured", "checkpoint_valid", "create_graph", "currency", "id", "journal",
+        "keep_graph", "node", "notes", "outer", "plan",
+    )  # fmt: skip
+
+    def __init__(
+        self, plan: Plan, *, keep_graph: bool, create_graph: bool, journal: GradJournal | None
+    ) -> None:
+        self.id = next(_ids)
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.currency: Currency = choose_currency(create_graph=create_graph)
+        self.plan = plan
+        self.node: TapeNode | None = None
+        self.captured: list[Any] = [None] * plan.captures_count
+        self.callbacks: list[Callable[[], object]] = []
+        self.notes: dict[Any, Any] = {}
+        self.journal = journal
+        self.outer = outer = running.run
+        self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
+        self._buffers: dict[TapeNode, list[Any]] = {}
+
+    def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
+        """Runs the graph from ``roots``, and returns what was captured."""
+        state = modes.state
+        grad_mode = state.grad_enabled
+        running.run = self
+        try:
+            state.grad_enabled = self.create_graph
+            if self.outer is None:
+                self._flow(roots, grads)
+            else:
+                with StackRoom():
+                    self._flow(roots, grads)
+            for callback in self.callbacks:  # callbacks queue further ones
+                callback()
+        except BaseException as error:
+            if self.journal is not None:
+                self.journal.restore()
+            if self.node is not None:
+                explain(error, self.node)
+            raise
+        finally:
+            running.run = self.outer
+            state.grad_enabled = grad_mode
+        return self.captured
+
+    def _flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
+        """Lets gradients flow along edges to nodes, and on along theirs, until no node is ready any more."""
+        members, waiting, captures = self.plan.members, self.plan.waiting, self.plan.captures
+        keep_graph, watched = self.keep_graph, modes.anomaly
+        ready: list[tuple[int, int, TapeNode, list[Any]]] = []
+        arrivals = 0
+        while True:
+            for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
+                if edge is None or (members is not None and edge[0] not in members):
+                    continue  # not on a path to a requested input
+                node, slot = edge
+                if node in waiting:
+                    received = self._collect(node, slot, grad)
+                    if received is None:
+                        continue
+                elif node.has_one_slot:
+                    received = [grad]
+                else:
+                    received = [None] * len(node.input_metadata)
+                    received[slot] = grad
+                arrivals += 1
+                heappush(ready, (-node.sequence_nr, arrivals, node, received))
+            if not ready:
+                break
+            node, received = heappop(ready)[2:]
+            self.node = node
+            if captures and node in captures and not self._capture(node, received):
+                edges = ()
+                continue
+            if node.has_hooks or not node.results_are_checked or watched:
+                grads = self._run_hooked(node, received)
+            else:
+                grads = node.apply(received, self)
+            if not keep_graph:
+                node.release()
+            edges = node.edges
+        self.node = None
+
+    def _run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs one node with its hooks, and makes its results fit."""
+        if node.has_hooks:
+            grads = run_pre_hooks(node, grads, self)
+        results = node.apply(grads, self)
+        if not node.results_are_checked:
+            results = conform(results, node, self.currency)
+        elif self.plan.members is not None:
+            results = self._drop_unwanted(results, node.edges)
+        if node._post_hooks is not None:
+            results = run_post_hooks(node, results, grads, self)
+        if modes.anomaly and modes.check_nan:
+            refuse_nan(results, node)
+        return results
+
+    def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
+        """Leaves out gradients that lead to no requested input; a compiled formula gives them too."""
+        members = self.plan.members or ()
+        pairs = zip(results, edges, strict=True)
+        return [None if edge is None or edge[0] not in members else grad for grad, edge in pairs]
+
+    def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
+        """Adds one of several gradients that a node gets, and returns them when all have come."""
+        buffer = self._buffers.get(node)
+        if buffer is None:
+            buffer = self._buffers[node] = [None] * len(node.input_metadata)
+        if grad is not None:
+            held = buffer[slot]
+            buffer[slot] = grad if held is None else self.currency.add(held, grad)
+        missing = self.plan.waiting[node] = self.plan.waiting[node] - 1
+        return None if missing else self._buffers.pop(node)
+
+    def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
+        """Keeps requested gradients: those from before the hooks where the node runs too, else from after."""
+        runs = node in self.plan.needed
+        if not runs and node.has_hooks:
+            run_tensor_hooks(node, grads, self)
+        for slot, index in self.plan.captures[node]:
+            self.captured[index] = grads[slot]
+        return runs
+
+
+def is_checkpoint_valid() -> bool:
+    """Returns whether recomputing by a ``backward`` of its own is allowed here."""
+    return running.run is None or running.run.checkpoint_valid
+
+
+def has_run() -> bool:
+    """Returns whether any run has been made in this process."""
+    return repr(_ids) != repr(itertools.count())  # to ask for the next id would use it up
+
+
+def reset() -> None:
+    """Forgets what a parent process was running."""
+    global _ids  # noqa: PLW0603
+    _ids = itertools.count()
+    running.run = None

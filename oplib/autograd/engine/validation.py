@@ -1,0 +1,112 @@
+"""Whether a gradient fits the place it goes to, and what makes it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_types import sum_gradient
+from oplib.autograd.nodes.gradient_representation import is_array_class, is_tracer_class
+from oplib.errors import AutogradError, describe
+from oplib.tensor import Tensor, upcalls
+
+if TYPE_CHECKING:
+    from oplib.autograd.nodes.gradient_representation import Currency
+    from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+
+
+def conform(results: Gradients, node: TapeNode, currency: Currency) -> Gradients:
+    """Checks what a node has computed against its edges, and reduces and casts what does not fit exactly.
+
+    Args:
+        results: one gradient for each edge, or more if these are None.
+        node: the node that computed them.
+        currency: what gradients are.
+
+    Returns:
+        One gradient of the right shape and dtype for each edge.
+
+    Raises:
+        AutogradError: wrong count, type or shape, or a complex gradient for something real.
+    """
+    edges = node.edges
+    if len(results) != len(edges) and (
+        len(results) < len(edges) or any(extra is not None for extra in results[len(edges) :])
+    ):
+        raise AutogradError(
+            f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
+            f"{len(edges)}, one for each input. Return None for an input without gradient."
+        )
+    return conform_to_edges(results, edges, node.name(), currency)
+
+
+def conform_to_edges(
+    grads: Gradients, edges: Sequence[Edge | None], source: str, currency: Currency
+) -> Gradients:
+    """Checks gradients one by one against the edges they go along; ``source`` names who made them."""
+    fitting: list[Any] | None = None
+    for index, edge in enumerate(edges):
+        grad = grads[index]
+        if grad is None or edge is None:
+            continue
+        target = edge[0].input_metadata[edge[1]]
+        array = grad._storage.array if isinstance(grad, Tensor) else grad
+        if not is_array_class[type(array)]:
+            raise AutogradError(
+                f"{source}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
+                "expected a Tensor or None. Return a Tensor."
+            )
+        if array.shape != target.shape or array.dtype != target.dtype:
+            if fitting is None:
+                fitting = list(grads)
+            fitting[index] = _fit(
+                grad,
+                array,
+                target,
+                currency,
+                complaint=f"{source} returned an invalid gradient at index {index}",
+            )
+        elif is_tracer_class[type(target)] and not currency.tensor_mode:  # a leaf, maybe in shard_map
+            summed = sum_gradient(array, jax.typeof(target))
+            if summed is not array:
+                fitting = list(grads) if fitting is None else fitting
+                fitting[index] = summed
+    return grads if fitting is None else fitting
+
+
+def _fit(grad: Any, array: Any, target: Any, currency: Currency, *, complaint: str) -> Any:
+    """Sums out broadcast dimensions and casts."""
+    if not is_expandable(target.shape, array.shape):
+        raise AutogradError(
+            f"{complaint}. Got {describe(array)}, expected shape compatible with {describe(target)}. Return "
+            "a gradient of the input's shape, or of one it broadcasts to."
+        )
+    is_complex = jnp.issubdtype(array.dtype, jnp.complexfloating)
+    if is_complex and not jnp.issubdtype(target.dtype, jnp.complexfloating):
+        raise AutogradError(
+            f"{complaint}. Got {describe(array)} for the real {describe(target)}; casting would lose the "
+            f"imaginary part. Return its real part."
+        )
+    if array.shape != target.shape:
+        grad = upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else sum_to(grad, target.shape)
+    if array.dtype != target.dtype:
+        grad = upcalls.to_dtype(grad, target.dtype) if currency.tensor_mode else grad.astype(target.dtype)
+    return grad
+
+
+def is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Tells whether ``shape`` broadcasts to ``to``."""
+    lead = len(to) - len(shape)
+    return lead >= 0 and all(mine in (1, its) for mine, its in zip(shape, to[lead:], strict=True))
+
+
+def sum_to(array: Any, shape: tuple[int, ...], xp: Any = jnp) -> Any:
+    """Sums an array, with ``jax.numpy`` or ``numpy``, over dimensions in which ``shape`` was broadcast."""
+    lead = array.ndim - len(shape)
+    axes = tuple(range(lead)) + tuple(
+        axis for axis in range(lead, array.ndim) if shape[axis - lead] == 1 != array.shape[axis]
+    )
+    return xp.sum(array, axis=axes).reshape(shape)

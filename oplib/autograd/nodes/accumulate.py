@@ -1,0 +1,164 @@
+"""The leaf accumulator, and the edge at which the gradient of a tensor arrives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from oplib.autograd.tangents import write_tangent
+from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
+from oplib.tensor import Tensor
+from oplib.tensor.storage.escape import is_escaping
+
+from .gradient_representation import ARRAYS, is_tracer_class
+from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
+
+if TYPE_CHECKING:
+    from oplib.autograd.engine.run import Run
+
+_new: Any = object.__new__
+_making = threading.Lock()
+# One lock for all leaves: one of its own would cost each recorded call of a leaf as much as the node itself.
+adding = threading.RLock()
+
+
+class AccumulateGrad(TapeNode):
+    """Adds what arrives to the ``grad`` of a leaf. One for each leaf, while somebody holds it.
+
+    A step makes one for every parameter that it records, so making one is kept as cheap as it can be.
+
+    Attributes:
+        variable: the leaf; it holds its accumulator weakly.
+    """
+
+    sequence_nr: int = FIRST
+    results_are_checked = True
+    has_one_slot = True
+
+    variable: Tensor
+
+    def name(self) -> str:  # noqa: D102
+        return "oplib::autograd::AccumulateGrad"
+
+    @property
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  read when asked
+        """Shape and dtype of the leaf."""
+        return (self.variable._storage.array,)
+
+    @property
+    def _tensor_pre_hooks(self) -> dict[int, Any] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        hooks = self.variable._backward_hooks
+        return {0: hooks} if hooks else None
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: D102
+        grad = grads[0]
+        leaf = self.variable
+        if not leaf._requires_grad:  # no more, by requires_grad_(False) or detach_()
+            return ()
+        if leaf._grad_fn is not None:
+            raise AutogradError(
+                "AccumulateGrad: leaf variable has been moved into the graph interior. Got "
+                f"{describe(leaf._storage.array)}, which was recorded as a leaf, and then written by an op "
+                "that was recorded too. Write into a clone() of it."
+            )
+        if grad is not None:
+            adding.acquire()  # a `with` would cost three times as much
+            try:
+                self._add(leaf, grad, run)
+            finally:
+                adding.release()
+        if leaf._post_accumulate_hooks:
+            for hook in tuple(leaf._post_accumulate_hooks.values()):
+                _refuse_result(hook(leaf), hook)
+        return ()
+
+    def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  they are read from the leaf when it runs
+        self.has_hooks = True
+
+    @staticmethod
+    def _add(leaf: Tensor, grad: Any, run: Run) -> None:
+        """Writes into the box of the first gradient; a recorded sum is a new tensor."""
+        currency = run.currency
+        array = grad._storage.array if currency.tensor_mode else grad
+        if is_tracer_class[type(array)]:
+            refuse_escape(array, leaf, "the leaf")
+        if run.journal is not None:
+            run.journal.note(leaf)
+        held = leaf._grad
+        if held is None:
+            leaf._grad = currency.own(grad) if run.create_graph else ARRAYS.own(array)
+        elif run.create_graph:
+            leaf._grad = currency.add(held, grad)
+        elif currency.tensor_mode:  # in a dual level: the sum has a tangent
+            added = currency.add(held, grad)
+            held._storage.write(added._storage.array)
+            write_tangent(held, added)
+        else:
+            held._storage.write(currency.add(held._storage.array, array))
+
+
+builtin_nodes["AccumulateGrad"] = AccumulateGrad
+
+
+def gradient_edge(tensor: Tensor) -> Edge | None:
+    """Returns the node and slot at which the gradient of ``tensor`` arrives, None outside the graph.
+
+    Works in any grad mode. The accumulator of a leaf is made when it is first asked for.
+    """
+    node: Any = tensor._grad_fn
+    if node is not None:
+        return node, tensor._output_nr
+    return leaf_edge(tensor) if tensor._requires_grad else None
+
+
+def leaf_edge(leaf: Tensor) -> Edge:
+    """Returns the edge to the accumulator of a leaf that requires grad."""
+    held = leaf._accumulator
+    accumulator = None if held is None else held()
+    return (_make_accumulator(leaf) if accumulator is None else accumulator), 0
+
+
+def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
+    """Returns the accumulator of a leaf if there is one now."""
+    held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
+    return None if held is None else held()
+
+
+def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
+    """Makes the accumulator unless another thread has just done so."""
+    _making.acquire()  # see above
+    try:
+        held = leaf._accumulator
+        accumulator = None if held is None else held()
+        if accumulator is None:
+            accumulator = _new(AccumulateGrad)
+            accumulator.variable = leaf
+            if leaf._backward_hooks is not None:
+                accumulator.has_hooks = True
+            leaf._accumulator = ref(accumulator)
+        return accumulator
+    finally:
+        _making.release()
+
+
+def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
+    """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
+    if is_escaping(array, tensor):
+        raise TracingError(
+            f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
+            f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "
+            "exists only while a JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), "
+            "which returns the gradients, or make the tensor inside the traced function."
+        )
+
+
+def _refuse_result(result: object, hook: Callable[[Tensor], object]) -> None:
+    """Raises where a hook returned something: what it did to ``grad`` stays."""
+    if result is not None:
+        name = getattr(hook, "__name__", type(hook).__name__)
+        raise GradientTypeError(
+            f"AccumulateGrad: post accumulate grad hook '{name}' should return None. Got "
+            f"{type(result).__name__}. Write into tensor.grad, or assign it."
+        )

@@ -1,0 +1,231 @@
+"""Nodes: one backward step each.
+
+Two classes, because users ask for one thing and the tape for another:
+
+* :class:`Node` is abstract and public: what ``isinstance(tensor.grad_fn, Node)`` asks.
+* :class:`TapeNode` is what every node of oplib derives from. One is made for every recorded call, so it costs
+  an ``object.__new__`` and the few attributes that differ; all others are defaults of the class.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oplib.errors import AutogradError, GradientTypeError
+from oplib.hooks import RemovableHandle
+from oplib.tensor import Tensor
+
+if TYPE_CHECKING:
+    from oplib.autograd.engine.run import Run
+
+    from .locations import Location
+
+Edge = tuple["TapeNode", int]
+"""Where a gradient goes: a node, and which of its slots."""
+
+Gradients = Sequence[Any]
+"""One gradient for each slot or edge, in the currency of the run; None where there is none."""
+
+Hooks = OrderedDict[int, Callable[..., Any]]
+
+FIRST = 2**64 - 1
+"""Sequence number of what runs as soon as it is ready."""
+
+builtin_nodes: dict[str, type] = {}
+"""The namespace of built-in node classes, by their ``__name__``: these count as nodes without inheriting."""
+
+
+class Node(ABC):
+    """One step of a backward graph; abstract.
+
+    The nodes of a graph are found at ``tensor.grad_fn`` and, from there, through ``next_functions``.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0], requires_grad=True)
+        >>> y = x * 2
+        >>> isinstance(y.grad_fn, oplib.autograd.graph.Node)
+        True
+        >>> y.grad_fn.name()
+        'MulBackward0'
+    """
+
+    @classmethod
+    def __subclasshook__(cls, candidate: type) -> bool:
+        """Counts built-in classes that do not inherit, for ``Node`` itself and not for its subclasses."""
+        if cls is Node and builtin_nodes.get(candidate.__name__) is candidate:
+            return True
+        return NotImplemented
+
+    @abstractmethod
+    def name(self) -> str:
+        """Returns the name of the step, such as ``MulBackward0``."""
+
+    @property
+    @abstractmethod
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """Where its gradients go: a node and a slot for each input; ``(None, 0)`` where none is needed."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for whoever wants to note something; the same one each time."""
+
+    @property
+    @abstractmethod
+    def _input_metadata(self) -> Sequence[Any]:
+        """Shape and dtype of each gradient slot."""
+
+    @abstractmethod
+    def _sequence_nr(self) -> int:
+        """Returns the number that orders the nodes made by one thread."""
+
+    @abstractmethod
+    def _register_hook_dict(self, tensor: Any) -> None:
+        """Runs the hooks of ``tensor``, an output of this step, before this step."""
+
+    @abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls ``fn(grad_inputs, grad_outputs)`` each time this step has run.
+
+        Args:
+            fn: gets what the step produced and what it received, two tuples of Tensors or None that it must
+                not change. What it returns, if not None, replaces ``grad_inputs``.
+
+        Returns:
+            A handle whose ``remove()`` takes the hook away.
+        """
+
+    @abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls ``fn(grad_outputs)`` each time before this step runs.
+
+        Args:
+            fn: gets the tuple of Tensors or None that the step is to receive, and must not change it. What it
+                returns, if not None, replaces the tuple.
+
+        Returns:
+            A handle whose ``remove()`` takes the hook away.
+        """
+
+
+class TapeNode(Node):
+    """What a node of the tape holds. Subclasses define ``apply`` and, if they save values, ``release``.
+
+    Make one with ``object.__new__(cls)`` and set ``edges``, ``input_metadata`` and ``sequence_nr``.
+
+    Attributes:
+        edges: where each gradient that ``apply`` returns goes; None where it is not needed.
+        input_metadata: for each gradient that ``apply`` receives something with its ``shape`` and ``dtype``.
+        sequence_nr: ``modes.sequence_nr`` of the thread that made the node; the highest ready one runs first.
+        results_are_checked: results have their targets' shapes and dtypes, so that the engine need not look.
+        has_one_slot: every node of the class receives one gradient; else as many as ``input_metadata`` has.
+        has_hooks: some hook or retained gradient is registered, so that the engine must look.
+    """
+
+    results_are_checked: ClassVar[bool] = False
+    has_one_slot: ClassVar[bool] = False
+
+    edges: tuple[Edge | None, ...] = ()
+    input_metadata: Sequence[Any] = ()
+    sequence_nr: int = 0
+    has_hooks: bool = False
+    requires_grad: bool = True
+    _tensor_pre_hooks: dict[int, Hooks] | None = (
+        None  # slot -> the dictionary of that output's tensor, shared
+    )
+    _retained: dict[int, weakref.ref[Tensor]] | None = None  # slot -> the output that keeps its gradient
+    _pre_hooks: Hooks | None = None
+    _post_hooks: Hooks | None = None
+    _metadata: dict[Any, Any] | None = None
+    _location: Location | None = None
+
+    # What the engine calls
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:
+        """Computes the gradients of the inputs from those of the outputs.
+
+        Args:
+            grads: one for each slot, None where it is undefined, in the currency of the run.
+            run: the run of the engine; ``run.currency`` tells what ``grads`` holds, ``run.create_graph``
+                whether the results are to be differentiable again.
+
+        Returns:
+            One gradient for each edge, None allowed.
+        """
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Frees what was saved; a later ``apply`` that needs it raises ``second_pass_error``."""
+
+    # What users see
+
+    def name(self) -> str:  # noqa: D102  described in Node, like the others below
+        return type(self).__name__
+
+    def op_name(self) -> str:
+        """Returns the name of the op that recorded it, for errors; empty where its own name says as much."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object at {id(self):#x}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:  # noqa: D102
+        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:  # noqa: D102
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    @property
+    def _input_metadata(self) -> Sequence[Any]:
+        return self.input_metadata
+
+    def _sequence_nr(self) -> int:
+        return self.sequence_nr
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:  # noqa: D102
+        if self._post_hooks is None:
+            self._post_hooks = OrderedDict()
+        return self._enter(self._post_hooks, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:  # noqa: D102
+        if self._pre_hooks is None:
+            self._pre_hooks = OrderedDict()
+        return self._enter(self._pre_hooks, fn)
+
+    def _enter(self, hooks: Hooks, fn: Callable[..., Any]) -> RemovableHandle:
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = fn
+        self.has_hooks = True
+        return handle
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        if not isinstance(tensor, Tensor):
+            raise GradientTypeError(
+                f"{self.name()}._register_hook_dict: 'tensor' is not a Tensor. Got {type(tensor).__name__}. "
+                f"Give the output of this node whose hooks are to run."
+            )
+        if tensor._backward_hooks is None:
+            raise AutogradError(
+                f"{self.name()}._register_hook_dict: 'tensor' has no hooks. Its _backward_hooks is None. "
+                f"Use tensor.register_hook(fn), which makes the dictionary and registers it."
+            )
+        if self._tensor_pre_hooks is None:
+            self._tensor_pre_hooks = {}
+        self._tensor_pre_hooks[tensor.output_nr] = tensor._backward_hooks
+        self.has_hooks = True
+
+    def retain_grad(self, tensor: Tensor) -> None:
+        """Stores the gradient of its output ``tensor`` in ``tensor.grad`` each time it is computed."""
+        if self._retained is None:
+            self._retained = {}
+        self._retained[tensor.output_nr] = weakref.ref(tensor)
+        self.has_hooks = True

@@ -1,0 +1,101 @@
+"""The backward step of a write into a view: what was overwritten gets no gradient, what was written does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.tensor.views import Chain, Starts
+
+from .formula_node import call_recorded
+from .view_node import with_starts
+
+_new: Any = object.__new__
+
+
+class CopySlices(TapeNode):
+    """Stands between the root of a view and what it was before the view was written.
+
+    The new root is the old one with a part put in. So the old root's gradient is the new one's with zeros
+    put in, and the part's is the part of the new one's: nothing is saved. The first edge leads to the old
+    root, the second to the part that was written.
+
+    Attributes:
+        chain: from the root to the view.
+        starts: where its windows begin.
+        dtype: of the root.
+    """
+
+    results_are_checked = True
+    has_one_slot = True
+
+    chain: Chain
+    starts: Starts
+    dtype: Any
+
+    @staticmethod
+    def make(chain: Chain, starts: Starts, dtype: Any, edges: tuple[Edge | None, Edge | None]) -> CopySlices:
+        """Makes the node of one write; whoever calls numbers it."""
+        node: CopySlices = _new(CopySlices)
+        node.chain, node.starts, node.dtype, node.edges = chain, starts, dtype, edges
+        return node
+
+    def name(self) -> str:  # noqa: D102  described in Node
+        return "oplib::autograd::CopySlices"
+
+    @property
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Shape and dtype of the root."""
+        return (jax.ShapeDtypeStruct(self.chain.in_shape, self.dtype),)
+
+    def apply(self, grads: Gradients, run: Any) -> Gradients:
+        """Divides the gradient between what the root was and what was written into it."""
+        (grad,) = grads
+        if grad is None:
+            return (None, None)
+        name = _NAMES[self.edges[0] is not None, self.edges[1] is not None]
+        if not run.currency.tensor_mode:
+            return self.chain.run(name, _PARTS[name], self.starts, grad)
+        function = self.chain.tape_functions.get(name)
+        if function is None:
+            function = self.chain.tape_functions[name] = _make_function(self.chain, name)
+        return call_recorded(function, with_starts([grad], self.starts))
+
+
+def _make_function(chain: Chain, name: str) -> ArrayFunction:
+    divide = _PARTS[name]
+    return ArrayFunction(lambda grad, *starts: divide(chain, grad, starts[0] if starts else ()), "CopySlices")
+
+
+def _overwrite(chain: Chain, grad: Any, starts: Any) -> Any:
+    return chain.put(grad, jnp.zeros((), chain.part_dtype(grad.dtype)), starts)
+
+
+def _divide(chain: Chain, grad: Any, starts: Any) -> tuple[Any, Any]:
+    return _overwrite(chain, grad, starts), chain.get(grad, starts)
+
+
+def _keep_old(chain: Chain, grad: Any, starts: Any) -> tuple[Any, None]:
+    return _overwrite(chain, grad, starts), None
+
+
+def _keep_new(chain: Chain, grad: Any, starts: Any) -> tuple[None, Any]:
+    return None, chain.get(grad, starts)
+
+
+def _drop(chain: Chain, grad: Any, starts: Any) -> tuple[None, None]:  # noqa: ARG001  one of four alike
+    return None, None
+
+
+_NAMES = {
+    (True, True): "divide",
+    (True, False): "keep_old",
+    (False, True): "keep_new",
+    (False, False): "drop",
+}
+_PARTS = {"divide": _divide, "keep_old": _keep_old, "keep_new": _keep_new, "drop": _drop}

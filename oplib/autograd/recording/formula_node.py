@@ -1,0 +1,293 @@
+"""The node of everything compiled: one backward is one XLA call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
+
+from oplib.autograd.array_functions.array_function import ArrayFunction, Plan
+from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.node import Edge
+from oplib.autograd.saved.hooks import active_pairs
+from oplib.autograd.saved.saved_tensor import NOBODY, check_version, link, second_pass_error
+from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
+from oplib.autograd.tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
+from oplib.config import config
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, box
+
+from .origins import enter_node
+
+__all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
+
+_new: Any = object.__new__
+_ALL_GIVEN = (True,)
+
+
+class _Edges:
+    """Makes the edges of a node when somebody first looks, and then gives way to them.
+
+    To make the accumulator of a leaf costs as much as to record the call, and many graphs never run.
+    """
+
+    def __get__(self, node: FormulaNode, owner: type) -> tuple[Edge | None, ...]:
+        node.edges = tuple([leaf_edge(one) if isinstance(one, Tensor) else one for one in node.inputs])
+        return node.edges
+
+
+class FormulaNode(SlottedNode):
+    """A backward step whose formula is a pure array function, found through a plan.
+
+    Attributes:
+        inputs: for each input its edge, None, or the leaf; where ``edges`` have not been set instead.
+        plan: how the recorded call differentiates.
+        saved: the residuals, in the plan's order, and then the storages that these were read from; in their
+            place slots, once somebody has looked at one or hooks are in force; None once they are freed.
+        versions: the versions these storages had; None where each was 0, as of most.
+        tangents: in forward mode, those of inputs and outputs as they were at the call, by their index.
+        kept: inputs and outputs from which intermediates are computed anew when the backward itself is
+            recorded, with their storages and versions; None where the plan has no intermediates.
+    """
+
+    plan: Plan
+    input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
+    inputs: tuple[Tensor | Edge | None, ...] = ()
+    edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+    saved: tuple[Any, ...] | SavedSlots | None = ()
+    versions: tuple[int, ...] | None = None
+    kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
+    tangents: list[TangentSlot | None] | None = None
+    results_are_checked = True
+
+    def op_name(self) -> str:  # noqa: D102  described in TapeNode
+        return self.plan.op_name
+
+    def apply(self, grads: Sequence[Any], run: Any) -> Sequence[Any]:
+        """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
+        saved: Any = self.saved
+        if saved.__class__ is not tuple:
+            saved = self._read_slots(run)
+        plan = self.plan
+        count = len(plan.sources)
+        if self.versions is not None:
+            for storage, version in zip(saved[count:], self.versions, strict=True):
+                if storage.version != version:
+                    check_version(self.name(), storage, version)
+        else:
+            for storage in saved[count:]:
+                if storage.version:
+                    check_version(self.name(), storage, 0)
+        if len(grads) == 1 and grads[0] is not None:
+            given = _ALL_GIVEN
+        else:
+            given = tuple([grad is not None for grad in grads])
+            grads = [grad for grad in grads if grad is not None]
+            if not grads:
+                return (None,) * plan.input_count
+        if run.currency.tensor_mode:
+            return self._apply_recorded(grads, given)
+        function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
+        run_formula = function.run if config.compile_kernels else function.function
+        return run_formula(*saved[:count], *grads)
+
+    def _read_slots(self, run: Any) -> tuple[Any, ...]:
+        """The residuals where they are not a tuple; they are not read twice where the pass is recorded."""
+        if self.saved is None or isinstance(self.saved, tuple):
+            raise second_pass_error(self.name())
+        return () if run.currency.tensor_mode else self.saved.read(self.name())
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """The storages of the residuals."""
+        if isinstance(self.saved, SavedSlots):
+            return tuple([slot.storage for slot in self.saved.residuals])
+        return () if self.saved is None else self.saved[len(self.plan.sources) :]
+
+    def set_storages(self, storages: Sequence[Storage], versions: tuple[int, ...]) -> None:
+        """Says anew to which storages the residuals belong, and at which versions."""
+        assert self.saved is not None
+        if isinstance(self.saved, SavedSlots):
+            for slot, storage, version in zip(self.saved.residuals, storages, versions, strict=True):
+                slot.move(storage, version)
+            return
+        self.saved = (*self.saved[: len(self.plan.sources)], *storages)
+        self.versions = versions
+
+    def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
+        return call_recorded(self.plan.backward(given), [*self.linked_residuals(), *grads])
+
+    def linked_residuals(self) -> list[Tensor]:
+        """Returns the residuals as tensors with history, intermediates linked through what they read."""
+        plan, saved = self.plan, self.saved
+        if saved is None:
+            raise second_pass_error(self.name())
+        if isinstance(saved, SavedSlots):
+            values, reads = saved.read(self.name()), saved.reads
+            kept = [(read.read(self.name()), read.storage) for read in reads]
+        else:
+            values = saved
+            kept = self._check_kept()
+        extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras, kept))
+        first_extra = plan.input_count + len(plan.outputs)
+        return [
+            extras[source - first_extra] if source >= first_extra else self.link_saved(source, value, storage)
+            for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
+        ]
+
+    def _check_kept(self) -> list[tuple[Any, Storage]]:
+        """The values from which intermediates are computed anew, with their storages."""
+        if self.kept is None:
+            return []
+        values, storages, versions = self.kept
+        for storage, version in zip(storages, versions, strict=True):
+            check_version(self.name(), storage, version)
+        return list(zip(values, storages, strict=True))
+
+    def _recompute_extras(self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]]) -> Sequence[Any]:
+        read = zip(self.plan.extra_reads, kept, strict=True)
+        return call_recorded(extras, [self.link_saved(source, *value) for source, value in read])
+
+    def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
+        """A tensor for a saved input or output, at the place on the tape where it was saved."""
+        tensor = box(value)
+        if storage is not NOBODY:
+            tensor._storage = storage
+        if self.tangents is not None:
+            tensor._tangent_slot = self.tangents[source]
+        count = self.plan.input_count
+        if source >= count:
+            tensor._requires_grad = self.plan.differentiable[source - count]
+            if tensor._requires_grad:
+                tensor._grad_fn, tensor._output_nr = self, source - count
+        elif (edge := self.edges[source]) is not None:
+            link(tensor, edge)
+        return tensor
+
+    def release(self) -> None:
+        """Frees the residuals; a node that has none can run again."""
+        saved = self.saved
+        if not saved:
+            return
+        if saved.__class__ is not tuple:
+            cast("SavedSlots", saved).free()
+        self.saved = None
+        self.kept = None
+        self.versions = None
+        if self.tangents is not None:
+            self.tangents = None
+
+
+def record(
+    node_class: type[FormulaNode],
+    result: Sequence[Any],
+    tensors: Sequence[Tensor | None],
+    arrays: Sequence[Any],
+) -> list[Any]:
+    """Puts one call on the tape and boxes its outputs.
+
+    Args:
+        node_class: the class of the node, which carries its name.
+        result: what the recorder of the call gave, flat: plan, outputs, extras.
+        tensors: the tensor behind each input array, or None for a constant.
+        arrays: the input arrays.
+
+    Returns:
+        One Tensor per output, or None where the function gave None.
+    """
+    plan: Plan = result[0]
+    first_extra = 1 + len(plan.outputs)
+    outputs, extras = result[1:first_extra], result[first_extra:]
+    node = _new(node_class)
+    node.plan = plan
+    node.edges = tuple(
+        [
+            gradient_edge(tensor) if want and tensor is not None else None
+            for tensor, want in zip(tensors, plan.wanted, strict=True)
+        ]
+    )
+    enter_node(node)
+    boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
+    if modes.state.watchers and (pairs := active_pairs()):
+        if plan.sources:
+            node.saved = pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
+        return boxed
+    storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
+    save_residuals(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
+    return boxed
+
+
+def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
+    """Boxes an output; it hangs on the node where its dtype has gradients."""
+    tensor = box(output)
+    if node.plan.differentiable[slot]:
+        tensor._requires_grad = True
+        tensor._grad_fn = node
+        tensor._output_nr = slot
+    return tensor
+
+
+def save_residuals(
+    node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]
+) -> None:
+    """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
+    node.saved = plan.pick_both((*values, *storages))
+    node.versions = plan.pick(tuple([storage.version for storage in storages]))
+    if plan.extras is not None:
+        read = plan.gather_reads(storages)
+        node.kept = (plan.gather_reads(values), read, tuple([storage.version for storage in read]))
+
+
+def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
+    """Calls an array function on tensors as an op of its own.
+
+    It is recorded where grad mode is on and needed, and carries tangents on in forward mode.
+    """
+    outputs = call_without_tangents(function, tensors)
+    if modes.state.watchers and (tangents := find_tangents(tensors)) is not None:
+        push = partial(call_without_tangents, function.jvp(has_tangents(tangents)))
+        push_tangents(push, tensors, tangents, outputs)
+        keep_tangents(tensors, outputs)
+    return outputs
+
+
+def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
+    """Lets the node that recorded a call save the tangents with the values, for forward over reverse."""
+    for output in outputs:
+        node: Any = None if output is None else output._grad_fn
+        if isinstance(node, FormulaNode):
+            node.tangents = save_tangents([*inputs, *outputs])
+            return
+
+
+def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
+    """Calls an array function on tensors, recorded where grad mode is on and needed."""
+    arrays = [tensor._storage.array for tensor in tensors]
+    wanted = tuple([tensor._requires_grad for tensor in tensors])
+    if not modes.grad_enabled or not any(wanted):
+        return [None if output is None else box(output) for output in function(*arrays)]
+    return record(_node_class(function.name), function.recorder(wanted)(*arrays), tensors, arrays)
+
+
+_node_classes: dict[str, type[FormulaNode]] = {}
+
+
+def _node_class(name: str) -> type[FormulaNode]:
+    found = _node_classes.get(name)
+    if found is None:
+        found = _node_classes[name] = make_node_class(f"{name}Backward")
+    return found
+
+
+def make_node_class(
+    name: str, *, has_one_slot: bool = False, saved_names: tuple[str, ...] = ()
+) -> type[FormulaNode]:
+    """Makes the node class of one op: the name is what graphs, errors and ``repr`` show.
+
+    Args:
+        name: of the class.
+        has_one_slot: every node of the class receives one gradient.
+        saved_names: of the arguments and results that can be looked at as ``_saved_<name>``.
+    """
+    return type(name, (FormulaNode,), {"has_one_slot": has_one_slot, **make_saved_properties(saved_names)})

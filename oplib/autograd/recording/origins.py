@@ -1,0 +1,53 @@
+"""When a node was made, and where: noted as it is, for those who asked for that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.autograd.anomaly_mode import note_anomaly
+from oplib.autograd.engine.run import running
+from oplib.autograd.nodes.locations import note_location
+from oplib.autograd.nodes.node import TapeNode
+from oplib.modes import modes
+
+
+def number_node(node: Any) -> None:
+    """Gives a node the next number of its thread: of the nodes that are ready, the latest runs first.
+
+    The short cut of a call, which is generated, does the same in its own text.
+    """
+    state = modes.state
+    node.sequence_nr = state.sequence_nr
+    state.sequence_nr += 1
+
+
+def enter_node(node: Any) -> Any:
+    """Numbers the node of a call of the user's, and notes where that stands; returns the node."""
+    state = modes.state
+    node.sequence_nr = state.sequence_nr
+    state.sequence_nr += 1
+    if state.locations or state.anomaly:
+        note_origin(node)
+    return node
+
+
+def note_origin(node: TapeNode) -> None:
+    """Notes the line, or under anomaly detection the whole stack, of the call that has just made a node.
+
+    To be called where ``modes.state.locations`` or ``modes.state.anomaly`` is set.
+    """
+    run = running.run
+    parent = None if run is None else run.node
+    if modes.state.anomaly:
+        note_anomaly(node, parent)
+    else:
+        note_location(node, parent)
+
+
+def inherit_origin(node: TapeNode, source: Any) -> None:
+    """Notes that a node comes from where another one does, as far as that is known."""
+    if isinstance(source, TapeNode):
+        if source._location is not None:
+            node._location = source._location
+        if source._metadata is not None and "traceback_" in source._metadata:
+            node.metadata["traceback_"] = source._metadata["traceback_"]

@@ -1,0 +1,304 @@
+"""Making views of Tensors, with their place on the tape.
+
+A view shares the history of its *root*: the tensor at the beginning of its chain, which is itself no view
+in the eyes of the tape. When something is written in place the root gets a new history
+(:mod:`.copy_slices`), and its views are marked stale: they look theirs up again when they are next asked.
+So a write costs the same however many views there are, and the short cut of a call never asks whether a
+tensor is a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.tangents import find_tangent
+from oplib.errors import AutogradError
+from oplib.modes import ModeState, modes
+from oplib.tensor import Tensor
+from oplib.tensor.inference import InferenceTensor
+from oplib.tensor.jax_node import register_kind
+from oplib.tensor.views import Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
+from oplib.tensor.views.lineage import take_views
+from oplib.tensor.views.view_storage import make_view_storage
+
+from .origins import enter_node, inherit_origin, number_node
+from .view_node import SeveralViewsNode, ViewNode, make_view_node
+
+_new: Any = object.__new__
+
+
+def make_view(
+    tensor: Tensor, frame: Frame | Chain, starts: Starts = (), node_class: type[ViewNode] = ViewNode
+) -> Tensor:
+    """Makes the view of a tensor through a frame; nothing is computed.
+
+    Args:
+        tensor: what is looked at; a view itself, or not.
+        frame: how; one, or several as a chain.
+        starts: where the windows of the frame begin.
+        node_class: of the node where the view is recorded, which carries its name.
+
+    Returns:
+        A Tensor that shares storage and version with ``tensor``.
+    """
+    state = modes.state
+    view = _share(tensor, frame, starts, state)
+    if tensor._requires_grad:
+        view._requires_grad = True
+        if state.grad_enabled and not state.inference:
+            made_by: Any = tensor._grad_fn
+            node = _new(node_class)
+            node.frame, node.starts, node.dtype = frame, starts, view._storage.spec.dtype
+            if made_by is None:
+                node.inputs = (tensor,)
+            else:
+                node.edges = ((made_by, tensor._output_nr),)
+            enter_node(node)
+            view._grad_fn = node
+    return view
+
+
+def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeState) -> Tensor:
+    """Makes a view without history, known to its root."""
+    root: Tensor | None = tensor._root
+    storage: Any = tensor._storage
+    path = (frame, starts)
+    if root is None:
+        root, base = tensor, storage
+        chain = frame if isinstance(frame, Chain) else make_chain((frame,))
+    else:
+        base = storage.base
+        chain, starts = storage.chain.extend(frame, storage.starts, starts)
+    view = _new(Tensor)
+    view._storage = make_view_storage(base, chain, starts)
+    view._root = root
+    if tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor):
+        view.__class__ = InferenceTensor
+    if not state.grad_enabled or state.inference:
+        view._creation = Creation.INFERENCE if state.inference else Creation.NO_GRAD
+    elif tensor._creation:
+        view._creation = tensor._creation
+    if tensor._trace is not None:
+        view._trace = tensor._trace
+    if tensor._scope:
+        view._scope = tensor._scope
+    if tensor._read_only is not None:
+        view._read_only = tensor._read_only
+    if tensor._tangent_source is not None:
+        origin, before = tensor._tangent_source or (tensor, ())
+        view._tangent_source = (origin, (*before, path))
+    note_view(root, view)
+    return view
+
+
+def make_views(
+    tensor: Tensor, pairs: Sequence[tuple[Frame | Chain, Starts]], join: ArrayFunction, name: str
+) -> tuple[Tensor, ...]:
+    """Makes several views of one tensor, recorded as one call.
+
+    Args:
+        tensor: what is looked at.
+        pairs: frame and starts of each view.
+        join: what undoes the op: from the arrays of all views to that of the tensor. The same one for the
+            same op, since it is compiled.
+        name: of the node.
+    """
+    state = modes.state
+    views = [_share(tensor, frame, starts, state) for frame, starts in pairs]
+    restricted = not state.grad_enabled or state.inference
+    for view in views:
+        view._creation = view._creation if restricted else Creation.SEVERAL
+        view._requires_grad = tensor._requires_grad
+    if tensor._requires_grad and not restricted and views:
+        node = SeveralViewsNode.make(name, tensor, [frame.shape for frame, _ in pairs], join)
+        enter_node(node)
+        for slot, view in enumerate(views):
+            view._grad_fn, view._output_nr = node, slot
+    return tuple(views)
+
+
+def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_class: type[ViewNode]) -> Tensor:
+    """Makes a tensor look at its memory through one more frame: ``transpose_`` and its kin.
+
+    Args:
+        tensor: what is turned; it may be written.
+        frame: how it looks from now on at what it looked at before; shows every item, once.
+        starts: where the windows of the frame begin.
+        node_class: of the node, where it has a history.
+    """
+    tangent = find_tangent(tensor) if modes.state.watchers else None
+    if tangent is not None:
+        turn_in_place(tangent, frame, starts, node_class)
+    looked = make_view(tensor, frame, starts, node_class)
+    tensor._storage.version += 1
+    views = take_views(tensor) if tensor._root is None else []
+    tensor._storage = looked._storage
+    for view in views:
+        if view is not looked:
+            _turn_back(view, tensor, frame)
+    if looked._grad_fn is not None:
+        tensor._grad_fn, tensor._output_nr = looked._grad_fn, looked._output_nr
+        tensor._backward_hooks = None
+    return tensor
+
+
+def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
+    """Makes a view of a root that was turned show what it did, from the root as it is now."""
+    storage: Any = view._storage
+    chain, starts = make_chain((Inverse(frame),)), ()
+    for one, others in storage.chain.split(storage.starts):
+        chain, starts = chain.extend(one, starts, others)
+    view._storage = make_view_storage(root._storage, chain, starts)
+    note_view(root, view)
+
+
+def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_several: bool) -> None:
+    """Makes the result of an op, which has its history already, share the storage of what it is a view of.
+
+    Args:
+        result: what the op gave, held by nobody else.
+        tensor: what it is a view of.
+        frame: how.
+        is_one_of_several: the op gives several views.
+    """
+    state = modes.state
+    view = _share(tensor, frame, (), state)
+    view._storage.array = result._storage.array
+    result._storage, result._root = view._storage, view._root
+    creation = Creation.SEVERAL if is_one_of_several and not view._creation else view._creation
+    if creation:
+        result._creation = creation
+    if tensor._requires_grad:
+        result._requires_grad = True
+    note_view(_root_of(result), result)
+
+
+def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
+    """Makes the view of a tangent that another tensor is of the one that the tangent belongs to."""
+    storage: Any = view._storage
+    source = view._tangent_source
+    for frame, starts in source[1] if source else storage.chain.split(storage.starts):
+        tensor = make_view(tensor, frame, starts)
+    return tensor
+
+
+class StaleView(Tensor):
+    """A view whose root has another history than when the view last looked, until it looks again.
+
+    It is a class so that a tensor that is none need not be asked: tensors are put into it and taken out.
+    """
+
+    @property
+    def _requires_grad(self) -> bool:
+        return self.__dict__.get("_requires_grad", False) or _root_of(self)._requires_grad
+
+    @_requires_grad.setter
+    def _requires_grad(self, value: bool) -> None:
+        refresh_history(self)
+        self._requires_grad = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
+
+    @property
+    def _grad_fn(self) -> Any:
+        refresh_history(self)
+        return self._grad_fn
+
+    @_grad_fn.setter
+    def _grad_fn(self, value: Any) -> None:
+        refresh_history(self)
+        self._grad_fn = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
+
+    @property
+    def _output_nr(self) -> int:
+        refresh_history(self)
+        return self._output_nr
+
+    @_output_nr.setter
+    def _output_nr(self, value: int) -> None:
+        refresh_history(self)
+        self._output_nr = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
+
+
+StaleView.__name__ = StaleView.__qualname__ = "Tensor"
+StaleView.__module__ = Tensor.__module__
+register_kind(StaleView, "oplib.StaleView")
+
+
+def refresh_history(view: Tensor) -> None:
+    """Gives a stale view the history that its root has now.
+
+    Raises:
+        AutogradError: the view was made in a way that forbids it.
+    """
+    root = _root_of(view)
+    own: Any = view.__dict__.get("_grad_fn")
+    if view._creation and (own is not None or root._requires_grad):
+        raise refuse_rebase(view, own, is_indirect=True)
+    view.__class__ = Tensor
+    note_view(root, view)
+    if not root._requires_grad:
+        return
+    if own is not None and view._retains_grad:
+        own._retained.pop(view._output_nr, None)
+    storage: Any = view._storage
+    node = make_view_node(root, storage.chain, storage.starts, storage.dtype)
+    number_node(node)
+    inherit_origin(node, root._grad_fn)  # of the write, whoever looks for its history now
+    view._requires_grad = True
+    view._grad_fn = node
+    view._output_nr = 0
+    if view._retains_grad:
+        node.retain_grad(view)
+
+
+def _root_of(view: Tensor) -> Tensor:
+    assert view._root is not None
+    return view._root
+
+
+_KINDS = {
+    Creation.SEVERAL: (
+        "This view is the output of a function that returns multiple views. Such functions do not allow the "
+        "output views to be modified inplace. Replace the inplace operation by an out-of-place one."
+    ),
+    Creation.FUNCTION: (
+        "This view was created inside a custom Function (or because an input was returned as-is) and the "
+        "autograd logic to handle view+inplace would override the custom backward associated with the custom "
+        "Function, leading to incorrect gradients. Clone the output of the custom Function."
+    ),
+}
+
+
+def refuse_rebase(view: Tensor, made_by: Any, *, is_indirect: bool) -> AutogradError:
+    """Returns the error for a view whose history may not be rebased.
+
+    Args:
+        view: the view.
+        made_by: the node it has, or None.
+        is_indirect: not the view itself was written, but its base.
+    """
+    creation = view._creation
+    modified = "its base or another view of its base has been" if is_indirect else "is being"
+    mode = "inference mode" if creation == Creation.INFERENCE else "no_grad mode"
+    source = (
+        ""
+        if made_by is None
+        else f"Output {view.__dict__.get('_output_nr', 0)} of {_op_name(made_by)} is a view"
+    )
+    advice = _KINDS.get(Creation(creation), "")
+    if creation in {Creation.NO_GRAD, Creation.INFERENCE} or made_by is None:
+        where = "in normal mode" if creation == Creation.INFERENCE else "with grad mode enabled"
+        how = f"{source} of a view which" if source else "A view"
+        text = f"{how} was created in {mode} and {modified} modified inplace {where}."
+        advice = advice or (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. Move both the view and "
+            f"the write into one block of {mode}, or both out of it."
+        )
+    else:
+        text = f"{source} and {modified} modified inplace."
+    return AutogradError(f"{text} {advice}")
+
+
+def _op_name(node: Any) -> str:
+    return node.name().removesuffix("0").removesuffix("Backward")

@@ -1,0 +1,150 @@
+"""The backward steps of views: a gradient goes back to the items that the view shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.tensor import Tensor, box
+from oplib.tensor.views import Chain, Frame, Starts, make_chain
+from oplib.tensor.views.chain import to_operand
+
+from .formula_node import call_recorded
+
+_new: Any = object.__new__
+
+
+class _LazyEdge:
+    """Makes the edge of a view of a leaf when somebody first looks, and then gives way to it."""
+
+    def __get__(self, node: ViewNode, owner: type) -> tuple[Edge | None, ...]:
+        node.edges = tuple([leaf_edge(one) for one in node.inputs])
+        return node.edges
+
+
+class ViewNode(TapeNode):
+    """The step back from a view to what it was made of. It saves nothing.
+
+    Attributes:
+        frame: from the tensor to the view, one frame or a whole chain.
+        starts: where its windows begin.
+        dtype: of the view.
+        inputs: the leaf that the view was made of, where ``edges`` have not been set instead.
+    """
+
+    results_are_checked = True
+    has_one_slot = True
+
+    frame: Frame | Chain
+    starts: Starts
+    dtype: Any
+    inputs: tuple[Tensor, ...] = ()
+    edges = _LazyEdge()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+
+    @property
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Shape and dtype of the view."""
+        return (jax.ShapeDtypeStruct(self.frame.shape, self.dtype),)
+
+    @property
+    def chain(self) -> Chain:
+        """The frame as a chain."""
+        frame = self.frame
+        return frame if isinstance(frame, Chain) else make_chain((frame,))
+
+    def apply(self, grads: Gradients, run: Any) -> Gradients:
+        """Puts the gradient among zeros; where gradients are tensors that is recorded."""
+        (grad,) = grads
+        if grad is None:
+            return (None,)
+        if not run.currency.tensor_mode:
+            return (self.chain.pull_back(grad, self.starts),)
+        return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
+
+
+class AsStridedBackward0(ViewNode):
+    """The step back from a view whose history was looked up anew, straight to its root; torch's name."""
+
+
+def make_view_node(root: Tensor, chain: Chain, starts: Starts, dtype: Any) -> ViewNode:
+    """Makes the node that leads from a view to its root; whoever calls numbers it."""
+    node = _new(AsStridedBackward0)
+    node.frame, node.starts, node.dtype = chain, starts, dtype
+    node.edges = (gradient_edge(root),)
+    return node
+
+
+def make_view_class(name: str) -> type[ViewNode]:
+    """Makes the node class of one view op."""
+    return type(name, (ViewNode,), {})
+
+
+def pull_function(chain: Chain) -> ArrayFunction:
+    """Returns the pull of a chain as a function of the tape, which can be differentiated again."""
+    found = chain.tape_functions.get("pull")
+    if found is None:
+        found = chain.tape_functions["pull"] = ArrayFunction(
+            lambda grad, *starts: (chain.pull(grad, starts[0] if starts else ()),), "View"
+        )
+    return found
+
+
+def with_starts(tensors: list[Tensor], starts: Starts) -> list[Tensor]:
+    """Adds starts as one more operand, if there are any."""
+    return [*tensors, box(jnp.asarray(to_operand(starts)))] if starts else tensors
+
+
+class SeveralViewsNode(TapeNode):
+    """The step back from several views that were made at once.
+
+    Attributes:
+        join: from the gradients of all views to that of the tensor.
+    """
+
+    results_are_checked = True
+
+    join: ArrayFunction
+
+    def apply(self, grads: Gradients, run: Any) -> Gradients:
+        """Joins the gradients, with zeros where there is none."""
+        if all(grad is None for grad in grads):
+            return (None,)
+        boxes = run.currency.tensor_mode
+        filled = [
+            grad if grad is not None else _zeros(metadata, boxes=boxes)
+            for grad, metadata in zip(grads, self.input_metadata, strict=True)
+        ]
+        return call_recorded(self.join, filled) if boxes else self.join(*filled)
+
+    @staticmethod
+    def make(
+        name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], join: ArrayFunction
+    ) -> SeveralViewsNode:
+        """Makes the node of one call; whoever calls numbers it."""
+        node: SeveralViewsNode = _new(_several_class(name))
+        dtype = tensor._storage.spec.dtype
+        node.input_metadata = tuple([jax.ShapeDtypeStruct(shape, dtype) for shape in shapes])
+        node.edges = (gradient_edge(tensor),)
+        node.join = join
+        return node
+
+
+_several_classes: dict[str, type[SeveralViewsNode]] = {}
+
+
+def _several_class(name: str) -> type[SeveralViewsNode]:
+    found = _several_classes.get(name)
+    if found is None:
+        found = _several_classes[name] = type(name, (SeveralViewsNode,), {})
+    return found
+
+
+def _zeros(metadata: Any, *, boxes: bool) -> Any:
+    zeros = jnp.zeros(metadata.shape, metadata.dtype)
+    return box(zeros) if boxes else zeros

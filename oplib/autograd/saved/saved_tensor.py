@@ -1,0 +1,234 @@
+"""Values saved for the backward pass, and the two ways in which they can be gone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.tangents import claim_slot
+from oplib.errors import AutogradError, SavedTensorError, describe
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, box
+
+from .hooks import HookPair, active_pairs, make_pair, pack_through, unpack_through
+
+if TYPE_CHECKING:
+    from oplib.autograd.nodes.node import Edge, TapeNode
+
+# Intermediates belong to no tensor: nobody can write them, so one storage that never changes is theirs.
+NOBODY = Storage(None)
+
+
+def check_version(node_name: str, storage: Storage, version: int) -> None:
+    """Raises if a saved tensor has been written in place since.
+
+    Args:
+        node_name: the node that saved it, for the message.
+        storage: the storage it was saved from.
+        version: the storage's version then.
+
+    Raises:
+        SavedTensorError: the storage's version is another one now.
+    """
+    if storage.version != version:
+        raise SavedTensorError(
+            f"{node_name}: a tensor needed for gradient computation has been modified by an inplace "
+            f"operation. Got {describe(storage.array)} at version {storage.version}, expected version "
+            f"{version}. Write into a clone(), or do so before the tensor is used."
+        )
+
+
+def second_pass_error(node_name: str) -> SavedTensorError:
+    """Returns the error for a node whose saved values are freed."""
+    return SavedTensorError(
+        f"{node_name}: the graph cannot be used for a backward pass a second time. Its saved values were "
+        "freed by the first. Give retain_graph=True to the first backward() or grad()."
+    )
+
+
+class SavedTensor:
+    """One tensor saved for a backward pass: its value, what it was read from, and its place on the tape.
+
+    An output of the node that saves it is kept without that node, or the two would hold each other.
+    """
+
+    __slots__ = (
+        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage",
+        "_tangent_slot", "_trace", "_version",
+    )  # fmt: skip
+
+    _array: Any  # None once it is packed or freed
+    _packed: Any
+    _pairs: tuple[HookPair, ...] | None  # whose result _packed is; () once it is freed
+    _edge: Edge | None
+    _is_own: bool  # an output of the node that saves it
+    _original: Callable[[], Tensor | None]
+
+    def __init__(self, tensor: Tensor | None = None, node: TapeNode | None = None) -> None:
+        """Saves ``tensor`` for ``node``, the node of the call that saves it (None where there is none)."""
+        if tensor is None:
+            raise AutogradError(
+                "SavedTensor: trying to create one from Python is forbidden. It is made by the call that "
+                "saves a tensor. Read grad_fn._raw_saved_tensors."
+            )
+        self._hold(tensor._storage.array, tensor._storage)
+        made_by: Any = tensor._grad_fn
+        self._is_own = made_by is not None and made_by is node
+        self._output_nr = tensor._output_nr
+        self._trace = tensor._trace
+        self._tangent_slot = claim_slot(tensor)
+        self._edge = None if made_by is None or self._is_own else gradient_edge(tensor)
+        self._original = weakref.ref(tensor) if made_by is not None else lambda: tensor
+        if modes.state.watchers and (pairs := active_pairs()):
+            self.pack(pairs, tensor)
+
+    @classmethod
+    def of_value(cls, value: Any, storage: Storage, version: int | None = None) -> SavedTensor:
+        """Makes one for a node that knows itself where its values belong on the tape.
+
+        Args:
+            value: the array.
+            storage: what it was read from.
+            version: of the storage then; now, if left out.
+        """
+        made: SavedTensor = object.__new__(cls)
+        made._hold(value, storage)
+        made._version = storage.version if version is None else version
+        made._edge, made._is_own, made._output_nr, made._trace = None, False, 0, None
+        made._tangent_slot = None
+        made._original = _forget
+        return made
+
+    def _hold(self, array: Any, storage: Storage) -> None:
+        self._array = array
+        self._storage = storage
+        self._version = storage.version
+        self._packed = None
+        self._pairs = None
+
+    def register_hooks(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        """Keeps what ``pack_hook`` makes of this one tensor instead of it.
+
+        Args:
+            pack_hook: called at once, with a detached Tensor and grad mode off.
+            unpack_hook: called with what it returned whenever the tensor is read, to return a Tensor.
+
+        Raises:
+            AutogradError: there are hooks already, or the tensor is freed, or ``pack_hook`` writes into it.
+            GradientTypeError: a hook cannot be called.
+        """
+        pair = make_pair(pack_hook, unpack_hook, caller="register_hooks")
+        if self._pairs is not None:
+            raise _freed_error() if not self._pairs else _hooked_error()
+        check_version("register_hooks", self._storage, self._version)
+        detached = box(self._array)
+        detached._trace = self._trace
+        self.pack((pair,), detached)
+
+    def pack(self, pairs: tuple[HookPair, ...], tensor: Tensor) -> None:
+        """Keeps what hooks make of ``tensor``, and not its value."""
+        self._packed = pack_through(pairs, tensor)
+        self._pairs = pairs
+        self._array = None
+        self._storage = NOBODY  # which would keep the value that the hooks are to take the place of
+        original = self._original()
+        if original is not None and self._edge is None and not self._is_own:  # a leaf: its place, without it
+            self._edge = gradient_edge(original)
+        self._original = _forget
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether hooks stand between the value and whoever reads it."""
+        return bool(self._pairs)
+
+    @property
+    def storage(self) -> Storage:
+        """What the value was read from; of something that hooks have packed, nothing."""
+        return NOBODY if self._pairs else self._storage
+
+    def move(self, storage: Storage, version: int) -> None:
+        """Says anew to which storage the value belongs, and at which version."""
+        self._storage = storage
+        self._version = version
+
+    def read(self, node_name: str) -> Any:
+        """Returns the array.
+
+        Args:
+            node_name: the node that saved it, for errors.
+
+        Raises:
+            SavedTensorError: it is freed, or has been written in place since it was saved.
+            GradientTypeError: an unpack hook returned something that is no Tensor.
+        """
+        if self._pairs is None:
+            check_version(node_name, self._storage, self._version)
+            return self._array
+        if not self._pairs:
+            raise second_pass_error(node_name)
+        return unpack_through(self._pairs, self._packed)._storage.array
+
+    def unpack(self, node: TapeNode) -> Tensor:
+        """Returns the tensor with its history: the very one that was saved if it still is as it was.
+
+        Args:
+            node: the node that saved it.
+
+        Raises:
+            SavedTensorError: it is freed, or has been written in place since it was saved.
+            GradientTypeError: an unpack hook returned something that is no Tensor.
+        """
+        array = self.read(node.name())
+        original = self._original()
+        if original is not None and original._storage is self._storage and not self._is_own:
+            return original
+        tensor = box(array)
+        if self._pairs is None:
+            tensor._storage = self._storage
+        tensor._trace = self._trace
+        tensor._tangent_slot = self._tangent_slot
+        if self._is_own:
+            tensor._requires_grad = True
+            tensor._grad_fn, tensor._output_nr = node, self._output_nr
+        elif self._edge is not None:
+            link(tensor, self._edge)
+        return tensor
+
+    def free(self) -> None:
+        """Drops the value, or what hooks made of it."""
+        self._pairs = ()
+        self._array = self._packed = self._edge = None
+        self._storage = NOBODY
+        self._original = _forget
+
+
+def link(tensor: Tensor, edge: Edge) -> None:
+    """Puts a tensor at a place on the tape: beside a leaf, where the gradient of that leaf arrives."""
+    tensor._requires_grad = True
+    node, slot = edge
+    if isinstance(node, AccumulateGrad):
+        tensor._accumulator = node.variable._accumulator
+    else:
+        tensor._grad_fn, tensor._output_nr = node, slot
+
+
+def _forget() -> None:
+    return None
+
+
+def _freed_error() -> SavedTensorError:
+    return SavedTensorError(
+        "register_hooks: it was called on a saved tensor after it has been freed. The backward pass that "
+        "read it frees it. Give retain_graph=True to that pass, or register hooks before it."
+    )
+
+
+def _hooked_error() -> AutogradError:
+    return AutogradError(
+        "register_hooks: the hooks of this saved tensor have already been set. Only one pair is allowed at "
+        "a time. Let one pair do the work of both, or leave the block of saved_tensors_hooks first."
+    )

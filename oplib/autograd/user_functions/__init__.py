@@ -1,0 +1,1 @@
+"""``Function``: forward and backward written by a user in Python."""

@@ -1,0 +1,158 @@
+"""``NestedIOFunction``: a Function whose methods see nested arguments and results, as they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from oplib.errors import AutogradError, GradientValueError, MissingRuleError
+from oplib.tensor import Tensor
+
+from .node import BackwardCFunction
+from .trees import unflatten_values
+from .user_function import Function
+
+
+class NestedContext(BackwardCFunction):
+    """The ctx of a :class:`NestedIOFunction`: what it saves and marks may be nested too."""
+
+    _to_save_nested: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Saves Tensors, and lists and tuples of them; ``saved_tensors`` has the same nesting.
+
+        Args:
+            *tensors: inputs, outputs or intermediates; None stays None. A second call replaces the first.
+
+        Raises:
+            GradientValueError: something that is none of these.
+        """
+        self._to_save_nested = _replace(tensors, iter(range(len(list(iterate_tensors(tensors))))))
+        self.to_save = tuple(iterate_tensors(tensors))
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was given to ``save_for_backward``, as it was nested.
+
+        Raises:
+            SavedTensorError: it is freed, or has been written in place.
+        """
+        if self._saved_for_jvp is not None:
+            return self._saved_for_jvp
+        return _replace(self._to_save_nested, iter(super().saved_tensors))
+
+    def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
+        """Tells which inputs the forward has written in place; they may be nested."""
+        super().mark_dirty(*iterate_tensors((args, tuple(kwargs.values()))))
+
+    def mark_non_differentiable(self, *args: Any, **kwargs: Any) -> None:
+        """Tells which outputs have no gradient; they may be nested."""
+        super().mark_non_differentiable(*iterate_tensors((args, tuple(kwargs.values()))))
+
+
+class NestedIOFunction(Function):
+    """A Function on Tensors in lists and tuples of any depth; used through ``apply``.
+
+    Define ``forward_extended(ctx, *args)`` and ``backward_extended(ctx, *grads)``. They see arguments and
+    gradients nested as they were given, and may save nested Tensors; the gradients returned are nested in any
+    way, one for each Tensor among the arguments, in their order.
+
+    Source:
+        torch.autograd.function.NestedIOFunction, whose methods get an instance in the place of ctx, and which
+        no longer runs there.
+
+    Example:
+        >>> import oplib
+        >>> class Scale(oplib.autograd.NestedIOFunction):
+        ...     def forward_extended(ctx, factor, tensors):
+        ...         ctx.save_for_backward(factor, tensors)
+        ...         return [factor * tensor for tensor in tensors]
+        ...
+        ...     def backward_extended(ctx, grads):
+        ...         factor, tensors = ctx.saved_tensors
+        ...         total = sum((g * t).sum() for g, t in zip(grads, tensors))
+        ...         return total, [g * factor for g in grads]
+        >>> factor = oplib.tensor(3.0, requires_grad=True)
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> (y,) = Scale.apply(factor, [x])
+        >>> y.sum().backward()
+        >>> factor.grad, x.grad
+        (tensor(3.), tensor([3., 3.]))
+    """
+
+    _context_base: ClassVar[type[BackwardCFunction]] = NestedContext
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Checks the arguments and calls ``forward_extended``."""
+        for _ in iterate_tensors(args):
+            pass
+        return ctx._forward_cls.forward_extended(ctx, *args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Calls ``backward_extended`` and puts its gradients in the places of the arguments."""
+        returned = ctx._forward_cls.backward_extended(ctx, *grads)
+        found = list(iterate_tensors(returned, or_none=True))
+        due = sum(ctx._tensor_flags)
+        if len(found) != due:
+            raise AutogradError(
+                f"{ctx.name()}: backward_extended returned an incorrect number of gradients. Got "
+                f"{len(found)}, expected {due}, one for each Tensor given. Return None for one without."
+            )
+        left = iter(found)
+        leaves = [next(left) if flag else None for flag in ctx._tensor_flags]
+        return unflatten_values(leaves, ctx._argument_count, ctx._argument_specs)
+
+    def forward_extended(self: Any, *args: Any) -> Any:  # noqa: ARG002  what a definition gets
+        """Computes the result from nested arguments; to be defined. ``self`` is the ctx."""
+        raise MissingRuleError(
+            "NestedIOFunction: it has no forward_extended. apply() was called on a class without. "
+            "Define forward_extended(ctx, *args)."
+        )
+
+    def backward_extended(self: Any, *grads: Any) -> Any:  # noqa: ARG002  likewise
+        """Computes nested gradients from nested ones; to be defined. ``self`` is the ctx."""
+        raise MissingRuleError(
+            "NestedIOFunction: it has no backward_extended. A gradient was asked of it. Define "
+            "backward_extended(ctx, *grads)."
+        )
+
+
+def iterate_tensors(nested: Any, *, or_none: bool = False) -> Iterator[Any]:
+    """Goes through the Tensors in lists and tuples.
+
+    Args:
+        nested: a Tensor, None, or lists and tuples of these.
+        or_none: goes through the Nones as well, which are left out otherwise.
+
+    Raises:
+        GradientValueError: something else.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.ones(1)
+        >>> len(list(iterate_tensors((x, [x, None, (x,)]))))
+        3
+    """
+    if nested is None:
+        if or_none:
+            yield None
+    elif isinstance(nested, Tensor):
+        yield nested
+    elif isinstance(nested, (list, tuple)):
+        for item in nested:
+            yield from iterate_tensors(item, or_none=or_none)
+    else:
+        raise GradientValueError(
+            "NestedIOFunction: Auto nesting doesn't know how to process an input object of type "
+            f"{type(nested).__name__}. Accepted types: Tensors, None, or lists/tuples of them. Give other "
+            "values to a plain Function."
+        )
+
+
+def _replace(nested: Any, values: Iterator[Any]) -> Any:
+    """Returns the same nesting with each leaf but None replaced by the next value."""
+    if isinstance(nested, (list, tuple)):
+        return type(nested)([_replace(item, values) for item in nested])
+    return None if nested is None else next(values)

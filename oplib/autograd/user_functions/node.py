@@ -1,0 +1,173 @@
+"""The node of a user's Function, which is also its ``ctx``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.node import Gradients, TapeNode
+from oplib.autograd.recording.origins import number_node
+from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.tensor import Tensor, box
+
+from .context import FunctionCtx
+from .trees import Specs, flatten_gradients, unflatten_values
+
+if TYPE_CHECKING:
+    from oplib.autograd.engine.run import Run
+
+
+class BackwardCFunction(TapeNode, FunctionCtx):
+    """Base of the node classes made for user Functions: ``<Name>Backward``.
+
+    Attributes:
+        needs_input_grad: for each argument whether it needs a gradient; of a container of tensors, the same
+            container with a flag for each leaf.
+    """
+
+    _forward_cls: ClassVar[Any]
+
+    needs_input_grad: tuple[Any, ...] = ()
+    _saved: tuple[SavedTensor | None, ...] | None = ()
+    _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
+    _argument_count: int = 0
+    _argument_specs: Specs
+    _tensor_flags: Sequence[bool] = ()  # for each flat argument whether it is a tensor, and so has an edge
+    _output_count: int = 0
+    _output_specs: Specs
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What was given to ``save_for_backward``, with its history; in jvp, to ``save_for_forward``.
+
+        Raises:
+            SavedTensorError: it is freed, or has been written in place.
+        """
+        if self._saved_for_jvp is not None:
+            return self._saved_for_jvp
+        if self._saved is None:
+            raise second_pass_error(self.name())
+        return tuple(None if saved is None else saved.unpack(self) for saved in self._saved)
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:
+        """What was saved, on each of which hooks can be registered.
+
+        Raises:
+            SavedTensorError: it is freed.
+        """
+        if self._saved is None:
+            raise second_pass_error(self.name())
+        return self._saved
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:
+        """Calls the user's backward with Tensors, and gives back one gradient for each tensor argument."""
+        due = self._materialized(grads, run) if self.materialize_grads else grads
+        boxed = [None if grad is None else run.currency.box(grad) for grad in due]
+        backward = self._get_user_fn()
+        try:
+            with self._find_mutex():
+                results = backward(self, *unflatten_values(boxed, self._output_count, self._output_specs))
+        finally:
+            modes.grad_enabled = run.create_graph
+        unbox = run.currency.unbox
+        return [None if result is None else unbox(result) for result in self._flat_results(results)]
+
+    def _find_mutex(self) -> threading.RLock:
+        """The lock of this node: threads that run it at once would meet in what a user keeps on ctx."""
+        return vars(self).setdefault("_mutex", threading.RLock())
+
+    def _materialized(self, grads: Gradients, run: Run) -> Gradients:
+        """Puts zeros where no gradient arrived."""
+        if None not in grads and len(grads) == len(self.input_metadata):
+            return grads
+        return [
+            _zeros(metadata, run) if grad is None and metadata is not None else grad
+            for grad, metadata in zip(grads, self.input_metadata, strict=True)
+        ]
+
+    def _flat_results(self, results: Any) -> list[Tensor | None]:
+        """Checks what the user's backward returned, and picks the gradients of arguments that are tensors."""
+        given = results if isinstance(results, tuple) else (results,)
+        count = self._argument_count
+        if len(given) < count or any(extra is not None for extra in given[count:]):
+            raise AutogradError(
+                f"{self.name()}: it returned an incorrect number of gradients. Got {len(given)}, expected "
+                f"{count}, one for each argument of forward. Return None for an argument without gradient."
+            )
+        leaves = flatten_gradients(given[:count], self._argument_specs, self.name())
+        picked: list[Tensor | None] = []
+        for position, (leaf, is_tensor) in enumerate(zip(leaves, self._tensor_flags, strict=True)):
+            if leaf is not None and not isinstance(leaf, Tensor):
+                raise AutogradError(
+                    f"{self.name()}: expected Variable or None (a Tensor or None) as the gradient at "
+                    f"position {position}. Got {type(leaf).__name__}. Return a Tensor; Tensor.from_array "
+                    f"makes one of an array."
+                )
+            if is_tensor:
+                picked.append(leaf)
+            elif leaf is not None:
+                raise AutogradError(
+                    f"{self.name()}: it returned a gradient different than None at position {position}, but "
+                    "the corresponding forward input was not a Tensor. Return None there."
+                )
+        return picked
+
+    def _get_user_fn(self) -> Any:
+        """Returns the backward of the user, under either of its names."""
+        cls = self._forward_cls
+        root = cls._root
+        if cls.backward is not root.backward and cls.vjp is not root.vjp:
+            raise AutogradError(
+                f"{cls.__name__}: implementing both 'backward' and 'vjp' is not allowed. They are two names "
+                "of the same rule. Keep one."
+            )
+        return cls.backward if cls.vjp is root.vjp else cls.vjp
+
+    def release(self) -> None:
+        """Frees the saved tensors; attributes that the user set stay."""
+        for saved in self._saved or ():
+            if saved is not None:
+                saved.free()
+        self._saved = None
+
+    maybe_clear_saved_tensors = release
+
+
+def _zeros(metadata: Any, run: Run) -> Any:
+    zeros = jnp.zeros(metadata.shape, metadata.dtype)
+    return ARRAYS.box(zeros) if run.currency.tensor_mode else zeros
+
+
+class Error(TapeNode):
+    """A node that cannot be passed: where a backward that was not recorded would be differentiated.
+
+    Attributes:
+        message: what to raise.
+    """
+
+    message: str
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002  nothing is computed
+        """Raises."""
+        raise AutogradError(self.message)
+
+
+def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
+    """Returns a tensor of the same value whose differentiation raises with ``message``."""
+    node = Error()
+    node.message = message
+    node.input_metadata = (jax.typeof(tensor._storage.array),)
+    number_node(node)
+    barred = box(tensor._storage.array)
+    barred._trace = tensor._trace
+    barred._requires_grad = True
+    barred._grad_fn = node
+    return barred

@@ -1,0 +1,129 @@
+"""What becomes of the tensors that the forward of a Function returns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.recording.rebase import rebase_history
+from oplib.autograd.recording.view import make_view
+from oplib.errors import AutogradError, describe
+from oplib.tensor import Tensor
+from oplib.tensor.views import Creation, Reshape
+
+from .node import BackwardCFunction
+
+
+def attach_outputs(
+    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+) -> list[Any]:
+    """Gives each returned tensor its place on the tape; what is no tensor passes.
+
+    A written input is returned as the same object with a new history. An input returned as it is becomes a
+    new tensor on its storage, for else it would lose its own history. Everything else is taken as it is.
+
+    Raises:
+        AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
+            view is not the only result.
+    """
+    dirty = _dirty(ctx, leaves, inputs, recording=recording)
+    if recording and dirty:
+        _refuse_written_views(ctx, leaves)
+    given = {id(tensor) for tensor in inputs}
+    constant = {id(tensor) for tensor in ctx.non_differentiable}
+    attached: set[int] = set()  # what forward made and returned already: a second time it is the same tensor
+    outputs: list[Any] = []
+    for slot, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            outputs.append(leaf)
+            continue
+        is_dirty = id(leaf) in dirty and id(leaf) not in constant
+        is_kept = is_dirty or id(leaf) in attached or not _has_history(leaf, given)
+        output = leaf if is_kept else _alias(leaf, is_recorded=recording and id(leaf) not in constant)
+        if is_kept:
+            attached.add(id(leaf))
+        if recording and id(leaf) not in constant and _is_differentiable(leaf):
+            _set_history(output, ctx, slot, rebased=is_dirty)
+        outputs.append(output)
+    _restrict(outputs, dirty)
+    return outputs
+
+
+def _dirty(
+    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+) -> set[int]:
+    """Checks and counts the writes that were declared; returns the ids of the tensors."""
+    if not ctx.dirty_tensors:
+        return set()
+    returned = {id(leaf) for leaf in leaves}
+    given = {id(tensor) for tensor in inputs}
+    for tensor in ctx.dirty_tensors:
+        if id(tensor) not in given:
+            warnings.warn(
+                f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.", stacklevel=4
+            )
+        if recording and tensor._requires_grad and tensor._grad_fn is None:
+            raise AutogradError(
+                f"{ctx.name()}: a leaf that requires grad has been used in an in-place operation. Got "
+                f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "
+                "no_grad()."
+            )
+        if id(tensor) not in returned:
+            raise AutogradError(
+                f"{ctx.name()}: a tensor marked as dirty was not returned as output. Got "
+                f"{describe(tensor._storage.array)} in mark_dirty(). Return every input that is written in "
+                "place."
+            )
+        tensor._storage.version += 1
+    return {id(tensor) for tensor in ctx.dirty_tensors}
+
+
+def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None:
+    """Raises where a view was written beside another result: its base could get only one new history."""
+    count = sum(isinstance(leaf, Tensor) for leaf in leaves)
+    views = [tensor for tensor in ctx.dirty_tensors if tensor._root is not None]
+    if views and count > 1:
+        raise AutogradError(
+            f"{ctx.name()}: a Function that modifies inplace an input that is a view of another Tensor "
+            f"cannot return more than one Tensor. Got {count}, and {describe(views[0]._storage.array)} in "
+            "mark_dirty(). Write into a clone() of the view, or return one Tensor."
+        )
+
+
+def _is_differentiable(tensor: Tensor) -> bool:
+    return bool(jnp.issubdtype(tensor._storage.array.dtype, jnp.inexact))
+
+
+def _has_history(tensor: Tensor, given: set[int]) -> bool:
+    """Tells whether a tensor is an input, or was captured from outside, and so must keep its place."""
+    return id(tensor) in given or tensor._requires_grad
+
+
+def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
+    """Makes a view of the whole tensor, with a place on the tape of its own; or one that has no history."""
+    if not is_recorded:
+        return tensor.detach()
+    shape = tuple(tensor._storage.spec.shape)
+    with no_grad():
+        return make_view(tensor, Reshape.between(shape, shape))
+
+
+def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
+    """Notes of views that their history is that of a Function, past which a write may not go."""
+    tensors = [output for output in outputs if isinstance(output, Tensor)]
+    for tensor in tensors:
+        if tensor._root is not None and id(tensor) not in dirty:
+            tensor._creation = Creation.SEVERAL if len(tensors) > 1 else Creation.FUNCTION
+
+
+def _set_history(tensor: Tensor, ctx: BackwardCFunction, slot: int, *, rebased: bool) -> None:
+    if rebased:
+        rebase_history(tensor, (ctx, slot))
+        return
+    tensor._requires_grad = True
+    tensor._grad_fn = ctx
+    tensor._output_nr = slot

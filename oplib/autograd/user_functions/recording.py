@@ -1,0 +1,137 @@
+"""Around the forward of a Function: what it runs in, and how its ctx becomes the node of what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.recording.origins import note_origin
+from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.autograd.tangents import find_tangents
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.inference import refuse_saving
+
+from .context import FunctionCtx, check_saved
+from .jvp import push_tangents_through
+from .node import BackwardCFunction
+from .outputs import attach_outputs
+from .trees import Specs, flatten_values, unflatten_values
+
+_RESERVED = frozenset(
+    name
+    for name in (*dir(TapeNode), "saved_tensors", "apply_jvp")
+    if not name.startswith("__") and not hasattr(FunctionCtx, name)
+)
+"""Attributes that make a ctx a node, and that a user's forward must not set."""
+
+_PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
+"""What is told to a ctx and read here: kept longer, it would hold outputs, which hold the ctx."""
+
+
+class Call:
+    """What is known of one apply before its forward has run.
+
+    Attributes:
+        inputs: the Tensors among the arguments.
+        argument_count: how many arguments there are.
+        specs: the structures of those that are containers of Tensors.
+        flags: for each flat argument whether it is a Tensor.
+        sequence_nr: of the node.
+        recording: whether there will be one.
+        tangents: of ``inputs``, or None where none is to be carried on.
+    """
+
+    __slots__ = ("argument_count", "flags", "inputs", "recording", "sequence_nr", "specs", "tangents")
+
+    def __init__(
+        self,
+        leaves: Sequence[Any],
+        flags: Sequence[bool],
+        *,
+        argument_count: int,
+        specs: Specs,
+        sequence_nr: int,
+        recording: bool,
+    ) -> None:
+        self.inputs: list[Tensor] = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+        self.argument_count = argument_count
+        self.specs = specs
+        self.flags = flags
+        self.sequence_nr = sequence_nr
+        self.recording = recording
+        level = modes.state.dual_level
+        self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
+
+    def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Runs the forward where neither the tape nor forward mode sees what it does."""
+        state = modes.state
+        before = state.grad_enabled, state.forward_enabled
+        state.grad_enabled = state.forward_enabled = False
+        try:
+            return function(*args)
+        finally:
+            state.grad_enabled, state.forward_enabled = before
+
+
+def finish(ctx: BackwardCFunction, result: Any, call: Call) -> Any:
+    """Makes the ctx the node of the outputs, and returns these in the structure of the result.
+
+    Args:
+        ctx: of the call, after forward and setup_context.
+        result: what forward returned.
+        call: what was known before it ran.
+
+    Raises:
+        AutogradError: ctx was given an attribute that it has, or a rule of ``mark_dirty`` is broken.
+        GradientTypeError: something else than Tensors was saved.
+    """
+    if taken := _RESERVED.intersection(vars(ctx)):
+        name = min(taken)
+        raise AutogradError(
+            f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
+            "attribute of this name. Choose another name."
+        )
+    several = isinstance(result, tuple)
+    values: tuple[Any, ...] = result if several else (result,)
+    leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), {})
+    ctx._argument_count, ctx._argument_specs, ctx._tensor_flags = call.argument_count, call.specs, call.flags
+    ctx._output_count, ctx._output_specs = len(values), specs
+    if call.recording:
+        ctx.edges = tuple(gradient_edge(tensor) for tensor in call.inputs)
+        ctx.sequence_nr = call.sequence_nr
+        _check_saved(ctx)
+        state = modes.state
+        if state.locations or state.anomaly:
+            note_origin(ctx)
+    outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
+    if call.recording:
+        ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)
+        ctx._saved = tuple(None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save)
+    if call.tangents is not None:
+        push_tangents_through(ctx, leaves, outputs, call)
+    for name in _PASSING:
+        vars(ctx).pop(name, None)
+    packed = unflatten_values(outputs, len(values), specs)
+    if not several:
+        return packed[0]
+    return type(result)(*packed) if hasattr(result, "_fields") else packed
+
+
+def _check_saved(ctx: BackwardCFunction) -> None:
+    check_saved(ctx.to_save, "save_for_backward")
+    for tensor in ctx.to_save:
+        if tensor is not None:
+            refuse_saving(tensor, "save_for_backward")
+
+
+def _metadata_of(output: Any) -> Any:
+    """Keeps shape and dtype of an output, but not its values."""
+    if not isinstance(output, Tensor):
+        return None
+    return jax.typeof(output._storage.array)

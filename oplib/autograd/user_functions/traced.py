@@ -1,0 +1,217 @@
+"""A Function called on traced Tensors that nobody records: what JAX differentiates then is its backward.
+
+The tape does not see such a call, so the rule is handed to JAX, as a ``jax.custom_vjp``. Forward and backward
+are traced like any function; what forward saved, and Tensors and arrays that it set on ctx, go from one to
+the other as residuals, and everything else on ctx as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.engine.validation import conform_to_edges
+from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.storage.escape import refuse_escape
+
+from .node import BackwardCFunction
+from .recording import Call, finish
+from .trees import flatten_values, unflatten_values
+
+if TYPE_CHECKING:
+    from .user_function import Function
+
+_new: Any = object.__new__
+Arrays = Sequence[Any]
+
+
+def is_differentiated_by_jax(cls: type[Function], call: Call) -> bool:
+    """Tells whether a call hands its rule to JAX: nobody records it, and it has traced inputs and a rule."""
+    if call.recording or call.tangents is not None or not cls._is_users:
+        return False
+    if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
+        return False
+    return any(is_tracer_class[type(tensor._storage.array)] for tensor in call.inputs)
+
+
+def call_traced(
+    cls: type[Function], args: tuple[Any, ...], keywords: dict[str, Any], leaves: Sequence[Any], call: Call
+) -> Any:
+    """Calls a Function so that JAX finds its backward.
+
+    Args:
+        cls: the Function.
+        args: the positional arguments.
+        keywords: those by keyword.
+        leaves: both, flat.
+        call: what is known of the call.
+
+    Returns:
+        What forward returns, as where it is not traced.
+
+    Raises:
+        TracingError: a tensor from outside the trace would be written.
+    """
+    traced = _TracedCall(cls, leaves, call, positional=len(args), names=list(keywords))
+    run = jax.custom_vjp(traced.forward)
+    run.defvjp(traced.forward_and_save, traced.backward)
+    arrays = run(*[tensor._storage.array for tensor in call.inputs])
+    return traced.rebuild(arrays)
+
+
+class _TracedCall:
+    """One call, as the three functions that JAX asks for."""
+
+    def __init__(
+        self, cls: type[Function], leaves: Sequence[Any], call: Call, *, positional: int, names: list[str]
+    ) -> None:
+        self._cls = cls
+        self._positional = positional
+        self._names = names
+        self._leaves = leaves
+        self._call = call
+        self._ctx: BackwardCFunction
+        self._outputs: list[Any]  # the flat results, with what stands for a Tensor in its place
+        self._kind: Any
+        self._constant: list[bool] = []
+
+    def forward(self, *arrays: Any) -> tuple[Any, ...]:
+        """Runs the user's forward, and gives back the arrays of its Tensors."""
+        return self._run(arrays)[0]
+
+    def forward_and_save(self, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
+        """Does the same, and gives back what backward reads."""
+        outputs, saved = self._run(arrays)
+        attributes = {name: value for name, value in vars(self._ctx).items() if _is_array(value)}
+        residuals = [None if tensor is None else tensor._storage.array for tensor in saved]
+        return outputs, (residuals, {name: _unbox(value) for name, value in attributes.items()})
+
+    def _run(self, arrays: Arrays) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
+        call = self._call
+        boxes = iter([ARRAYS.box(array) for array in arrays])
+        leaves = [next(boxes) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
+        values = unflatten_values(leaves, call.argument_count, call.specs)
+        inner = Call(
+            leaves,
+            call.flags,
+            argument_count=call.argument_count,
+            specs=call.specs,
+            sequence_nr=call.sequence_nr,
+            recording=False,
+        )
+        ctx = self._ctx = _new(self._cls._backward_cls)
+        needs = [flag and has_gradient(leaf.dtype) for leaf, flag in zip(leaves, call.flags, strict=True)]
+        ctx.needs_input_grad = unflatten_values(needs, call.argument_count, call.specs)
+        keywords = dict(zip(self._names, values[self._positional :], strict=True))
+        result = inner.run_below(self._cls._call_forward, ctx, values[: self._positional], keywords)
+        saved, constant = ctx.to_save, {id(tensor) for tensor in ctx.non_differentiable}
+        dirty = {id(tensor) for tensor in ctx.dirty_tensors}
+        written = {id(tensor): place for place, tensor in enumerate(inner.inputs) if id(tensor) in dirty}
+        flat = flatten_values(result if isinstance(result, tuple) else (result,))[0]
+        self._constant = [id(leaf) in constant for leaf in flat if isinstance(leaf, Tensor)]
+        self._kind = type(result)
+        finish(ctx, result, inner)
+        self._outputs = [
+            written.get(id(leaf), _FRESH) if isinstance(leaf, Tensor) else _Other(leaf) for leaf in flat
+        ]
+        return tuple([leaf._storage.array for leaf in flat if isinstance(leaf, Tensor)]), saved
+
+    def backward(self, residuals: Any, cotangents: Arrays) -> tuple[Any, ...]:
+        """Runs the user's backward on what was saved; complex gradients are the conjugates of JAX's."""
+        saved, attributes = residuals
+        ctx = _new(self._cls._backward_cls)
+        ctx.__dict__.update(vars(self._ctx))
+        for name, array in attributes.items():
+            boxed = isinstance(vars(self._ctx)[name], Tensor)
+            setattr(ctx, name, ARRAYS.box(array) if boxed else array)
+        ctx._saved_for_jvp = tuple([None if array is None else ARRAYS.box(array) for array in saved])
+        grads = self._arrange(ctx, cotangents)
+        before, modes.grad_enabled = modes.grad_enabled, False
+        try:
+            results = ctx._get_user_fn()(ctx, *grads)
+        finally:
+            modes.grad_enabled = before
+        return self._conform(ctx, ctx._flat_results(results))
+
+    def _arrange(self, ctx: BackwardCFunction, cotangents: Arrays) -> tuple[Any, ...]:
+        """Puts the gradients of the results in their places."""
+        due = iter(zip(cotangents, self._constant, strict=True))
+        grads: list[Tensor | None] = []
+        for output in self._outputs:
+            if isinstance(output, _Other):
+                grads.append(None)
+                continue
+            array, is_constant = next(due)
+            if not has_gradient(array.dtype):
+                grads.append(None)
+            else:
+                grads.append(ARRAYS.box(jnp.zeros_like(array) if is_constant else jnp.conj(array)))
+        return unflatten_values(grads, ctx._output_count, ctx._output_specs)
+
+    def _conform(self, ctx: BackwardCFunction, results: Sequence[Tensor | None]) -> tuple[Any, ...]:
+        inputs = [tensor._storage.array for tensor in self._call.inputs]
+        holder: Any = SimpleNamespace(input_metadata=inputs)
+        edges = [(holder, place) if has_gradient(array.dtype) else None for place, array in enumerate(inputs)]
+        grads = [None if result is None else result._storage.array for result in results]
+        fitted = conform_to_edges(grads, edges, ctx.name(), ARRAYS)
+        return tuple(
+            [
+                np.zeros(array.shape, jax.dtypes.float0)
+                if edge is None
+                else jnp.zeros_like(array)
+                if grad is None
+                else jnp.conj(grad)
+                for array, edge, grad in zip(inputs, edges, fitted, strict=True)
+            ]
+        )
+
+    def rebuild(self, arrays: Arrays) -> Any:
+        """Returns what forward returned, with the arrays that JAX gives for its Tensors."""
+        left = iter(arrays)
+        leaves: list[Any] = []
+        for output in self._outputs:
+            if isinstance(output, _Other):
+                leaves.append(output.value)
+            elif output is _FRESH:
+                leaves.append(ARRAYS.box(next(left)))
+            else:
+                leaves.append(_write(self._call.inputs[output], next(left), self._cls.__name__))
+        ctx = self._ctx
+        packed = unflatten_values(leaves, ctx._output_count, ctx._output_specs)
+        if not issubclass(self._kind, tuple):
+            return packed[0]
+        return self._kind(*packed) if hasattr(self._kind, "_fields") else packed
+
+
+class _Other:
+    """A result that is no Tensor."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_FRESH: Any = object()
+
+
+def _write(tensor: Tensor, array: Any, op: str) -> Tensor:
+    refuse_escape(array, tensor, op)
+    tensor._storage.write(array)
+    return tensor
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (Tensor, jax.Array))
+
+
+def _unbox(value: Any) -> Any:
+    return value._storage.array if isinstance(value, Tensor) else value

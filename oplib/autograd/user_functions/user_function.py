@@ -1,0 +1,192 @@
+"""``Function``: a forward and its backward, written by hand in Python."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from oplib.errors import AutogradError, MissingRuleError
+from oplib.modes import modes
+from oplib.tensor import Tensor, upcalls
+from oplib.tensor.storage.map_level import map_levels
+
+from .binding import Binding
+from .node import BackwardCFunction
+from .recording import Call, finish
+from .traced import call_traced, is_differentiated_by_jax
+from .trees import flatten_values, unflatten_values
+
+_new: Any = object.__new__
+
+
+class FunctionMeta(type):
+    """Makes the node class of each Function."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        super().__init__(name, bases, namespace)
+        base = getattr(cls, "_context_base", BackwardCFunction)
+        cls._backward_cls = type(f"{name}Backward", (base,), {"_forward_cls": cls})
+        cls._binding_cache = None
+
+
+class Function(metaclass=FunctionMeta):
+    """Base class of hand-written differentiable functions on Tensors; used through ``apply``.
+
+    Define ``forward(ctx, *args)``, or ``forward(*args)`` and ``setup_context(ctx, inputs, output)``, and
+    ``backward(ctx, *grads)``, all static. Forward and setup_context run with grad mode off, on the tensors
+    given; backward runs as plain Python each time, recorded if ``create_graph`` says so.
+
+    Tensors may stand in lists, tuples, dictionaries and dataclasses, in arguments and results: the gradient
+    of a container is the same container with a Tensor or None for each leaf, or None for all of it. There is
+    one gradient for each argument of the call; where some parameters are keyword-only, for each parameter.
+
+    Inside ``jax.jit``, ``jax.vmap`` and the like the tape runs as ever. Where no Tensor requires grad and a
+    JAX transformation differentiates by itself, as ``jax.grad`` does, it finds backward too, as that of a
+    ``jax.custom_vjp``: it has no forward mode, and zeros stand for gradients that are not there. For a rule
+    that serves both modes register an op: ``oplib.custom_op``.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd import Function
+        >>> class Cube(Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x * x
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return grad * 3 * x * x
+        >>> x = oplib.tensor([2.0], requires_grad=True)
+        >>> Cube.apply(x).sum().backward()
+        >>> x.grad
+        tensor([12.])
+    """
+
+    generate_vmap_rule: ClassVar[bool] = False
+    _takes_trees: ClassVar[bool] = True
+    _is_users: ClassVar[bool] = True  # and not made for an op, whose rule for maps is registered
+    _root: ClassVar[type[Function]]
+    _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
+    _backward_cls: ClassVar[type[BackwardCFunction]]
+    _binding_cache: ClassVar[Binding | None]
+
+    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is the same mistake
+        raise AutogradError(
+            f"{type(self).__name__}: a Function is not instantiated. Its methods are static and its state "
+            f"is ctx. Call {type(self).__name__}.apply(...)."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG004  what a definition gets
+        """Computes the result; to be defined. Gets ``ctx`` first unless ``setup_context`` is defined."""
+        raise MissingRuleError(
+            "Function: it has no forward. apply() was called on a class that does not define it. Define a "
+            "static forward(ctx, *args)."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:  # noqa: ARG004  likewise
+        """Saves what backward needs, where ``forward`` is defined without ``ctx``."""
+        raise MissingRuleError("Function: setup_context is not defined. Nothing calls it then. Define it.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a gradient for each argument of forward from one for each result; to be defined."""
+        raise MissingRuleError(
+            f"{ctx.name()}: its Function has no backward. A gradient was asked of it. Define a static "
+            f"backward(ctx, *grads), or vjp."
+        )
+
+    @staticmethod
+    def vjp(ctx: Any, *grads: Any) -> Any:
+        """Another name for ``backward``; define one of the two."""
+        return Function.backward(ctx, *grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a tangent for each result from one for each argument; to be defined for forward mode.
+
+        ``ctx.saved_tensors`` is then what was given to ``save_for_forward``. The tangent of an argument
+        without one is zeros, or None after ``set_materialize_grads(False)``; None too where the argument is
+        no floating or complex Tensor.
+        """
+        raise MissingRuleError(
+            f"{ctx.name()}: its Function has no jvp. An argument has a tangent. Define a static "
+            f"jvp(ctx, *tangents)."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:  # noqa: ARG004  likewise
+        """Computes a whole batch; to be defined, or ``generate_vmap_rule = True``."""
+        raise MissingRuleError(
+            "Function: it has no vmap rule. A map over a batch dimension was asked of it. Define a static "
+            "vmap(info, in_dims, *args), or set generate_vmap_rule = True."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function and records it where an argument requires grad.
+
+        Args:
+            *args: what forward takes.
+            **kwargs: by the names of forward's parameters.
+
+        Returns:
+            What forward returns, its tensors on the tape.
+
+        Raises:
+            TypeError: forward does not take these arguments.
+            AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has;
+                inside ``vmap``, it has no rule for that.
+        """
+        if map_levels.stack and cls._is_users:
+            return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
+        return cls._apply(*args, **kwargs)
+
+    @classmethod
+    def _apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls and records it as it is, whatever map it stands in."""
+        binding = cls._binding()
+        args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
+        values = (*args, *keywords.values()) if keywords else args
+        leaves, specs = flatten_values(values) if cls._takes_trees else (list(values), {})
+        flags = [isinstance(leaf, Tensor) for leaf in leaves]
+        needs = [flag and leaf._requires_grad for flag, leaf in zip(flags, leaves, strict=True)]
+        ctx = _new(cls._backward_cls)
+        ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
+        state = modes.state
+        recording = state.grad_enabled and True in needs and not state.inference
+        call = Call(
+            leaves,
+            flags,
+            argument_count=len(values),
+            specs=specs,
+            sequence_nr=state.sequence_nr,
+            recording=recording,
+        )
+        state.sequence_nr += recording
+        if not recording and is_differentiated_by_jax(cls, call):
+            return call_traced(cls, args, keywords, leaves, call)
+        result = call.run_below(cls._call_forward, ctx, args, keywords)
+        return finish(ctx, result, call)
+
+    @classmethod
+    def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if cls.setup_context is Function.setup_context:
+            return cls.forward(ctx, *args, **keywords)
+        result = cls.forward(*args, **keywords)
+        extra = {"keyword_only_inputs": keywords} if cls._binding().has_keyword_only else {}
+        cls.setup_context(ctx, args, result, **extra)
+        return result
+
+    @classmethod
+    def _binding(cls) -> Binding:
+        if cls._binding_cache is None:
+            cls._binding_cache = Binding(
+                cls.forward, has_setup=cls.setup_context is not Function.setup_context
+            )
+        return cls._binding_cache
+
+
+Function._root = Function

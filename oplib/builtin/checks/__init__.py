@@ -1,0 +1,1 @@
+"""Checks of values that compiled kernels cannot make."""

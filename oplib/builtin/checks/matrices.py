@@ -1,0 +1,90 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Results of linear algebra are looked at eagerly: compiled code does not raise, but gives inf or nan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.builtin.tables.matrices.triangles import find_zero
+from oplib.builtin.values import find_array, read_known
+from oplib.errors import LinAlgError, describe
+
+Function = Callable[..., Any]
+
+
+@jax.jit
+def _are_finite(array: Any) -> Any:
+    return jnp.all(jnp.isfinite(array))
+
+
+def _is_broken(value: Any) -> bool:
+    """Whether something is known to hold what is no finite number."""
+    array = find_array(value)
+    if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
+        return False
+    return not _are_finite(array)
+
+
+def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Any:
+    """Makes the wrapper of an op that needs matrices of a kind, in the calls that ``inverts`` tells."""
+
+    def wrap(function: Function, _: str) -> Function:
+        @functools.wraps(function)
+        def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(input, *args, **kwargs)
+            is_asked = inverts is None or inverts(*args, **kwargs)
+            if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
+                raise LinAlgError(f"{name}: {lacks}. Got {describe(input)}. {cure}")
+            return result
+
+        return checked
+
+    return wrap
+
+
+def _with_info(lacks: str, cure: str, *, always: bool = False) -> Any:
+    """Makes the wrapper of an op that tells a place where it found a 0, if it is asked to look at that."""
+
+    def wrap(function: Function, name: str) -> Function:
+        @functools.wraps(function)
+        def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(input, *args, **kwargs)
+            if kwargs.get("check_errors") or always:
+                places = read_known(_find_zero(find_array(result[0])) if always else result[-1])
+                if places is not None and places.any():
+                    place = int(places[places > 0].flat[0])
+                    raise LinAlgError(
+                        f"{name.replace('_', '.', 1)}: {lacks}: U[{place},{place}] is zero, counted from 1. "
+                        f"Got {describe(input)}. {cure}"
+                    )
+            return result
+
+        return checked
+
+    return wrap
+
+
+_find_zero = jax.jit(find_zero)
+_SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
+_ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
+_SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
+_UNSOLVED = "Call linalg.lu_factor_ex to have them all the same."
+CHECKED_RESULTS: dict[str, Callable[[Function, str], Function]] = {
+    "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
+    "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),
+    "linalg_matrix_power": _refuse("linalg.matrix_power", _SINGULAR, _ELSE, inverts=lambda n: n < 0),
+    "linalg_inv_ex": _with_info(_SINGULAR, _ELSE),
+    "linalg_lu_factor": _with_info(_SPLIT, _UNSOLVED, always=True),
+    "linalg_lu_factor_ex": _with_info(_SPLIT, _UNSOLVED),
+    "linalg_cholesky": _refuse(
+        "linalg.cholesky",
+        "the matrix is not positive definite, or one of them is not",
+        "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh.",
+    ),
+}

@@ -1,0 +1,54 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Probabilities are looked at where a loss takes them: the formula gives a number outside [0, 1] too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.builtin.values import find_array, is_traced
+from oplib.errors import ArgumentError, describe
+
+Function = Callable[..., Any]
+
+
+@jax.jit
+def _find_extremes(*arrays: Any) -> Any:
+    """Lowest and highest item of each, one line for each array; nan where there is one."""
+    return jnp.stack([jnp.stack([jnp.min(one), jnp.max(one)]).astype(jnp.float32) for one in arrays])
+
+
+def check_shares(function: Function, name: str) -> Function:
+    """Has a loss of probabilities refuse what are none, where the values are known.
+
+    Args:
+        function: of the op, ``function(input, target, ...)``.
+        name: of the op, for the error.
+    """
+
+    @functools.wraps(function)
+    def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(input, target, *args, **kwargs)  # whatever else is wrong is said before
+        arrays = [find_array(one) for one in (input, target)]
+        if all(map(_has_values, arrays)):
+            extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
+            for kind, (low, high) in extremes:
+                if not (low >= 0 and high <= 1):  # so that nan is refused
+                    raise ArgumentError(
+                        f"{name}: all elements of {kind} should be between 0 and 1. Got {describe(input)} "
+                        f"and {describe(target)}, {kind} from {low:.6g} to {high:.6g}. Take sigmoid of it, "
+                        f"or use {name}_with_logits."
+                    )
+        return result
+
+    return checked
+
+
+def _has_values(array: Any) -> bool:
+    is_array = isinstance(array, (jax.Array, np.ndarray)) and not is_traced(array)
+    return is_array and array.size > 0 and jnp.issubdtype(array.dtype, jnp.floating)

@@ -1,0 +1,1 @@
+"""Functions that choose the overload that a call means."""

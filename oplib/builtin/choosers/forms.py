@@ -1,0 +1,225 @@
+"""Functions of ops that torch calls in several forms: which overload the arguments that are given mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.builtin.registration import make_results
+from oplib.errors import ArgumentTypeError, describe
+from oplib.library.calls.fusion import Branch, fuse, when_tensor
+from oplib.tensor import Tensor
+from oplib.tensor.dtypes.rules import COMPLEX
+
+from .operands import Chooser, Function, Overloads, take_operand
+
+
+def _refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
+    """Makes the error of a call that keeps a dim and names none."""
+    return ArgumentTypeError(
+        f"{name}: argument 'keepdim' goes with a dim. Got keepdim={describe(keepdim)} and no dim. Name the "
+        "dim."
+    )
+
+
+def _extremum(name: str) -> Chooser:
+    """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
+
+    def choose(overloads: Overloads) -> Function:
+        whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
+        results = make_results(along._schema)
+        assert results is not None
+
+        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
+            if isinstance(dim, int):
+                return results(*along.call(input, dim, keepdim))
+            if keepdim is not False:
+                raise _refuse_keepdim(name, keepdim)
+            if dim is None and other is None:
+                return whole.call(input)
+            return pair.call(input, take_operand(dim if other is None else other))
+
+        return fuse(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
+
+    return choose
+
+
+def _median(name: str) -> Chooser:
+    """Makes ``median(input)`` and ``median(input, dim, keepdim)``, or ``nanmedian``."""
+
+    def choose(overloads: Overloads) -> Function:
+        whole, along = overloads[name], overloads[f"{name}.dim"]
+        results = make_results(along._schema)
+        assert results is not None
+
+        def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
+            if dim is None and keepdim is not False:
+                raise _refuse_keepdim(name, keepdim)
+            return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
+
+        return function
+
+    return choose
+
+
+def choose_prod(overloads: Overloads) -> Function:
+    """Makes ``prod(input, *, dtype)`` and ``prod(input, dim, keepdim, *, dtype)``."""
+    whole, along = overloads["prod"], overloads["prod.dim_int"]
+
+    def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002  torch's name
+        if dim is None:
+            if keepdim is not False:
+                raise _refuse_keepdim("prod", keepdim)
+            return whole.call(input, dtype=dtype)
+        return along.call(input, dim, keepdim, dtype=dtype)
+
+    return function
+
+
+def _moment(name: str) -> Chooser:
+    """Makes ``var(input, dim=None, unbiased=None, keepdim=False, *, correction=None)`` and the like.
+
+    Torch's older form has ``unbiased`` in the place of ``dim`` where all axes are meant.
+    """
+
+    def choose(overloads: Overloads) -> Function:
+        overload = overloads[name]
+
+        def function(
+            input: Any,  # noqa: A002  torch's name
+            dim: Any = None,
+            unbiased: bool | None = None,
+            keepdim: bool = False,
+            *,
+            correction: float | None = None,
+        ) -> Any:
+            if isinstance(dim, bool):
+                dim, unbiased = None, dim
+            if unbiased is not None:
+                if correction is not None:
+                    raise ArgumentTypeError(
+                        f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
+                        f"and correction={correction}. Give correction, of which unbiased=True is 1."
+                    )
+                correction = int(unbiased)
+            return overload.call(input, dim, correction=correction, keepdim=keepdim)
+
+        return function
+
+    return choose
+
+
+def choose_detach(overloads: Overloads) -> Function:
+    """Makes ``detach(input)``: of a Tensor the box, since the result shares its storage."""
+    on_arrays = overloads["detach"]
+
+    def function(input: Any) -> Any:  # noqa: A002  torch's name
+        return input.detach() if isinstance(input, Tensor) else on_arrays.call(input)
+
+    return function
+
+
+def choose_conj(overloads: Overloads) -> Function:
+    """Makes ``conj(input)``, which is the input itself where that is real, as in torch."""
+    overload = overloads["conj"]
+
+    def function(input: Any) -> Any:  # noqa: A002  torch's name
+        is_itself = isinstance(input, Tensor) and input.dtype not in COMPLEX
+        return input if is_itself else overload.call(input)
+
+    return function
+
+
+def _conv(rank: int) -> Chooser:
+    """Makes ``conv2d``, whose padding may be a name."""
+
+    def choose(overloads: Overloads) -> Function:
+        by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
+
+        def function(  # noqa: PLR0917  torch's signature
+            input: Any,  # noqa: A002  torch's name
+            weight: Any,
+            bias: Any = None,
+            stride: Any = 1,
+            padding: Any = 0,
+            dilation: Any = 1,
+            groups: int = 1,
+        ) -> Any:
+            overload = by_name if isinstance(padding, str) else by_numbers
+            return overload.call(input, weight, bias, stride, padding, dilation, groups)
+
+        return function
+
+    return choose
+
+
+def choose_sort(overloads: Overloads) -> Function:
+    """Makes ``sort(input, dim=-1, descending=False, *, stable=False)``, whose schema has all by keyword."""
+    overload = overloads["sort"]
+    results = make_results(overload._schema)
+    assert results is not None
+
+    def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:  # noqa: A002  torch's name
+        return results(*overload.call(input, stable=stable, dim=dim, descending=descending))
+
+    return function
+
+
+def choose_matrix_norm(overloads: Overloads) -> Function:
+    """Makes ``linalg.matrix_norm``, whose order may be a name."""
+    by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
+
+    def function(
+        input: Any,  # noqa: A002  torch's name
+        ord: Any = "fro",  # noqa: A002  torch's name
+        dim: Any = (-2, -1),
+        keepdim: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> Any:
+        overload = by_name if isinstance(ord, str) else by_number
+        return overload.call(input, ord, dim, keepdim, dtype=dtype)
+
+    return function
+
+
+def choose_histogram(overloads: Overloads) -> Function:
+    """Makes ``histogram(input, bins, *, range, weight, density)``, where bins may be a vector of edges."""
+    by_count, by_edges = overloads["histogram.bin_ct"], overloads["histogram.bins_tensor"]
+    results = make_results(by_count._schema)
+    assert results is not None
+
+    def function(
+        input: Any,  # noqa: A002  torch's names
+        bins: Any = 100,
+        *,
+        range: Any = None,  # noqa: A002
+        weight: Any = None,
+        density: bool = False,
+    ) -> Any:
+        if isinstance(bins, int):
+            found = by_count.call(input, bins, weight, range=range, density=density)
+        elif range is None:
+            found = by_edges.call(input, bins, weight, density=density)
+        else:
+            raise ArgumentTypeError(
+                f"histogram: argument 'range' goes with a number of bins. Got {range} and {describe(bins)}. "
+                "Leave it out."
+            )
+        return results(*found)
+
+    return function
+
+
+OF_FORMS: dict[str, Chooser] = {
+    **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
+    "linalg_matrix_norm": choose_matrix_norm,
+    "histogram": choose_histogram,
+    "sort": choose_sort,
+    "max": _extremum("max"),
+    "min": _extremum("min"),
+    **{name: _median(name) for name in ("median", "nanmedian")},
+    "prod": choose_prod,
+    **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
+    "detach": choose_detach,
+    "conj": choose_conj,
+}

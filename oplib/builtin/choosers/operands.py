@@ -1,0 +1,329 @@
+"""Functions of ops that take a tensor or a number in one place: which overload a call means.
+
+The common cases are told by the class of one operand, since these functions stand on the hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.checks.stored_numbers import check_fits
+from oplib.builtin.composed.data_dependent import find_places
+from oplib.builtin.kernels.wide_integers import compare_with_wide, is_wide, to_quotient_operand
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.library import OpOverload
+from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
+from oplib.tensor.storage.ingestion import to_array
+
+Function = Callable[..., Any]
+Overloads = Mapping[str, OpOverload]
+Chooser = Callable[[Overloads], Function]
+_NUMBERS = (bool, int, float, complex)
+
+
+def take_operand(value: Any) -> Any:
+    """Returns numpy's numbers as Python's, as torch counts them, and numpy's arrays as JAX's, checked."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return to_array(value, None, None) if isinstance(value, np.ndarray) else value
+
+
+def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
+    """Makes ``f(input, other)``, where ``other`` may be a number."""
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        other = take_operand(other)
+        return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
+
+    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+
+
+def choose_comparison(name: str, overloads: Overloads) -> Function:
+    """Makes ``f(input, other)`` of a comparison, where ``other`` may be a number, however large."""
+    on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
+    always = {True: overloads["eq.Tensor"], False: overloads["ne.Tensor"]}  # of an item with itself
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        other = take_operand(other)
+        if not isinstance(other, _NUMBERS):
+            return on_tensor.call(input, other)
+        answer = compare_with_wide(name, input, other) if is_wide(other) else None
+        return on_number.call(input, other) if answer is None else always[answer].call(input, input)
+
+    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+
+
+def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
+    """Makes ``f(input, other)``, where one of the two may be a number."""
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        input, other = take_operand(input), take_operand(other)  # noqa: A001
+        if isinstance(input, _NUMBERS):
+            return of_number.call(input, other)
+        return (on_number if isinstance(other, _NUMBERS) else on_tensors).call(input, other)
+
+    return fuse(
+        function,
+        Branch(when_number(1), on_number),
+        Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
+        Branch("", on_tensors),
+    )
+
+
+def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
+    """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
+
+    def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
+        other = take_operand(other)
+        if isinstance(other, _NUMBERS):
+            return on_number.call(input, other if alpha == 1 else other * alpha)
+        return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
+
+    return fuse(
+        function,
+        Branch(when_number(1), on_number, (0, 1)),
+        Branch("", on_tensor, (0, 1)),
+        Branch(f"{when_tensor(1)} and {when_number(2)}", scaled),
+    )
+
+
+def choose_div(overloads: Overloads) -> Function:
+    """Makes ``div(input, other, *, rounding_mode=None)``."""
+    exact = {True: overloads["div.Scalar"], False: overloads["div.Tensor"]}
+    rounded = {True: overloads["div.Scalar_mode"], False: overloads["div.Tensor_mode"]}
+
+    def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002  torch's name
+        other = take_operand(other)
+        is_number = isinstance(other, _NUMBERS)
+        if rounding_mode is None:
+            return exact[is_number].call(input, to_quotient_operand(other))
+        return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
+
+    return fuse(
+        function,
+        Branch(when_number(1), exact[True], (0, 1)),
+        Branch("", exact[False], (0, 1)),
+        Branch(when_tensor(1), rounded[False]),
+        Branch(when_number(1), rounded[True]),
+    )
+
+
+def choose_clamp(overloads: Overloads) -> Function:
+    """Makes ``clamp(input, min=None, max=None)``, where the bounds are two numbers or two tensors."""
+    by_kind = {
+        kind: tuple(overloads[f"{name}.{kind}"] for name in ("clamp", "clamp_min", "clamp_max"))
+        for kind in ("Scalar", "Tensor")
+    }
+
+    def function(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002  torch's names
+        low, high = take_operand(min), take_operand(max)
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if not bounds:
+            raise ArgumentError(
+                f"clamp: at least one of 'min' or 'max' must not be None. Got {describe(input)} and neither. "
+                f"Give a bound."
+            )
+        kinds = {"Scalar" if isinstance(bound, _NUMBERS) else "Tensor" for bound in bounds}
+        if len(kinds) > 1:
+            raise ArgumentTypeError(
+                f"clamp: the bounds are two numbers or two tensors. Got {describe(min)} and {describe(max)}. "
+                f"Make the number a tensor: oplib.tensor(number)."
+            )
+        both, at_least, at_most = by_kind[kinds.pop()]
+        if len(bounds) == 2:
+            return both.call(input, low, high)
+        return (at_most if low is None else at_least).call(input, bounds[0])
+
+    numbers, tensors = by_kind["Scalar"], by_kind["Tensor"]
+    return fuse(
+        function,
+        Branch(f"{when_number(1)} and {when_number(2)}", numbers[0]),
+        Branch(when_number(1), numbers[1], (0, 1)),
+        Branch(when_number(2), numbers[2], (0, 2)),
+        Branch(f"{when_tensor(1)} and {when_tensor(2)}", tensors[0]),
+    )
+
+
+def choose_reversed(on_tensor: Function, on_number: OpOverload, read: Function = take_operand) -> Function:
+    """Makes ``f(input, other)`` which computes ``other op input``."""
+
+    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+        other = read(other)
+        return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
+
+    return fuse(function, Branch(when_number(1), on_number))
+
+
+_SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
+
+
+def choose_pow(overloads: Overloads) -> Function:
+    """Makes ``pow(input, exponent)``: small integers are static, since multiplying is faster than a power."""
+    on_tensors, on_scalar = overloads["pow.Tensor_Tensor"], overloads["pow.Tensor_Scalar"]
+    on_int, of_number = overloads["pow.Tensor_int"], overloads["pow.Scalar"]
+
+    def function(input: Any, exponent: Any) -> Any:  # noqa: A002  torch's name
+        input = take_operand(input)  # noqa: A001
+        exponent = take_operand(exponent)
+        if isinstance(input, _NUMBERS):
+            return of_number.call(input, exponent)
+        if not isinstance(exponent, _NUMBERS):
+            return on_tensors.call(input, exponent)
+        if isinstance(exponent, complex):
+            return on_scalar.call(input, exponent)
+        is_floating = input.dtype.kind not in "iub"
+        whole = exponent.__class__ is int or (is_floating and exponent.__class__ is float)
+        if whole and (exponent in _SMALL or (exponent < 0 and not is_floating)):
+            return on_int.call(input, int(exponent))
+        return on_scalar.call(input, exponent)
+
+    small = f"({', '.join(map(str, sorted(_SMALL)))})"
+    return fuse(
+        function,
+        Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
+        Branch(f"{{1}}.__class__ is float and {{1}} not in {small}", on_scalar),
+        Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
+        Branch(when_tensor(1), on_tensors),
+    )
+
+
+def choose_where(overloads: Overloads) -> Function:
+    """Makes ``where(condition, input, other)``, where the last two may be numbers, or both left out."""
+    by_numbers = {
+        (False, False): overloads["where.self"],
+        (False, True): overloads["where.ScalarOther"],
+        (True, False): overloads["where.ScalarSelf"],
+        (True, True): overloads["where.Scalar"],
+    }
+
+    def function(condition: Any, input: Any = None, other: Any = None) -> Any:  # noqa: A002  torch's name
+        if other is None and input is None:
+            return find_places(condition)
+        condition, first, second = map(take_operand, (condition, input, other))
+        are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
+        return by_numbers[are_numbers].call(condition, first, second)
+
+    return fuse(
+        function,
+        Branch(f"{when_number(1)} and {when_number(2)}", by_numbers[True, True]),
+        Branch(when_number(1), by_numbers[True, False]),
+        Branch(when_number(2), by_numbers[False, True]),
+        Branch("", by_numbers[False, False]),
+    )
+
+
+def choose_fill(overloads: Overloads) -> Function:
+    """Makes ``fill(input, value)``, where the value may be a tensor without dimensions."""
+    function = choose_by_other(overloads["fill.Tensor"], overloads["fill.Scalar"])
+
+    def fill(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
+        if getattr(value, "ndim", 0):
+            raise ArgumentError(
+                f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a "
+                "tensor."
+            )
+        check_fits("fill", input, value)
+        return function(input, value)
+
+    return fill
+
+
+def choose_copy(overloads: Overloads) -> Function:
+    """Makes ``copy(input, src)``, where the source may be a number."""
+    copy, fill = overloads["copy"], overloads["fill.Scalar"]
+
+    def function(input: Any, src: Any) -> Any:  # noqa: A002  torch's name
+        src = take_operand(src)
+        return (fill if isinstance(src, _NUMBERS) else copy).call(input, src)
+
+    return function
+
+
+def _comparison(name: str) -> Chooser:
+    return lambda overloads: choose_comparison(name, overloads)
+
+
+def _by_other(name: str) -> Chooser:
+    return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
+
+
+def choose_scatter(overloads: Overloads) -> Function:
+    """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
+    by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
+
+    def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:  # noqa: A002  torch's name
+        items = take_operand(value if src is None else src)
+        overload = by_number if isinstance(items, _NUMBERS) else by_items
+        check_fits("scatter", input, items)
+        return overload.call(input, dim, index, items)
+
+    return function
+
+
+def _by_both(name: str) -> Chooser:
+    return lambda overloads: choose_by_both(
+        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "Scalar_Tensor")]
+    )
+
+
+def _by_last(name: str, *parameters: str) -> Chooser:
+    """A function whose last parameter may be a number, written out so that its parameters have names."""
+
+    def choose(overloads: Overloads) -> Function:
+        names = ", ".join(parameters)
+        text = (
+            f"def {name}({names}):\n"
+            f"    {parameters[-1]} = __take({parameters[-1]})\n"
+            f"    return (__number if isinstance({parameters[-1]}, __numbers) else __tensor).call({names})"
+        )
+        namespace: dict[str, Any] = {
+            "__take": take_operand,
+            "__numbers": _NUMBERS,
+            "__number": overloads[f"{name}.Scalar"],
+            "__tensor": overloads[f"{name}.Tensor"],
+        }
+        exec(compile(text, f"<oplib.{name}>", "exec"), namespace)
+        is_last_number = when_number(len(parameters) - 1)
+        return fuse(
+            namespace[name], Branch(is_last_number, namespace["__number"]), Branch("", namespace["__tensor"])
+        )
+
+    return choose
+
+
+def _scaled(name: str) -> Chooser:
+    return lambda overloads: choose_scaled(
+        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")]
+    )
+
+
+def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
+    return lambda overloads: choose_reversed(OF_OPERANDS[of](overloads), overloads[f"{name}.Scalar"], read)
+
+
+OF_OPERANDS: dict[str, Chooser] = {
+    "add": _scaled("add"),
+    "sub": _scaled("sub"),
+    "rsub": _reversed("rsub", "sub"),
+    "mul": _by_other("mul"),
+    "div": choose_div,
+    "rdiv": _reversed("rdiv", "div", lambda other: to_quotient_operand(take_operand(other))),
+    "pow": choose_pow,
+    **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: _by_both(name) for name in ("floor_divide", "remainder", "fmod")},
+    **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
+    **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
+    "copy": choose_copy,
+    "copysign": _by_other("copysign"),
+    **{name: _by_both(name) for name in ("xlogy", "special_xlog1py", "special_zeta")},
+    "scatter": choose_scatter,
+    "clamp": choose_clamp,
+    "clamp_min": _by_last("clamp_min", "input", "min"),
+    "clamp_max": _by_last("clamp_max", "input", "max"),
+    "lerp": _by_last("lerp", "input", "end", "weight"),
+    "where": choose_where,
+    "fill": choose_fill,
+}

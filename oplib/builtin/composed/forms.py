@@ -1,0 +1,400 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Functions whose form in torch has more arguments than the op behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.builtin.single_ops import ops
+from oplib.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    UnsupportedArgumentError,
+    describe,
+)
+from oplib.tensor import Tensor, get_default_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+from .data_dependent import take_rows
+
+Function = Callable[..., Any]
+
+# Places -----------------------------------------------------------------------------------------------------
+
+
+def searchsorted(
+    sorted_sequence: Any,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Finds where items would stand in a sorted sequence.
+
+    Args:
+        sorted_sequence: ``[..., size]``, in order along the last dim.
+        input: what to look for: a number, or a tensor that agrees in all dims but the last; in a vector,
+            of any shape.
+        out_int32: whether the places are int32; else they are default ints.
+        right: whether equal items stand before; else after.
+        side: "right" or "left", which says the same.
+        sorter: places that would sort a sequence that is in no order.
+
+    Returns:
+        Ints, of the shape of the input.
+
+    Raises:
+        ArgumentError: ``side`` is another, or contradicts ``right``, or the shapes do not fit.
+
+    Gradient:
+        None: places do not change with the items but by a step.
+
+    Source:
+        torch.searchsorted
+
+    Example:
+        >>> import oplib
+        >>> oplib.searchsorted(oplib.tensor([1, 3, 5]), oplib.tensor([0, 3, 9]))
+        tensor([0, 1, 3])
+    """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ArgumentError(
+            f"searchsorted: side can only be 'left' or 'right', and must not contradict right. Got "
+            f"side={side!r} and right={right}. Give one of the two."
+        )
+    if sorter is not None:
+        sorted_sequence = ops.gather(sorted_sequence, -1, sorter)
+    value = _to_item(input, sorted_sequence) if isinstance(input, (int, float)) else input
+    return ops.searchsorted(sorted_sequence, value, right=right or side == "right", out_int32=out_int32)
+
+
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Finds between which boundaries items stand.
+
+    Args:
+        input: a tensor of any shape, or a number.
+        boundaries: a vector, in order.
+        out_int32: whether the places are int32; else they are default ints.
+        right: whether what equals a boundary stands after it; else before.
+
+    Returns:
+        Ints, of the shape of the input.
+
+    Raises:
+        ArgumentError: the boundaries are no vector.
+
+    Gradient:
+        None: places do not change with the items but by a step.
+
+    Source:
+        torch.bucketize
+
+    Example:
+        >>> import oplib
+        >>> oplib.bucketize(oplib.tensor([0, 3, 9]), oplib.tensor([1, 3, 5]))
+        tensor([0, 1, 3])
+    """
+    value = _to_item(input, boundaries) if isinstance(input, (int, float)) else input
+    return ops.bucketize(value, boundaries, out_int32=out_int32, right=right)
+
+
+def _to_item(number: float, like: Any) -> Any:
+    """A number in the world of a tensor or array, of its dtype if that holds fractions or there are none."""
+    is_fraction = isinstance(number, float) and not jnp.issubdtype(like.dtype, jnp.floating)
+    dtype = get_default_dtype() if is_fraction else like.dtype
+    return like.new_tensor(number, dtype=dtype) if isinstance(like, Tensor) else jnp.asarray(number, dtype)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def scatter(
+    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Any:
+    """Puts items, or a number, at places along a dim.
+
+    Args:
+        input: of any dtype; it is not written.
+        dim: which dim.
+        index: ints, the places, with the dims of the input, and no larger but along ``dim``.
+        src: the items, of the dtype of the input, with one at least for each place; or a number.
+        value: a number, in the place of ``src``.
+        reduce: "add" or "multiply" what stands there; by default items replace it.
+
+    Returns:
+        A tensor like the input. What is put twice at one place is there once, it is not told which.
+
+    Raises:
+        ArgumentError: a dtype or shape does not fit, or there is no such ``reduce``.
+        DimensionError: there is no such dim, or no such place in an index whose values are known.
+
+    Gradient:
+        By ``src`` taken from its places, by the input 0 there; with ``reduce`` as ``scatter_reduce``.
+
+    Source:
+        torch.scatter
+
+    Example:
+        >>> import oplib
+        >>> oplib.scatter(oplib.zeros(3), 0, oplib.tensor([2, 0]), oplib.tensor([7.0, 8.0]))
+        tensor([8., 0., 7.])
+    """
+    if reduce is None:
+        return ops.scatter(input, dim, index, src, value=value)
+    if reduce not in _REDUCTIONS:
+        raise ArgumentError(
+            f"scatter: reduce argument must be either add or multiply. Got {reduce!r}. Use "
+            "scatter_reduce for others."
+        )
+    items = value if src is None else src
+    if isinstance(items, (bool, int, float, complex)):
+        items = ops.zeros_like(index, dtype=input.dtype) + items
+    return ops.scatter_reduce(input, dim, index, items, _REDUCTIONS[reduce])
+
+
+# Embeddings -------------------------------------------------------------------------------------------------
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Takes rows of ``weight`` by their places.
+
+    Args:
+        input: the places, ints of any shape.
+        weight: the table, ``[count, size]``.
+        padding_idx: the row that has no gradient.
+        max_norm: rows that are looked up and longer than this are shortened to it first, in place.
+        norm_type: of the length.
+        scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
+        sparse: there are no sparse gradients: only False.
+
+    Returns:
+        The rows, ``[*input.shape, size]``.
+
+    Raises:
+        DimensionError: a place that is known is none of the table's.
+        ArgumentValueError: there is no row ``padding_idx``.
+        ArgumentTypeError: the weight is no tensor.
+        ArgumentError: the places are no ints, or ``max_norm`` would write into an array.
+        UnsupportedArgumentError: a sparse gradient.
+
+    Gradient:
+        By the weight, summed over where a row was looked up; none for the row of padding.
+
+    Source:
+        torch.nn.functional.embedding
+
+    Example:
+        >>> import oplib
+        >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> oplib.nn.functional.embedding(oplib.tensor([1, 1]), table)
+        tensor([[3., 4.],
+                [3., 4.]])
+    """
+    _check_options(weight, padding_idx, sparse)
+    if max_norm is not None:
+        shorten_rows(input, weight, max_norm, norm_type)
+    found = take_rows(input, weight, padding_idx)
+    return _share_gradient(found, input) if scale_grad_by_freq else found
+
+
+def _share_gradient(rows: Any, places: Any) -> Any:
+    """Rows that are looked up, with a gradient divided by how often each is."""
+    times = (ops.reshape(places, (-1, 1)) == ops.reshape(places, (1, -1))).sum(0)
+    share = 1.0 / ops.unsqueeze(ops.reshape(times, tuple(places.shape)), -1)
+    share = share.to(rows.dtype) if isinstance(share, Tensor) else share.astype(rows.dtype)
+    constant = ops.detach(rows)
+    return constant + (rows - constant) * share  # the value of the rows, whose gradient is shared
+
+
+def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
+    if not hasattr(weight, "shape"):
+        raise ArgumentTypeError(
+            f"embedding: argument 'weight' is a Tensor. Got {describe(weight)}. Use oplib.tensor(...)."
+        )
+    if sparse:
+        raise UnsupportedArgumentError(
+            f"embedding: there are no sparse gradients. Got sparse=True for {describe(weight)}. Leave it out "
+            "for a dense one."
+        )
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ArgumentValueError(
+            f"embedding: padding_idx must be within num_embeddings. Got {padding_idx} for "
+            f"{describe(weight)}. Give one below {weight.shape[0]}."
+        )
+
+
+def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+    """Shortens the rows that are looked up and too long, each once, in place.
+
+    Args:
+        input: the places.
+        weight: the table.
+        max_norm: the length allowed.
+        norm_type: of the length.
+
+    Raises:
+        ArgumentError: the weight is no Tensor, and cannot be written.
+    """
+    if not isinstance(weight, Tensor):
+        raise ArgumentError(
+            f"embedding: max_norm writes into the weight, and only a Tensor can be written. Got "
+            f"{describe(weight)}. Leave max_norm out, or box the array."
+        )
+    places = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
+    with no_grad():
+        index = weight.new_tensor(places, dtype=dtypes.int32)
+        rows = weight.detach()[index]
+        length = rows.norm(norm_type, 1, True)
+        scaled = rows * (max_norm / (length + 1e-7))
+        weight.detach()[index] = rows.where(length <= max_norm, scaled)
+
+
+# Inverses ---------------------------------------------------------------------------------------------------
+
+
+def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+    """Computes the pseudoinverse of matrices.
+
+    Args:
+        input: ``[..., m, n]``, floating or complex.
+        rcond: singular values below this times the largest count as 0.
+
+    Returns:
+        A tensor, ``[..., n, m]``.
+
+    Raises:
+        ArgumentError: the input has fewer than two dims.
+        UnsupportedDtypeError: its dtype has no decompositions.
+
+    Gradient:
+        That of ``linalg.pinv``.
+
+    Source:
+        torch.pinverse
+
+    Example:
+        >>> import oplib
+        >>> oplib.pinverse(oplib.tensor([[2.0], [0.0]]))
+        tensor([[0.5000, 0.0000]])
+    """
+    return ops.linalg_pinv(input, rtol=rcond)
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """Computes ``other - alpha * input``.
+
+    Args:
+        input: of any shape, no bools.
+        other: a tensor that broadcasts with it, or a number.
+        alpha: a number.
+
+    Returns:
+        A tensor of the dtype that they promote to.
+
+    Raises:
+        ArgumentError: the shapes do not broadcast, or a tensor holds bools.
+
+    Gradient:
+        That of the difference.
+
+    Source:
+        torch.rsub
+
+    Example:
+        >>> import oplib
+        >>> oplib.rsub(oplib.tensor([1.0, 2.0]), 10, alpha=2)
+        tensor([8., 6.])
+    """
+    return ops.rsub(input if alpha == 1 else ops.mul(input, alpha), other)
+
+
+# What a tensor says of itself -------------------------------------------------------------------------------
+
+
+_ASKED = """{doc}
+
+Args:
+    input: a Tensor or an array.
+
+Returns:
+    {told[0]}
+
+Gradient:
+    None: the result is no tensor.
+
+Source:
+    torch.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.{name}(oplib.ones(2, 3))
+    {told[1]}
+"""
+
+
+def _make_asking(name: str, doc: str, *told: str) -> Function:
+    def ask(input: Any) -> Any:
+        own = getattr(input, name, None)
+        return own() if own is not None else getattr(Tensor.from_array(input), name)()
+
+    ask.__name__, ask.__doc__ = name, _ASKED.format(name=name, doc=doc, told=told)
+    return ask
+
+
+def positive(input: Any) -> Any:
+    """Returns the tensor itself, which holds numbers and no bools.
+
+    Args:
+        input: of any shape.
+
+    Returns:
+        The same object.
+
+    Raises:
+        ArgumentError: it holds bools.
+
+    Gradient:
+        It is the tensor, and so is its gradient.
+
+    Source:
+        torch.positive
+
+    Example:
+        >>> import oplib
+        >>> oplib.positive(oplib.tensor([-1.0]))
+        tensor([-1.])
+    """
+    if input.dtype == np.bool_:
+        raise ArgumentError(f"positive: not defined for bool. Got {describe(input)}. Convert it.")
+    return input
+
+
+FORMS = (
+    bucketize,
+    embedding,
+    _make_asking("is_complex", "Whether the dtype is complex.", "A bool.", "False"),
+    _make_asking("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"),
+    _make_asking("numel", "Counts the items.", "An int.", "6"),
+    pinverse,
+    positive,
+    rsub,
+    scatter,
+    searchsorted,
+)
+METHODS = (bucketize, pinverse, positive, scatter)

@@ -1,0 +1,184 @@
+# ruff: noqa: A002, N803  the parameters are torch's
+"""Equations by factors that are there already, and equations of tensors, which are those of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.composed.shapes import adjoint
+from oplib.builtin.single_ops import ops
+from oplib.builtin.values import read_known
+from oplib.errors import ArgumentError, LinAlgError, describe
+
+
+def _check_factor(op: str, factor: Any) -> None:
+    if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
+        raise ArgumentError(
+            f"{op}: the factor must have at least 2 dimensions, and be square. Got {describe(factor)}. Give "
+            "what linalg.cholesky gives."
+        )
+
+
+def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
+    """Solves A @ x = input by the Cholesky factor of A.
+
+    Args:
+        input: ``[..., n, k]``, real or complex.
+        L: ``[..., n, n]``, triangular: A is L @ L.mH, or L.mH @ L for an upper one.
+        upper: whether L is upper triangular.
+
+    Returns:
+        ``[..., n, k]``.
+
+    Raises:
+        ArgumentError: shapes or dtypes that do not fit.
+        UnsupportedDtypeError: integers, or half precision.
+
+    Gradient:
+        By both.
+
+    Source:
+        torch.cholesky_solve
+
+    Example:
+        >>> import oplib
+        >>> factor = oplib.tensor([[2.0, 0.0], [0.0, 1.0]])
+        >>> oplib.cholesky_solve(oplib.ones(2, 1), factor)
+        tensor([[0.2500],
+                [1.0000]])
+    """
+    _check_factor("cholesky_solve", L)
+    if input.ndim < 2 or input.shape[-2] != L.shape[-1]:
+        raise ArgumentError(
+            "cholesky_solve: b should have at least 2 dimensions, and as many rows as the factor. Got "
+            f"{describe(input)} for {describe(L)}. Add one with unsqueeze(-1)."
+        )
+    lower, higher = (adjoint(L), L) if upper else (L, adjoint(L))
+    half = ops.linalg_solve_triangular(lower, input, upper=False)
+    return ops.linalg_solve_triangular(higher, half, upper=True)
+
+
+def cholesky_inverse(L: Any, upper: bool = False) -> Any:
+    """Finds the inverse of a matrix by its Cholesky factor.
+
+    Args:
+        L: ``[..., n, n]``, triangular, real or complex.
+        upper: whether it is upper triangular.
+
+    Returns:
+        ``[..., n, n]``, the inverse of L @ L.mH, or of L.mH @ L for an upper one.
+
+    Raises:
+        ArgumentError: no square matrix.
+        LinAlgError: a 0 on the diagonal, where that is known.
+        UnsupportedDtypeError: integers, or half precision.
+
+    Gradient:
+        By the factor.
+
+    Source:
+        torch.cholesky_inverse
+
+    Example:
+        >>> import oplib
+        >>> oplib.cholesky_inverse(oplib.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        tensor([[0.2500, 0.0000],
+                [0.0000, 1.0000]])
+    """
+    _check_factor("cholesky_inverse", L)
+    parts = read_known(ops.detach(ops.diagonal(L, 0, -2, -1)))
+    if parts is not None and not np.all(parts):
+        raise LinAlgError(
+            "cholesky_inverse: a diagonal element is zero; the inversion could not be completed. Got "
+            f"{describe(L)}. Give a factor of a positive definite matrix."
+        )
+    zeros = ops.zeros_like(ops.detach(L))
+    ones = ops.zeros_like(ops.diagonal(zeros, 0, -2, -1)) + 1
+    eye = ops.diagonal_scatter(zeros, ones, 0, -2, -1)
+    return cholesky_solve(eye, L, upper)
+
+
+def linalg_tensorinv(input: Any, ind: int = 2) -> Any:
+    """Inverts a tensor as the matrix that its first axes, and the others, are rows and columns of.
+
+    Args:
+        input: real or complex; the product of its first ``ind`` sizes is that of the others.
+        ind: how many axes are rows.
+
+    Returns:
+        The inverse, the others before the first axes.
+
+    Raises:
+        ArgumentError: sizes that do not fit, or an ``ind`` that is not positive.
+        LinAlgError: it has no inverse, where that is known.
+
+    Gradient:
+        That of the inverse.
+
+    Source:
+        torch.linalg.tensorinv
+
+    Example:
+        >>> import oplib
+        >>> oplib.linalg.tensorinv(oplib.eye(4).reshape(2, 2, 4) * 2, ind=2).shape
+        (4, 2, 2)
+    """
+    if ind < 1:
+        raise ArgumentError(
+            f"linalg.tensorinv: expected a strictly positive integer for 'ind'. Got {ind}. Count axes."
+        )
+    rows, columns = tuple(input.shape[:ind]), tuple(input.shape[ind:])
+    count = math.prod(rows)
+    if count != math.prod(columns):
+        raise ArgumentError(
+            "linalg.tensorinv: expected the sizes before and after 'ind' to have one product. Got "
+            f"{describe(input)} and ind={ind}. Choose another."
+        )
+    return ops.reshape(ops.linalg_inv(ops.reshape(input, (count, count))), (*columns, *rows))
+
+
+def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Any:
+    """Finds the tensor whose product with ``input``, over all its axes, is ``other``.
+
+    Args:
+        input: real or complex; the product of its first sizes, as many as ``other`` has, is that of the
+            others.
+        other: the right side.
+        dims: axes of ``input`` that are moved to the end first.
+
+    Returns:
+        The solution, of the sizes of the last axes of ``input``.
+
+    Raises:
+        ArgumentError: sizes that do not fit.
+        LinAlgError: there is no one solution, where that is known.
+
+    Gradient:
+        By both, that of the solution.
+
+    Source:
+        torch.linalg.tensorsolve
+
+    Example:
+        >>> import oplib
+        >>> oplib.linalg.tensorsolve(oplib.eye(4).reshape(2, 2, 4) * 2, oplib.ones(2, 2))
+        tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    """
+    moved = input if dims is None else ops.movedim(input, tuple(dims), tuple(range(-len(dims), 0)))
+    sizes = tuple(moved.shape[other.ndim :])
+    count = math.prod(sizes)
+    if count != math.prod(moved.shape[: other.ndim]) or count != math.prod(other.shape):
+        raise ArgumentError(
+            "linalg.tensorsolve: expected the last sizes of the tensor to have the product of the first, "
+            f"and of the right side. Got {describe(moved)} and {describe(other)}. Give dims."
+        )
+    matrix, vector = ops.reshape(moved, (count, count)), ops.reshape(other, (count,))
+    return ops.reshape(ops.linalg_solve(matrix, vector), sizes)
+
+
+FACTORS = (cholesky_inverse, cholesky_solve)
+TENSORS = (linalg_tensorinv, linalg_tensorsolve)

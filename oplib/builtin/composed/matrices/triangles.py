@@ -1,0 +1,211 @@
+# ruff: noqa: N803  the parameters are torch's
+"""Decompositions in triangles, chains of products and columns of powers, as torch has them at its root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, describe
+
+from .linalg import linalg_multi_dot
+
+
+def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
+    """Finds two triangles, in one matrix, whose product is A with rows exchanged, be A singular or not.
+
+    ``linalg.lu_factor`` refuses a singular matrix.
+
+    Args:
+        A: ``[..., m, n]``, floating or complex.
+        pivot: whether rows are exchanged; without it there is none.
+        get_infos: whether to give a third result.
+
+    Returns:
+        A tuple of the triangles ``[..., m, n]``, the rows by which each was exchanged, int32, counted from 1,
+        and where asked for the place of the first 0 on the diagonal of U, or 0.
+
+    Raises:
+        ArgumentError: fewer than two dims, or ``pivot=False``.
+
+    Gradient:
+        Of the triangles.
+
+    Source:
+        torch.lu
+
+    Example:
+        >>> import oplib
+        >>> oplib.lu(oplib.tensor([[1.0, 2.0], [2.0, 2.0]]))[0]
+        tensor([[2.0000, 2.0000],
+                [0.5000, 1.0000]])
+    """
+    found = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    return found if get_infos else tuple(found[:2])
+
+
+def linalg_lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
+    """Finds a permutation and two triangles with ``P @ L @ U == A``.
+
+    Args:
+        A: ``[..., m, n]``, floating or complex.
+        pivot: whether rows are exchanged; without it there is none.
+
+    Returns:
+        A named tuple ``(P, L, U)``.
+
+    Raises:
+        ArgumentError: fewer than two dims, or ``pivot=False``.
+
+    Gradient:
+        Of L and U; P has none.
+
+    Source:
+        torch.linalg.lu
+
+    Example:
+        >>> import oplib
+        >>> p, l, u = oplib.linalg.lu(oplib.tensor([[1.0, 2.0], [2.0, 2.0]]))
+        >>> p @ l @ u
+        tensor([[1., 2.],
+                [2., 2.]])
+    """
+    factors, pivots, _ = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    return lu_unpack(factors, pivots)
+
+
+def lu_unpack(
+    LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Any, Any, Any]:
+    """Makes a permutation and two triangles of what ``linalg.lu_factor`` gives.
+
+    Args:
+        LU_data: the triangles in one matrix, ``[..., m, n]``.
+        LU_pivots: the rows that were exchanged, int32, counted from 1.
+        unpack_data: whether triangles are wanted; what is not is empty.
+        unpack_pivots: whether the permutation is.
+
+    Returns:
+        A named tuple ``(P, L, U)``.
+
+    Raises:
+        ArgumentError: pivots that are not int32, or not as many as there are rows or columns.
+
+    Gradient:
+        Of L and U; P has none.
+
+    Source:
+        torch.lu_unpack
+
+    Example:
+        >>> import oplib
+        >>> oplib.lu_unpack(*oplib.linalg.lu_factor(oplib.tensor([[0.0, 2.0], [4.0, 1.0]]))).U
+        tensor([[4., 1.],
+                [0., 2.]])
+    """
+    found = ops.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
+    return type(found)(ops.detach(found[0]), *found[1:])
+
+
+def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """Solves A @ x = b by the factors of A; ``linalg.lu_solve`` has them first.
+
+    Args:
+        b: ``[..., m, k]``, floating or complex.
+        LU_data: the triangles of A, as ``linalg.lu_factor`` gives them.
+        LU_pivots: the rows that were exchanged, likewise.
+
+    Returns:
+        ``[..., m, k]``.
+
+    Raises:
+        ArgumentError: shapes or dtypes that do not fit.
+
+    Gradient:
+        By b and the triangles.
+
+    Source:
+        torch.lu_solve
+
+    Example:
+        >>> import oplib
+        >>> factors = oplib.linalg.lu_factor(oplib.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        >>> oplib.lu_solve(oplib.ones(2, 1), *factors)
+        tensor([[0.5000],
+                [0.2500]])
+    """
+    return ops.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+def chain_matmul(*matrices: Any) -> Any:
+    """Multiplies matrices in the order that takes the fewest multiplications.
+
+    Args:
+        *matrices: one or more, each with as many rows as the one before has columns.
+
+    Returns:
+        The product; a single matrix as it is.
+
+    Raises:
+        ArgumentError: there is none, or one is no matrix.
+
+    Gradient:
+        That of ``matmul``.
+
+    Source:
+        torch.chain_matmul
+
+    Example:
+        >>> import oplib
+        >>> oplib.chain_matmul(oplib.ones(2, 3), oplib.ones(3, 2), oplib.ones(2, 1))
+        tensor([[6.],
+                [6.]])
+    """
+    if not matrices or any(one.ndim != 2 for one in matrices):
+        raise ArgumentError(
+            "chain_matmul: expected one or more matrices, each a tensor of dimension 2. Got "
+            f"{', '.join(map(describe, matrices)) or 'none'}. Give vectors a second dim with unsqueeze."
+        )
+    return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Makes a matrix of the powers of numbers, the highest first; ``linalg.vander`` has the lowest first.
+
+    Args:
+        x: a vector.
+        N: how many powers; by default as many as there are numbers.
+        increasing: whether the lowest stand first.
+
+    Returns:
+        ``[count, N]``.
+
+    Raises:
+        ArgumentError: no vector, or a negative count.
+
+    Gradient:
+        That of the powers.
+
+    Source:
+        torch.vander
+
+    Example:
+        >>> import oplib
+        >>> oplib.vander(oplib.tensor([2.0, 3.0]), 3)
+        tensor([[4., 2., 1.],
+                [9., 3., 1.]])
+    """
+    count = x.shape[0] if x.ndim == 1 and N is None else N
+    if x.ndim != 1 or count is None or count < 0:
+        raise ArgumentError(
+            f"vander: x must be a one-dimensional tensor, and N non-negative. Got {describe(x)} and N={N}. "
+            "Flatten it."
+        )
+    powers = ops.linalg_vander(x, N=max(count, 2))
+    powers = powers if count > 1 else ops.narrow(powers, 1, 0, count)
+    return powers if increasing else ops.flip(powers, (1,))
+
+
+TRIANGLES = (chain_matmul, lu, lu_solve, lu_unpack, vander)
+OF_LINALG = (linalg_lu,)
+METHODS = (lu, lu_solve)

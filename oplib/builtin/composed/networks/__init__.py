@@ -1,0 +1,1 @@
+"""Functions of ``torch.nn.functional`` made of several ops."""

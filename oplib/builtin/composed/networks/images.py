@@ -1,0 +1,350 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Functions of networks as ``torch.nn.functional`` has them: with older arguments, and what is looked at."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.checks.places import check_range
+from oplib.builtin.composed.forms import shorten_rows
+from oplib.builtin.single_ops import ops
+from oplib.builtin.values import box_like, read_known
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.tensor import Generator
+
+# Grids ------------------------------------------------------------------------------------------------------
+
+
+def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
+    if align_corners is None:
+        warnings.warn(
+            f"{name}: align_corners is False where it is left out, in torch since 1.3.0. Say "
+            "align_corners=False, or True for what it was before.",
+            stacklevel=4,  # behind the function and its guard
+        )
+    return bool(align_corners)
+
+
+def grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """Samples an image, or a volume, at places that a grid tells.
+
+    Args:
+        input: ``[N, C, H, W]`` or ``[N, C, D, H, W]``.
+        grid: ``[N, ..., 2]`` or ``[N, ..., 3]``, from -1 to 1, x first.
+        mode: "bilinear", "nearest" or "bicubic".
+        padding_mode: what is beyond the border: "zeros", "border" or "reflection".
+        align_corners: whether -1 and 1 are the centers of the outer items, and not their edges.
+
+    Returns:
+        ``[N, C, ...]``, the items at the places of the grid, by interpolation.
+
+    Raises:
+        ArgumentValueError: another mode.
+        ArgumentError: shapes or dtypes that do not fit.
+
+    Gradient:
+        By both; by the grid 0 with "nearest", and where places are held at a border.
+
+    Source:
+        torch.nn.functional.grid_sample
+
+    Example:
+        >>> import oplib
+        >>> image = oplib.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> grid = oplib.tensor([[[[0.0, 0.0], [0.5, -0.5]]]])
+        >>> oplib.nn.functional.grid_sample(image, grid, align_corners=False)
+        tensor([[[[2.5000, 2.0000]]]])
+    """
+    return ops.grid_sample(input, grid, mode, padding_mode, _warn_of_corners("grid_sample", align_corners))
+
+
+def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+    """Finds to which places affine maps bring those of images, for grid_sample.
+
+    Args:
+        theta: ``[N, 2, 3]``, or ``[N, 3, 4]`` for volumes; floating.
+        size: of the images, ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
+        align_corners: as for grid_sample.
+
+    Returns:
+        ``[N, H, W, 2]`` or ``[N, D, H, W, 3]``.
+
+    Raises:
+        ArgumentValueError: a theta that does not fit the size, or a size without items.
+        UnsupportedArgumentError: a size of another number of dimensions.
+
+    Gradient:
+        By theta, in which the result is linear.
+
+    Source:
+        torch.nn.functional.affine_grid
+
+    Example:
+        >>> import oplib
+        >>> theta = oplib.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> oplib.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False)
+        tensor([[[[-0.5000,  0.0000],
+                  [ 0.5000,  0.0000]]]])
+    """
+    return ops.affine_grid(theta, list(size), _warn_of_corners("affine_grid", align_corners))
+
+
+# Bags -------------------------------------------------------------------------------------------------------
+
+
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums bags of rows of ``weight``, or takes their means or largest items.
+
+    Args:
+        input: the places of rows: ``[B, L]``, bags of one size, or a vector with ``offsets``.
+        weight: the table, ``[count, size]``.
+        offsets: where each bag begins.
+        max_norm: rows that are looked up and longer than this are shortened to it first, in place.
+        norm_type: of the length.
+        scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
+        mode: "sum", "mean" or "max".
+        sparse: there are no sparse gradients: only False.
+        per_sample_weights: factors of the rows, of the shape of the input; with "sum" alone.
+        include_last_offset: whether the last offset is the end of the last bag.
+        padding_idx: a row that counts for nothing.
+
+    Returns:
+        ``[B, size]``; zeros for a bag with nothing in it.
+
+    Raises:
+        ArgumentValueError: shapes that do not fit, or another mode.
+        ArgumentError: offsets that do not begin at 0, or no such padding_idx.
+        DimensionError: a place that is known is none of the table's.
+        UnsupportedArgumentError: sparse gradients, or factors with a mode that takes none.
+
+    Gradient:
+        By the weight and the factors; of "max" to the first of the largest items.
+
+    Source:
+        torch.nn.functional.embedding_bag
+
+    Example:
+        >>> import oplib
+        >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> oplib.nn.functional.embedding_bag(oplib.tensor([[0, 1], [1, 1]]), table)
+        tensor([[2., 3.],
+                [3., 4.]])
+    """
+    _check_bags(input, weight, offsets, per_sample_weights)
+    _check_mode(mode, per_sample_weights, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+    if input.ndim == 2:
+        include_last_offset = False
+        offsets = box_like(input, np.arange(input.shape[0]) * input.shape[1], input.dtype)
+        input = ops.reshape(input, (-1,))  # noqa: A001
+        factors = per_sample_weights
+        per_sample_weights = None if factors is None else ops.reshape(factors, (-1,))
+    _check_places(input, weight, offsets, padding_idx)
+    if max_norm is not None:
+        shorten_rows(input, weight, max_norm, norm_type)
+    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return ops.embedding_bag(
+        weight,
+        input,
+        offsets,
+        per_sample_weights,
+        mode=mode,
+        include_last_offset=include_last_offset,
+        padding_idx=place,
+        scale_grad_by_freq=scale_grad_by_freq,
+    )
+
+
+def _check_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any) -> None:
+    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+        raise ArgumentValueError(
+            "embedding_bag: per_sample_weights must have the same shape as the input. Got "
+            f"{describe(per_sample_weights)} for {describe(input)}. Give one for each place."
+        )
+    if weight.ndim != 2 or input.ndim not in (1, 2):
+        raise ArgumentValueError(
+            "embedding_bag: weight has to be a matrix, input a vector or a matrix. Got "
+            f"{describe(weight)} and {describe(input)}. Reshape them."
+        )
+    if (offsets is None) != (input.ndim == 2) or (offsets is not None and offsets.ndim != 1):
+        raise ArgumentValueError(
+            "embedding_bag: offsets, a vector, go with an input that is a vector. Got "
+            f"{describe(offsets)} and {describe(input)}. Give a matrix with one bag in each row, or offsets."
+        )
+
+
+def _check_mode(mode: str, per_sample_weights: Any, *, scale_grad_by_freq: bool, sparse: bool) -> None:
+    if mode not in ("sum", "mean", "max") or (mode == "max" and (scale_grad_by_freq or sparse)):
+        raise ArgumentValueError(
+            "embedding_bag: mode has to be one of sum, mean or max, and max takes neither scale_grad_by_freq "
+            f"nor sparse. Got {mode!r}. Choose another."
+        )
+    if sparse:
+        raise UnsupportedArgumentError(
+            "embedding_bag: there are no sparse gradients. Got sparse=True. Leave it out for a dense one."
+        )
+    if per_sample_weights is not None and mode != "sum":
+        raise UnsupportedArgumentError(
+            f"embedding_bag: per_sample_weights is only supported for mode='sum'. Got {mode!r}. Leave it out."
+        )
+
+
+def _check_places(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
+    check_range("embedding_bag", input, weight.shape[0])
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ArgumentError(
+            f"embedding_bag: padding_idx must be within the number of embeddings. Got {padding_idx} for "
+            f"{describe(weight)}. Give one below {weight.shape[0]}."
+        )
+    values = read_known(offsets)
+    if values is not None and values.size and (values[0] != 0 or values[-1] > input.shape[0]):
+        raise ArgumentError(
+            "embedding_bag: offsets[0] has to be 0, and the last no more than the length of the input. Got "
+            f"{values.tolist()} for {describe(input)}. Let the first bag begin at 0."
+        )
+
+
+# Alignment --------------------------------------------------------------------------------------------------
+
+
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """What the log-probabilities of label sequences lack to 0, over all alignments.
+
+    Args:
+        log_probs: ``[T, N, C]``, or ``[T, C]`` of one sequence; logarithms of probabilities.
+        targets: labels, ``[N, S]``, or those of all sequences one after the other.
+        input_lengths: how many times of each sequence count, a tensor or numbers.
+        target_lengths: how many labels of each.
+        blank: the label that stands for none.
+        reduction: "none", "mean", of losses over the numbers of labels, or "sum".
+        zero_infinity: whether losses are 0 where there is no alignment, and not inf.
+
+    Returns:
+        The loss, or ``[N]`` losses with "none".
+
+    Raises:
+        ArgumentError: lengths, labels or a blank that do not fit.
+        ArgumentValueError: another reduction.
+
+    Gradient:
+        That by ``log_probs``. PyTorch hands out another, which is the same once log_softmax is behind it.
+
+    Source:
+        torch.nn.functional.ctc_loss; Graves and others, Connectionist Temporal Classification, 2006.
+
+    Example:
+        >>> import oplib
+        >>> chances = oplib.tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
+        >>> oplib.nn.functional.ctc_loss(chances, oplib.tensor([[1]]), (2,), (1,))
+        tensor(0.2877)
+    """
+    lengths = [
+        box_like(targets, one, targets.dtype) if isinstance(one, (int, list, tuple)) else one
+        for one in (input_lengths, target_lengths)
+    ]
+    _check_lengths(log_probs, targets, *map(read_known, lengths))
+    return ops.ctc_loss(log_probs, targets, *lengths, blank, reduction=reduction, zero_infinity=zero_infinity)
+
+
+def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any) -> None:
+    count = log_probs.shape[1] if log_probs.ndim == 3 else 1
+    if (
+        of_inputs is not None
+        and of_inputs.size
+        and not 0 <= of_inputs.min() <= of_inputs.max() <= log_probs.shape[0]
+    ):
+        raise ArgumentError(
+            f"ctc_loss: expected input_lengths to have value at most {log_probs.shape[0]}. Got "
+            f"{of_inputs.tolist()} for {describe(log_probs)}. Cut them."
+        )
+    if of_targets is None or not of_targets.size:
+        return
+    is_joined = targets.ndim == 1 and count > 1
+    most = of_targets.sum() if is_joined else of_targets.max()
+    if of_targets.min() < 0 or most > targets.shape[-1]:
+        raise ArgumentError(
+            "ctc_loss: expected target_lengths to be no more than there are labels. Got "
+            f"{of_targets.tolist()} for {describe(targets)}. Cut them."
+        )
+
+
+# Random choices ---------------------------------------------------------------------------------------------
+
+
+def gumbel_softmax(
+    logits: Any,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+    *,
+    generator: Generator | None = None,
+) -> Any:
+    """Draws shares, near 0 and 1, with the probabilities of the softmax; differentiable by these.
+
+    Args:
+        logits: real, of any shape.
+        tau: the temperature; the lower, the nearer to 0 and 1.
+        hard: whether the result is one 1 and zeros, with the gradient of the shares.
+        eps: has no effect.
+        dim: along which the shares sum to 1.
+        generator: where the randomness comes from; by default the global Generator.
+
+    Returns:
+        The shares, of the shape of the logits.
+
+    Raises:
+        UnsupportedDtypeError: logits that are not floating.
+
+    Gradient:
+        By the logits, that of the shares.
+
+    Source:
+        torch.nn.functional.gumbel_softmax; Jang, Gu and Poole, 2017.
+
+    Example:
+        >>> import oplib
+        >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
+        tensor([1., 1.])
+    """
+    if eps != 1e-10:  # the caller is behind the guard and the further names
+        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=4)
+    drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
+    shares = ops.softmax((logits - drawn) / tau, dim)
+    if not hard:
+        return shares
+    place = ops.argmax(ops.detach(shares), dim, True)
+    chosen = ops.scatter(ops.zeros_like(ops.detach(shares)), dim, place, 1.0)
+    return chosen - ops.detach(shares) + shares
+
+
+NETWORKS = (affine_grid, ctc_loss, embedding_bag, grid_sample, gumbel_softmax)

@@ -1,0 +1,229 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Losses as ``torch.nn.functional`` has them: in its order of arguments, with its older ones and weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.rows.docstring import add_to_arguments
+from oplib.builtin.single_ops import ops
+from oplib.builtin.tables.losses.margins import check_margin
+from oplib.builtin.values import find_array, is_traced
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+
+Function = Callable[..., Any]
+
+_OLDER = "size_average=None, reduce=None, reduction='mean'"
+_CLASSES = "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
+WRITTEN_LOSSES = {
+    "mse_loss": f"input, target, {_OLDER}, weight=None",
+    "l1_loss": f"input, target, {_OLDER}, weight=None",
+    "smooth_l1_loss": f"input, target, {_OLDER}, beta=1.0",
+    "huber_loss": "input, target, reduction='mean', delta=1.0, weight=None",
+    "kl_div": f"input, target, {_OLDER}, log_target=False",
+    "nll_loss": _CLASSES,
+    "cross_entropy": f"{_CLASSES}, label_smoothing=0.0",
+    "binary_cross_entropy": f"input, target, weight=None, {_OLDER}",
+    "binary_cross_entropy_with_logits": f"input, target, weight=None, {_OLDER}, pos_weight=None",
+    "triplet_margin_loss": f"anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, {_OLDER}",
+    "margin_ranking_loss": f"input1, input2, target, margin=0, {_OLDER}",
+    "hinge_embedding_loss": f"input, target, margin=1.0, {_OLDER}",
+    "cosine_embedding_loss": f"input1, input2, target, margin=0, {_OLDER}",
+    "soft_margin_loss": f"input, target, {_OLDER}",
+    "multi_margin_loss": f"input, target, p=1, margin=1.0, weight=None, {_OLDER}",
+    "multilabel_margin_loss": f"input, target, {_OLDER}",
+    "multilabel_soft_margin_loss": f"input, target, weight=None, {_OLDER}",
+    "poisson_nll_loss": (
+        "input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, "
+        "reduction='mean'"
+    ),
+}
+_OF_PAIRS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the weight of the others is one of the op's
+
+
+_FURTHER = {
+    "weight": "weight: a tensor, by default None; factors of the losses, of their shape.",
+    "size_average": "size_average: a bool, by default None; an older name, False for `reduction='sum'`.",
+    "reduce": "reduce: a bool, by default None; an older name, False for `reduction='none'`.",
+}
+
+
+def read_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """Returns the reduction that torch's older arguments mean, and the newer one where they are left out."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "mean" if size_average is None or size_average else "sum"
+
+
+def warn_of_sizes(name: str, first: Any, target: Any) -> None:
+    """Warns, as torch does, where input and target are broadcast, which is rarely meant."""
+    if not (hasattr(first, "shape") and hasattr(target, "shape")):
+        return  # the op refuses it
+    if tuple(first.shape) != tuple(target.shape):
+        warnings.warn(
+            f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
+            f"({list(first.shape)}). They are broadcast to one; ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
+    """Weighs losses item by item; their mean is by the weights, that of huber_loss by the items."""
+    if tuple(weight.shape) != tuple(losses.shape):
+        raise ArgumentValueError(
+            f"{name}: weights and input must have the same size. Got {describe(weight)} for losses "
+            f"{describe(losses)}. Expand the weights."
+        )
+    weighted = losses * weight
+    if reduction == "none":
+        return weighted
+    if reduction == "mean" and name == "huber_loss":
+        return weighted.mean()
+    return weighted.sum() if reduction == "sum" else weighted.sum() / weight.sum()
+
+
+def write_loss(name: str) -> Function:
+    """Writes a loss out as text, with torch's parameters; when it is asked for, since that takes long."""
+    form = WRITTEN_LOSSES[name]
+    given = [part.partition("=")[0].strip() for part in form.split(",")]
+    tensors = given[: form.partition("=")[0].count(",")]
+    left_out = {"size_average", "reduce", "reduction", *(("weight",) if name in _WEIGHTED else ())}
+    passed = [f"{one}={one}" for one in given[len(tensors) :] if one not in left_out]
+    call = ", ".join([*tensors, *passed])
+    lines = [f"def {name}({form}):"]
+    if "size_average" in given:
+        lines.append("    reduction = __read(size_average, reduce, reduction)")
+    if name in _OF_PAIRS:
+        lines.append(f"    __warn({name!r}, input, target)")
+    if name in _WEIGHTED:
+        lines.append("    if weight is not None:")
+        lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
+    lines.append(f"    return __op({call}, reduction=reduction)")
+    op = getattr(ops, name)
+    namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
+    namespace["__weigh"] = weigh
+    exec(compile("\n".join(lines), f"<oplib.{name}>", "exec"), namespace)
+    told: str | None = op.__doc__
+    for one, words in _FURTHER.items():
+        if one in given and f"\n    {one}: " not in (told or ""):
+            told = add_to_arguments(told, words)
+    namespace[name].__doc__ = told
+    return namespace[name]
+
+
+# Of distances and distributions -----------------------------------------------------------------------------
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """By how much the distance to the positive is not smaller by a margin than that to the negative.
+
+    Args:
+        anchor: ``[..., size]``, real.
+        positive: the same.
+        negative: the same.
+        distance_function: of two of these, gives one distance for each; by default pairwise_distance.
+        margin: positive.
+        swap: whether the distance from positive to negative counts where it is smaller.
+        reduction: "none", "mean" or "sum".
+
+    Returns:
+        The loss, or one for each anchor with "none".
+
+    Raises:
+        ArgumentValueError: a margin that is not positive, or another reduction.
+        ArgumentError: tensors of several numbers of dimensions.
+
+    Gradient:
+        By all three, where the loss is not 0.
+
+    Source:
+        torch.nn.functional.triplet_margin_with_distance_loss
+
+    Example:
+        >>> import oplib
+        >>> anchor, near, far = (oplib.tensor([[one]]) for one in (0.0, 1.0, 3.0))
+        >>> oplib.nn.functional.triplet_margin_with_distance_loss(anchor, near, far, margin=3.0)
+        tensor(1.)
+    """
+    name = "triplet_margin_with_distance_loss"
+    check_margin(name, margin)
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentValueError(
+            f"{name}: {reduction!r} is not a valid value for reduction. Choose 'none', 'mean' or 'sum'."
+        )
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ArgumentError(
+            f"{name}: the tensors are expected to have the same number of dimensions. Got "
+            f"{describe(anchor)}, {describe(positive)} and {describe(negative)}. Reshape them."
+        )
+    measure = ops.pairwise_distance if distance_function is None else distance_function
+    near, far = measure(anchor, positive), measure(anchor, negative)
+    far = ops.minimum(far, measure(positive, negative)) if swap else far
+    losses = ops.clamp_min(margin + near - far, 0)
+    return losses if reduction == "none" else ops.sum(losses) if reduction == "sum" else ops.mean(losses)
+
+
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """What the log-densities of normally distributed numbers lack to 0.
+
+    Args:
+        input: the means.
+        target: the numbers, of a shape that broadcasts.
+        var: the variances: a number, or a tensor of the shape of the input, or of this with one axis of
+            size 1, or without the last.
+        full: whether the constant term is added.
+        eps: smaller variances count as this.
+        reduction: "none", "mean" or "sum".
+
+    Returns:
+        The loss, or one for each item with "none".
+
+    Raises:
+        ArgumentValueError: a known variance is negative, or of another shape, or another reduction.
+
+    Gradient:
+        By all three; by a variance below eps that of eps.
+
+    Source:
+        torch.nn.functional.gaussian_nll_loss
+
+    Example:
+        >>> import oplib
+        >>> oplib.nn.functional.gaussian_nll_loss(oplib.tensor([1.0]), oplib.tensor([2.0]), 1.0)
+        tensor(0.5000)
+    """
+    given = ops.ones_like(input) * var if isinstance(var, float) else var
+    values = find_array(given)
+    is_known = hasattr(values, "dtype") and not is_traced(values)
+    if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
+        raise ArgumentValueError(
+            f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
+            "more."
+        )
+    return ops.gaussian_nll_loss(input, target, given, full, eps, reduction=reduction)
+
+
+LOSSES = (gaussian_nll_loss, triplet_margin_with_distance_loss)

@@ -1,0 +1,161 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Normalisation of channels with running moments, which are written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import Tensor
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Brings each channel to mean 0 and variance 1, then scales and moves it.
+
+    Args:
+        input: ``[N, C, ...]``, floating.
+        running_mean: ``[C]``, or None while training.
+        running_var: likewise.
+        weight: ``[C]``, the scale; by default 1.
+        bias: ``[C]``, what is added; by default 0.
+        training: whether the moments are those of the batch. The running ones, which must be Tensors
+            then, move towards these, in place.
+        momentum: by which part they do.
+        eps: added to the variance.
+
+    Returns:
+        A tensor like the input.
+
+    Raises:
+        ArgumentError: a shape or dtype does not fit, or running moments to be written are no Tensors.
+        ArgumentValueError: training, with one item for each channel.
+
+    Gradient:
+        A formula of its own, by input, weight and bias.
+
+    Source:
+        torch.nn.functional.batch_norm
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([[1.0], [3.0]])
+        >>> oplib.nn.functional.batch_norm(x, oplib.ones(1), oplib.ones(1), eps=0.0).tolist()
+        [[0.0], [2.0]]
+    """
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                f"batch_norm: running_mean and running_var must be defined in evaluation mode. Got "
+                f"{describe(running_mean)} and {describe(running_var)}. Give them, or training=True."
+            )
+        return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
+    _check_running("batch_norm", input, running_mean, running_var)
+    count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0
+    if count == 1:
+        raise ArgumentValueError(
+            f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
+            "Give a larger batch, or training=False."
+        )
+    result, mean, variance = ops.native_batch_norm(input, weight, bias, eps)
+    if count != 0:  # nothing has no moments
+        _move_running(running_mean, mean, momentum)
+        _move_running(running_var, variance * (count / max(count - 1, 1)), momentum)
+    return result
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Brings each channel of each example to mean 0 and variance 1, then scales and moves it.
+
+    Args:
+        input: ``[N, C, ...]``, floating.
+        running_mean: ``[C]``, or None. It moves towards the average over the examples, in place, and must
+            be a Tensor then.
+        running_var: likewise.
+        weight: ``[C]``, the scale; by default 1.
+        bias: ``[C]``, what is added; by default 0.
+        use_input_stats: whether the moments are those of the input; else the running ones.
+        momentum: by which part these move.
+        eps: added to the variance.
+
+    Returns:
+        A tensor like the input.
+
+    Raises:
+        ArgumentError: a shape or dtype does not fit, or running moments to be written are no Tensors.
+        ArgumentValueError: one item for each channel of an example.
+
+    Gradient:
+        A formula of its own, by input, weight and bias.
+
+    Source:
+        torch.nn.functional.instance_norm
+
+    Example:
+        >>> import oplib
+        >>> oplib.nn.functional.instance_norm(oplib.tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
+        [[[-1.0, 1.0]]]
+    """
+    if not use_input_stats:
+        return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
+    if math.prod(input.shape[2:]) == 1:
+        raise ArgumentValueError(
+            "instance_norm: expected more than 1 spatial element when training. Got "
+            f"{describe(input)}. Give more places, or use_input_stats=False."
+        )
+    _check_running("instance_norm", input, running_mean, running_var)
+    if math.prod(input.shape) != 0 and (running_mean is not None or running_var is not None):
+        items = ops.flatten(ops.detach(input), 2)
+        _move_running(running_mean, ops.mean(ops.mean(items, -1), 0), momentum)
+        _move_running(running_var, ops.mean(ops.var(items, -1), 0), momentum)
+    return ops.native_instance_norm(input, weight, bias, eps)
+
+
+def _check_running(op: str, input: Any, *moments: Any) -> None:
+    """Checks both before one is written."""
+    for name, running in zip(("running_mean", "running_var"), moments, strict=True):
+        if running is None:
+            continue
+        if not isinstance(running, Tensor):
+            raise ArgumentError(
+                f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(running)}. "
+                f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
+            )
+        is_fit = running.dtype in (input.dtype, np.dtype(np.float32)) and not running.requires_grad
+        if not is_fit or (input.ndim > 1 and tuple(running.shape) != (input.shape[1],)):
+            raise ArgumentError(
+                f"{op}: argument '{name}' is to hold one number for each channel, of the dtype of the input "
+                f"or float32, and to require no grad. Got {describe(running)} for {describe(input)}. Make it "
+                "anew."
+            )
+
+
+def _move_running(running: Any, new: Any, momentum: float) -> None:
+    """Moves a running moment, where there is one, towards a new one."""
+    if running is not None:
+        value = new.detach() if isinstance(new, Tensor) else new
+        running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)
+
+
+NORMS = (batch_norm, instance_norm)

@@ -1,0 +1,158 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Parts of an axis, as views: so many, or ending at given places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Returns views of parts of a dim.
+
+    Args:
+        input: with one dim at least, of any dtype.
+        indices_or_sections: how many parts, the first ones longer by one where they must, or the places
+            where they end, but the last; an int, a sequence of these, or a tensor that has values.
+        dim: which dim.
+
+    Returns:
+        A tuple of views.
+
+    Raises:
+        ArgumentError: the input has no dims, or the number of parts is less than 1.
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the view.
+
+    Source:
+        torch.tensor_split
+
+    Example:
+        >>> import oplib
+        >>> oplib.tensor_split(oplib.tensor([1, 2, 3]), 2)
+        (tensor([1, 2]), tensor([3]))
+    """
+    if not input.ndim:
+        raise ArgumentError(
+            f"tensor_split: expected at least a 1-dimensional tensor. Got {describe(input)}. Use the "
+            "tensor itself."
+        )
+    length = input.shape[dim] if -input.ndim <= dim < input.ndim else 0
+    stops = [_clip(one, length) for one in _find_stops(indices_or_sections, length, "tensor_split")]
+    pairs = zip([0, *stops], [*stops, length], strict=True)
+    return tuple(ops.narrow(input, dim, start, max(stop - start, 0)) for start, stop in pairs)
+
+
+def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
+    """The places where parts end, but the last."""
+    if isinstance(indices_or_sections, Tensor):
+        found = np.asarray(indices_or_sections.array)
+        indices_or_sections = found.tolist()
+    if not isinstance(indices_or_sections, int):
+        return list(indices_or_sections)
+    if indices_or_sections < 1:
+        raise ArgumentError(
+            f"{op}: number of sections must be larger than 0. Got {indices_or_sections}. Give at least 1."
+        )
+    short, longer = divmod(length, indices_or_sections)
+    return [
+        place * short + min(place, longer) for place in range(1, indices_or_sections)
+    ]  # the first ones are longer
+
+
+def _clip(place: int, length: int) -> int:
+    return max(place + length, 0) if place < 0 else min(place, length)
+
+
+_SPLIT_ALONG = """Returns views of parts of dim {dim}; ``hsplit`` of a vector those of its only dim.
+
+Args:
+    input: with at least {least} dims, of any dtype.
+    indices_or_sections: how many parts, all of one length, or the places where they end, but the last.
+
+Returns:
+    A tuple of views.
+
+Raises:
+    ArgumentError: the input has fewer dims, or the number does not divide its length.
+
+Gradient:
+    That of the view.
+
+Source:
+    torch.{name}
+
+Example:
+    >>> import oplib
+    >>> [part.shape for part in oplib.{name}(oplib.ones(2, 4, 6), 2)]
+    {shapes}
+"""
+
+
+def _make_split_along(name: str, least: int, dim: int, shape: tuple[int, ...]) -> Function:
+    def split_along(input: Any, indices_or_sections: Any) -> Any:
+        if input.ndim < least:
+            raise ArgumentError(
+                f"{name}: requires a tensor with at least {least} dimensions. Got {describe(input)}. Add "
+                "one with unsqueeze."
+            )
+        along = 0 if input.ndim == 1 else dim
+        sections = indices_or_sections
+        if isinstance(sections, int) and (sections < 1 or input.shape[along] % sections):
+            raise ArgumentError(
+                f"{name}: the size of dimension {along} is not divisible by the split_size. Got "
+                f"{describe(input)} and {sections}. Give a divisor, or places."
+            )
+        return tensor_split(input, sections, along)
+
+    split_along.__name__ = name
+    split_along.__doc__ = _SPLIT_ALONG.format(name=name, dim=dim, least=least, shapes=[shape] * 2)
+    return split_along
+
+
+def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> Any:
+    """Returns views of parts of a dim, of given lengths.
+
+    Args:
+        input: of any dtype.
+        split_sizes: the lengths; they sum to that of the dim.
+        dim: which dim.
+
+    Returns:
+        A tuple of views.
+
+    Raises:
+        ArgumentError: the lengths do not sum to that of the dim.
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the view.
+
+    Source:
+        torch.split_with_sizes
+
+    Example:
+        >>> import oplib
+        >>> oplib.split_with_sizes(oplib.tensor([1, 2, 3]), [1, 2])
+        (tensor([1]), tensor([2, 3]))
+    """
+    return ops.split(input, list(split_sizes), dim)
+
+
+PARTS = (
+    _make_split_along("hsplit", 1, 1, (2, 2, 6)),
+    _make_split_along("vsplit", 2, 0, (1, 4, 6)),
+    _make_split_along("dsplit", 3, 2, (2, 4, 3)),
+    split_with_sizes,
+    tensor_split,
+)

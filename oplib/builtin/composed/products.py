@@ -1,0 +1,180 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Functions that are made of several ops, or call one with other arguments than its schema has."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, ArgumentValueError
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+
+
+def einsum(equation: Any, *operands: Any) -> Any:
+    """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
+
+    Args:
+        equation: a letter for each dim of each tensor, ``...`` for those that are broadcast, and after
+            ``->`` the dims of the result; left out, the letters that stand there once, in order.
+        *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by
+            a list of numbers below 52 for its dims, and the last one by that of the result.
+
+    Returns:
+        A tensor of the dtype that they promote to.
+
+    Raises:
+        ArgumentError: the equation does not fit the tensors.
+        ArgumentValueError: there is no tensor.
+
+    Gradient:
+        That of the products and sums.
+
+    Source:
+        torch.einsum
+
+    Example:
+        >>> import oplib
+        >>> oplib.einsum("ij,j->i", oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.ones(2))
+        tensor([3., 7.])
+    """
+    if not isinstance(equation, str):
+        return ops.einsum(*_read_sublists([equation, *operands]))
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    if not operands:
+        raise ArgumentValueError(
+            f"einsum: there must be at least one operand. Got the equation {equation!r} alone. Give the "
+            "tensors after it."
+        )
+    return ops.einsum(equation, list(operands))
+
+
+def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
+    """The equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+
+    def spell(numbers: Sequence[Any]) -> str:
+        return "".join("..." if one is Ellipsis else _LETTERS[one] for one in numbers)
+
+    count = len(given) // 2
+    equation = ",".join(spell(numbers) for numbers in given[1 : 2 * count : 2])
+    if len(given) % 2:
+        equation += f"->{spell(given[-1])}"
+    return equation, given[: 2 * count : 2]
+
+
+def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
+    """Sums products of items of two tensors over some dims of both.
+
+    Args:
+        a: of any shape.
+        b: of any shape that agrees in these dims.
+        dims: how many: the last of ``a`` and the first of ``b``; or a list of dims of each.
+
+    Returns:
+        A tensor with the other dims of ``a``, and then those of ``b``.
+
+    Raises:
+        ArgumentError: a negative number, or sizes that do not agree.
+
+    Gradient:
+        That of the products and sums.
+
+    Source:
+        torch.tensordot
+
+    Example:
+        >>> import oplib
+        >>> oplib.tensordot(oplib.ones(2, 3), oplib.ones(3, 2), 1).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+    """
+    if not isinstance(dims, int):
+        return ops.tensordot(a, b, list(dims[0]), list(dims[1]))
+    if dims < 0:
+        raise ArgumentError(f"tensordot: expects dims >= 0. Got dims={dims}. Give how many axes to sum over.")
+    return ops.tensordot(a, b, list(range(a.ndim - dims, a.ndim)), list(range(dims)))
+
+
+def norm(
+    input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """Computes the norm of all items, or of the vectors or matrices along some dims.
+
+    Args:
+        input: of any shape, floating or complex.
+        p: the order: a number, "fro", which is 2, or for matrices "nuc".
+        dim: one dim or several; by default all, and for "nuc" the last two.
+        keepdim: whether these dims stay, with size 1.
+        dtype: in which to compute; by default that of the input.
+
+    Returns:
+        A real tensor without these dims.
+
+    Raises:
+        ArgumentError: an order of matrices for other than two dims, or one that is not supported.
+        DimensionError: there is no such dim.
+        UnsupportedDtypeError: the input holds ints or bools.
+
+    Gradient:
+        That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+
+    Source:
+        torch.norm
+
+    Example:
+        >>> import oplib
+        >>> oplib.norm(oplib.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
+    if isinstance(p, str) and p != "fro":
+        dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        return ops.linalg_matrix_norm(input, p, dims, keepdim, dtype=dtype)
+    order = 2 if p in ("fro", None) else p
+    return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
+
+
+def float_power(input: Any, exponent: Any) -> Any:
+    """Raises to a power in float64, or in complex128 where one of the two is complex.
+
+    Args:
+        input: a tensor, or a number beside a tensor.
+        exponent: likewise; the shapes broadcast.
+
+    Returns:
+        A tensor of dtype float64 or complex128.
+
+    Raises:
+        DtypeError: JAX's x64 is off, so that there are no such dtypes; ``pow`` has that of the operands.
+        ArgumentError: the shapes do not broadcast.
+
+    Gradient:
+        That of ``pow``.
+
+    Source:
+        torch.float_power
+
+    Example:
+        >>> import jax, oplib
+        >>> with jax.enable_x64(True):
+        ...     print(oplib.float_power(oplib.tensor([2, 3]), 0.5))
+        tensor([1.4142, 1.7321], dtype=oplib.float64)
+    """
+    is_complex = any(_is_complex(one) for one in (input, exponent))
+    dtype = np.dtype(np.complex128 if is_complex else np.float64)
+    first, second = (
+        ops._to_copy(one, dtype) if hasattr(one, "dtype") else complex(one) if is_complex else float(one)
+        for one in (input, exponent)
+    )
+    return ops.pow(first, second)
+
+
+def _is_complex(operand: Any) -> bool:
+    return isinstance(operand, complex) or np.dtype(getattr(operand, "dtype", bool)).kind == "c"
+
+
+PRODUCTS_AND_NORMS = (einsum, norm, tensordot)
+POWERS = (float_power,)

@@ -1,0 +1,185 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Quantiles: the values below which such parts of the items are, with and without those that are nan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.single_ops import ops
+from oplib.builtin.values import box_like, read_values
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor
+
+_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """Finds the values below which such parts of the items are; nan where an item is nan.
+
+    Args:
+        input: float32 or float64, with one item at least.
+        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
+        dim: which dim; by default all items.
+        keepdim: whether the dim stays, with size 1.
+        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+
+    Returns:
+        A tensor without the dim, and for a vector of parts with a first dim for these.
+
+    Raises:
+        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
+        DimensionError: there is no such dim.
+        TracingError: ``q`` is a tensor whose values are not known yet.
+
+    Gradient:
+        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+
+    Source:
+        torch.quantile
+
+    Example:
+        >>> import oplib
+        >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
+        tensor(1.5000)
+    """
+    parts = _read_parts("quantile", input, q, interpolation)
+    flat, axis = _prepare("quantile", input, dim)
+    ordered = ops.sort(flat, axis)[0]
+    last = flat.shape[axis] - 1
+    low, high, share = _find_places(parts * last, interpolation)
+    first, second = (ops.index_select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
+    if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
+        share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
+    else:
+        share = box_like(input, share, input.dtype)
+    is_between = interpolation in ("linear", "midpoint")  # else it is one item, which may be infinite
+    found = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
+    spoilt = ops.any(ops.isnan(flat), axis, True)
+    found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan stands last
+    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
+
+
+def nanquantile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """Finds the values below which such parts of the items are that are not nan; nan where all are nan.
+
+    Args:
+        input: float32 or float64, with one item at least.
+        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
+        dim: which dim; by default all items.
+        keepdim: whether the dim stays, with size 1.
+        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+
+    Returns:
+        A tensor without the dim, and for a vector of parts with a first dim for these.
+
+    Raises:
+        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
+        DimensionError: there is no such dim.
+        TracingError: ``q`` is a tensor whose values are not known yet.
+
+    Gradient:
+        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+
+    Source:
+        torch.nanquantile
+
+    Example:
+        >>> import oplib
+        >>> oplib.nanquantile(oplib.tensor([3.0, oplib.nan, 2.0]), 0.5)
+        tensor(2.5000)
+    """
+    parts = _read_parts("nanquantile", input, q, interpolation)
+    flat, axis = _prepare("nanquantile", input, dim)
+    ordered = ops.sort(flat, axis)[0]  # what is nan stands last
+    last = ops.sum(ops.logical_not(ops.isnan(flat)), axis, True) - 1
+    share = q if isinstance(q, Tensor) and interpolation == "linear" else box_like(input, parts, input.dtype)
+    ranks = ops.mul(_lay_along(share, axis, flat.ndim), ops.clamp_min(last, 0))
+    low, high = _find_neighbours(ranks, interpolation)
+    first, second = (
+        ops.gather(ordered, axis, ops._to_copy(place, np.dtype(np.int32))) for place in (low, high)
+    )
+    weight = 0.5 if interpolation == "midpoint" else ops.sub(ranks, low)
+    found = ops.lerp(first, second, weight) if interpolation in ("linear", "midpoint") else first
+    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
+
+
+def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:
+    """The places below and above; the same one twice for what takes one item."""
+    known = ops.detach(ranks)
+    if interpolation in ("linear", "midpoint"):
+        return ops.floor(known), ops.ceil(known)
+    place = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation](known)
+    return place, place
+
+
+def _prepare(op: str, input: Any, dim: int | None) -> tuple[Any, int]:
+    """The items, and the axis along which they are put in order."""
+    flat = ops.reshape(input, (-1,)) if dim is None or not input.ndim else input
+    axis = find_dim(op, input.ndim, 0 if dim is None else dim)
+    if not flat.shape[axis]:
+        raise ArgumentError(f"{op}: input tensor must be non-empty. Got {describe(input)}. Give some items.")
+    return flat, axis
+
+
+def _lay_along(vector: Any, axis: int, count: int) -> Any:
+    shape = [1] * count
+    shape[axis] = -1
+    return ops.reshape(vector, tuple(shape))
+
+
+def _arrange(found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
+    """Brings the axis of several parts to the front, and drops that of a single one."""
+    if not _is_several(q):
+        if of_all and keepdim:
+            return ops.reshape(found, (1,) * of_all)
+        return found if keepdim else ops.squeeze(found, axis)
+    moved = ops.movedim(ops.unsqueeze(found, 0), axis + 1, 0)
+    moved = ops.squeeze(moved, 1) if not keepdim else ops.movedim(moved, 1, axis + 1)
+    return ops.reshape(moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
+
+
+def _is_several(q: Any) -> bool:
+    return not isinstance(q, (int, float)) and bool(q.ndim)
+
+
+def _read_parts(op: str, input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
+    if input.dtype not in (np.float32, np.float64):
+        raise ArgumentError(
+            f"{op}: input tensor must be either float or double dtype. Got {describe(input)}. Convert it."
+        )
+    if interpolation not in _WAYS:
+        raise ArgumentError(
+            f"{op}: interpolation must be one of {', '.join(_WAYS)}. Got {interpolation!r}. Leave it out "
+            "for linear."
+        )
+    if not isinstance(q, (int, float)) and (q.dtype != input.dtype or q.ndim > 1):
+        raise ArgumentError(
+            f"{op}: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
+            f"{describe(input)}. Convert it."
+        )
+    values = q if isinstance(q, (int, float)) else read_values(op, q)
+    parts = np.atleast_1d(np.asarray(values, np.float64))
+    if ((parts < 0) | (parts > 1)).any():
+        raise ArgumentError(f"{op}: q values must be in the range [0, 1]. Got {parts.tolist()}. Divide them.")
+    return parts
+
+
+def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
+    """The places below and above, and how far between them; one place twice where nothing is between."""
+    low, high = np.floor(ranks), np.ceil(ranks)
+    if interpolation == "linear":
+        return low, high, ranks - low
+    if interpolation == "midpoint":
+        return low, high, np.full_like(ranks, 0.5)
+    place = {"lower": low, "higher": high, "nearest": np.round(ranks)}[interpolation]
+    return place, place, np.zeros_like(ranks)
+
+
+QUANTILES = (nanquantile, quantile)

@@ -1,0 +1,232 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Functions along sequences that are made of several ops: differences, integrals, membership."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.single_ops import ops
+from oplib.builtin.values import box_like, read_values
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+# Differences and integrals ----------------------------------------------------------------------------------
+
+
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Computes the n-th differences of neighbours along a dim.
+
+    Args:
+        input: with one dim at least, of any dtype; of bools it tells where neighbours differ.
+        n: how often to differ.
+        dim: which dim.
+        prepend: what is put before, of the same sizes in all other dims.
+        append: what is put behind.
+
+    Returns:
+        A tensor of which this dim is shorter by ``n``, or empty.
+
+    Raises:
+        ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the differences; of bools none.
+
+    Source:
+        torch.diff
+
+    Example:
+        >>> import oplib
+        >>> oplib.diff(oplib.tensor([1, 4, 9]))
+        tensor([3, 5])
+    """
+    if not input.ndim or n < 0:
+        raise ArgumentError(
+            f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
+            f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
+        )
+    find_dim("diff", input.ndim, dim)
+    parts = [one for one in (prepend, input, append) if one is not None]
+    found = ops.cat(parts, dim) if len(parts) > 1 else input
+    step = ops.logical_xor if found.dtype == np.bool_ else ops.sub
+    for _ in range(min(n, found.shape[dim])):
+        count = found.shape[dim] - 1
+        found = step(ops.narrow(found, dim, 1, count), ops.narrow(found, dim, 0, count))
+    return found
+
+
+def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
+    """The areas between neighbours."""
+    if not y.ndim:
+        raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
+    find_dim(op, y.ndim, dim)
+    if not y.shape[dim]:
+        return ops.mul(y, dx / 2)  # no neighbours
+    count = y.shape[dim] - 1
+    sums = ops.add(ops.narrow(y, dim, 1, count), ops.narrow(y, dim, 0, count))
+    if x is None:
+        return ops.mul(sums, dx / 2)
+    width = diff(x, 1, dim if x.ndim > 1 else -1)
+    if x.ndim == 1 and y.ndim > 1:
+        width = ops.reshape(width, tuple(-1 if a == dim % y.ndim else 1 for a in range(y.ndim)))
+    return ops.mul(ops.mul(sums, width), 0.5)
+
+
+def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """Integrates along a dim by trapezia.
+
+    Args:
+        y: the heights, numbers of any shape.
+        x: their places: a vector, or of a shape that broadcasts with y.
+        dx: how far apart the places are where they are not given.
+        dim: which dim.
+
+    Returns:
+        A tensor without this dim.
+
+    Raises:
+        ArgumentError: the shapes do not fit.
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the sum; by the places too.
+
+    Source:
+        torch.trapezoid
+
+    Example:
+        >>> import oplib
+        >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
+        tensor(4.)
+    """
+    return ops.sum(_find_pieces("trapezoid", y, x, dx=dx, dim=dim), dim)
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """Integrates by trapezia up to each place along a dim.
+
+    Args:
+        y: the heights, numbers of any shape.
+        x: their places: a vector, or of a shape that broadcasts with y.
+        dx: how far apart the places are where they are not given.
+        dim: which dim.
+
+    Returns:
+        A tensor of which this dim is shorter by one.
+
+    Raises:
+        ArgumentError: the shapes do not fit.
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the sums; by the places too.
+
+    Source:
+        torch.cumulative_trapezoid
+
+    Example:
+        >>> import oplib
+        >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
+        tensor([2., 6.])
+    """
+    return ops.cumsum(_find_pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
+
+
+# Membership -------------------------------------------------------------------------------------------------
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
+    """Tells which items are among others.
+
+    Args:
+        elements: a tensor of any shape, or a number.
+        test_elements: the others: a tensor of any shape, or a number where ``elements`` is a tensor.
+        assume_unique: has no effect: it makes nothing faster.
+        invert: whether to tell which are not.
+
+    Returns:
+        Bools, of the shape of ``elements``.
+
+    Gradient:
+        None: the result is bools.
+
+    Source:
+        torch.isin
+
+    Example:
+        >>> import oplib
+        >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
+        tensor([ True, False,  True])
+    """
+    if isinstance(test_elements, (bool, int, float)):
+        found = ops.eq(elements, test_elements)
+    elif isinstance(elements, (bool, int, float)):
+        found = ops.any(ops.eq(test_elements, elements))
+    else:
+        column, row = ops.reshape(elements, (*elements.shape, 1)), ops.reshape(test_elements, (-1,))
+        found = ops.any(ops.eq(column, row), -1)
+    return ops.logical_not(found) if invert else found
+
+
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Counts how often each number from 0 on is among the items, or sums the weights of these.
+
+    Args:
+        input: a vector of ints, none of them negative.
+        weights: what each item counts, of its shape; by default 1.
+        minlength: how many numbers to count at least.
+
+    Returns:
+        A vector of counts, or of sums: in the dtype of complex weights and of floats of 32 bits or more, of
+        others in the widest floats there are.
+
+    Raises:
+        ArgumentError: the input is no vector of such ints, the weights are of another shape, or
+            ``minlength`` is negative.
+        TracingError: its values are not known yet, and neither is the size of the result.
+
+    Gradient:
+        By the weights, taken from where they were added.
+
+    Source:
+        torch.bincount
+
+    Example:
+        >>> import oplib
+        >>> oplib.bincount(oplib.tensor([2, 0, 2]))
+        tensor([1, 0, 2])
+    """
+    if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
+        raise ArgumentError(
+            f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
+            f"{describe(input)} and {minlength}. Flatten or convert it."
+        )
+    if weights is not None and tuple(weights.shape) != tuple(input.shape):
+        raise ArgumentError(
+            f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
+            f"{describe(input)}. Give one for each item."
+        )
+    values = read_values("bincount", input)
+    if values.size and values.min() < 0:
+        raise ArgumentError(f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them.")
+    count = max(int(values.max()) + 1 if values.size else 0, minlength)
+    if weights is None:
+        return box_like(input, np.bincount(values, minlength=minlength))
+    items = _widen(weights)
+    return ops.scatter_add(box_like(items, np.zeros(count), items.dtype), 0, input, items)
+
+
+def _widen(weights: Any) -> Any:
+    dtype = np.dtype(weights.dtype)
+    if dtype.kind == "c" or dtype in (dtypes.float32, dtypes.float64):
+        return weights
+    return ops._to_copy(weights, dtypes.float64 if default_int_dtype() == dtypes.int64 else dtypes.float32)
+
+
+SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, trapezoid)
+METHODS = (bincount, diff)

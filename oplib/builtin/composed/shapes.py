@@ -1,0 +1,337 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Functions of shapes, made of several ops: axes turned, tensors brought to one shape, and joined."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, describe
+
+Function = Callable[..., Any]
+
+# Views ------------------------------------------------------------------------------------------------------
+
+
+def adjoint(input: Any) -> Any:
+    """Transposes matrices and conjugates them; of real ones it is a view.
+
+    Args:
+        input: ``[..., m, n]``, of any dtype; without dims it is the only item of a matrix.
+
+    Returns:
+        A tensor, ``[..., n, m]``.
+
+    Raises:
+        ArgumentError: the input has one dim.
+
+    Gradient:
+        That of ``transpose`` and ``conj``.
+
+    Source:
+        torch.adjoint
+
+    Example:
+        >>> import oplib
+        >>> oplib.adjoint(oplib.tensor([[1, 2]])).tolist()
+        [[1], [2]]
+    """
+    if input.ndim == 1:
+        raise ArgumentError(
+            "adjoint: it is only supported on matrices or batches of matrices. Got "
+            f"{describe(input)}. Add a dimension with unsqueeze."
+        )
+    turned = ops.transpose(input, -2, -1) if input.ndim else input
+    return ops.conj(turned) if np.dtype(input.dtype).kind == "c" else turned
+
+
+def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
+    """Exchanges two dims; a view.
+
+    Args:
+        input: of any shape and dtype.
+        axis0: one dim.
+        axis1: the other.
+
+    Returns:
+        A view.
+
+    Raises:
+        DimensionError: there is no such dim.
+
+    Gradient:
+        That of the view.
+
+    Source:
+        torch.swapaxes
+
+    Example:
+        >>> import oplib
+        >>> oplib.swapaxes(oplib.ones(2, 3), 0, 1).shape
+        (3, 2)
+    """
+    return ops.transpose(input, axis0, axis1)
+
+
+def _raise_one(tensor: Any, count: int) -> Any:
+    shape = tuple(tensor.shape)
+    if count == 1 or len(shape) >= count:
+        return tensor if len(shape) >= count else ops.reshape(tensor, (1,))
+    if count == 2:
+        return ops.reshape(tensor, (1, *shape) if shape else (1, 1))
+    return ops.reshape(tensor, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+
+
+_ATLEAST = """Returns views with dims of length 1 put in where there are fewer than {count}.
+
+Args:
+    *tensors: of any shape and dtype, one by one or in one sequence.
+
+Returns:
+    A view, or a tuple of these where there are several or a sequence; the tensor itself where it has enough.
+
+Gradient:
+    That of the view.
+
+Source:
+    torch.atleast_{count}d
+
+Example:
+    >>> import oplib
+    >>> oplib.atleast_{count}d(oplib.tensor([1, 2])).shape
+    {shape}
+"""
+
+
+def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
+    def atleast(*tensors: Any) -> Any:
+        is_list = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+        found = tuple(_raise_one(one, count) for one in (tensors[0] if is_list else tensors))
+        return found if is_list or len(tensors) != 1 else found[0]
+
+    atleast.__name__, atleast.__doc__ = f"atleast_{count}d", _ATLEAST.format(count=count, shape=shape)
+    return atleast
+
+
+def _listed(tensors: tuple[Any, ...]) -> list[Any]:
+    """The tensors given one by one, or in one sequence."""
+    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+
+
+def broadcast_tensors(*tensors: Any) -> Any:
+    """Returns views of tensors, broadcast to the shape that they have in common.
+
+    Args:
+        *tensors: of any dtypes, one by one or in one sequence.
+
+    Returns:
+        A tuple of views; an item may stand in one of them several times.
+
+    Raises:
+        ArgumentError: the shapes do not broadcast.
+
+    Gradient:
+        That of the view: the sum over where an item stands.
+
+    Source:
+        torch.broadcast_tensors
+
+    Example:
+        >>> import oplib
+        >>> [one.shape for one in oplib.broadcast_tensors(oplib.ones(2, 1), oplib.ones(3))]
+        [(2, 3), (2, 3)]
+    """
+    arrays = _listed(tensors)
+    try:
+        shape = np.broadcast_shapes(*[tuple(one.shape) for one in arrays])
+    except ValueError as error:
+        raise ArgumentError(
+            f"broadcast_tensors: the sizes of the tensors must match, or be 1. Got "
+            f"{', '.join(map(describe, arrays))}. Reshape one of them."
+        ) from error
+    return tuple(ops.expand(one, shape) for one in arrays)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
+    """Returns views that hold the coordinates of a grid.
+
+    Args:
+        *tensors: a vector of coordinates for each dim, all of one dtype, one by one or in one sequence.
+        indexing: "ij", in which the first vector goes along dim 0, or "xy", in which it goes along dim 1.
+
+    Returns:
+        A tuple of views of the shape of the grid, one for each vector.
+
+    Raises:
+        ArgumentError: there is no vector, one has more dims or another dtype, or no such indexing.
+
+    Gradient:
+        That of the view: the sum over where an item stands.
+
+    Source:
+        torch.meshgrid
+
+    Example:
+        >>> import oplib
+        >>> rows, columns = oplib.meshgrid(oplib.tensor([1, 2]), oplib.tensor([3, 4]))
+        >>> rows.tolist(), columns.tolist()
+        ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
+    """
+    vectors = [ops.reshape(one, (1,)) if not one.ndim else one for one in _listed(tensors)]
+    if not vectors or any(one.ndim > 1 or one.dtype != vectors[0].dtype for one in vectors):
+        raise ArgumentError(
+            "meshgrid: expects vectors, or scalars, of one dtype. Got "
+            f"{', '.join(map(describe, vectors)) or 'none'}. Flatten or convert them."
+        )
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(
+            f"meshgrid: indexing must be one of 'xy' or 'ij'. Got {indexing!r}. Choose one of them."
+        )
+    is_turned = indexing == "xy" and len(vectors) > 1
+    axes = list(range(len(vectors)))
+    axes[:2] = axes[1::-1] if is_turned else axes[:2]
+    shape = tuple(vectors[axis].shape[0] for axis in axes)
+    return tuple(
+        ops.expand(ops.reshape(one, tuple(-1 if axis == place else 1 for axis in axes)), shape)
+        for place, one in enumerate(vectors)
+    )
+
+
+# Joined -----------------------------------------------------------------------------------------------------
+
+
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """Joins tensors along dim 1, vectors as columns.
+
+    Args:
+        tensors: vectors, scalars, and tensors that agree in all dims but 1.
+
+    Returns:
+        A tensor of the dtype that they promote to.
+
+    Raises:
+        ArgumentError: the shapes do not fit.
+
+    Gradient:
+        That of ``cat``.
+
+    Source:
+        torch.column_stack
+
+    Example:
+        >>> import oplib
+        >>> oplib.column_stack([oplib.tensor([1, 2]), oplib.tensor([3, 4])]).tolist()
+        [[1, 3], [2, 4]]
+    """
+    columns = [ops.reshape(one, (-1, 1)) if one.ndim < 2 else one for one in tensors]
+    return ops.hstack(columns)
+
+
+def block_diag(*tensors: Any) -> Any:
+    """Makes a matrix with others along its diagonal, and 0 elsewhere.
+
+    Args:
+        *tensors: matrices, vectors (as rows) and scalars.
+
+    Returns:
+        A matrix of the dtype that they promote to.
+
+    Raises:
+        ArgumentError: one has more than two dims.
+
+    Gradient:
+        That of its parts.
+
+    Source:
+        torch.block_diag
+
+    Example:
+        >>> import oplib
+        >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
+        [[1, 2, 0], [0, 0, 3]]
+    """
+    blocks = [_raise_one(one, 2) for one in tensors]
+    if any(one.ndim > 2 for one in blocks):
+        raise ArgumentError(
+            "block_diag: input tensors must have 2 or fewer dimensions. Got "
+            f"{', '.join(map(describe, blocks))}. Give matrices."
+        )
+    width = sum(one.shape[1] for one in blocks)
+    starts = itertools.accumulate([0, *(one.shape[1] for one in blocks)])
+    rows = [
+        ops.pad(one, [start, width - start - one.shape[1]])
+        for one, start in zip(blocks, starts, strict=False)
+    ]
+    return ops.cat(rows, 0)
+
+
+def diagflat(input: Any, offset: int = 0) -> Any:
+    """Makes the matrix whose diagonal holds the items, flat.
+
+    Args:
+        input: of any shape and dtype.
+        offset: how far above the main diagonal, or below where negative.
+
+    Returns:
+        A square matrix, 0 elsewhere.
+
+    Gradient:
+        That of ``diag``.
+
+    Source:
+        torch.diagflat
+
+    Example:
+        >>> import oplib
+        >>> oplib.diagflat(oplib.tensor([1, 2])).tolist()
+        [[1, 0], [0, 2]]
+    """
+    return ops.diag(ops.reshape(input, (-1,)), offset)
+
+
+def cartesian_prod(*tensors: Any) -> Any:
+    """Makes all combinations of one item of each vector.
+
+    Args:
+        *tensors: vectors of one dtype.
+
+    Returns:
+        A tensor with a combination in each row; a single vector is returned itself.
+
+    Raises:
+        ArgumentError: there is no vector, or one has more than one dim or another dtype.
+
+    Gradient:
+        That of the view and of ``stack``.
+
+    Source:
+        torch.cartesian_prod
+
+    Example:
+        >>> import oplib
+        >>> oplib.cartesian_prod(oplib.tensor([1, 2]), oplib.tensor([3])).tolist()
+        [[1, 3], [2, 3]]
+    """
+    if len(tensors) == 1 and hasattr(tensors[0], "ndim") and tensors[0].ndim == 1:
+        return tensors[0]
+    return ops.stack([ops.reshape(one, (-1,)) for one in meshgrid(*tensors)], 1)
+
+
+SHAPES = (
+    adjoint,
+    _make_atleast(1, (2,)),
+    _make_atleast(2, (1, 2)),
+    _make_atleast(3, (1, 2, 1)),
+    block_diag,
+    broadcast_tensors,
+    cartesian_prod,
+    column_stack,
+    diagflat,
+    meshgrid,
+    swapaxes,
+)
+METHODS = (adjoint, diagflat, swapaxes)

@@ -1,0 +1,1 @@
+"""Fourier transforms, spectra and windows made of several ops."""

@@ -1,0 +1,260 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Spectra of a signal in short windows, one after another, and the signal that has them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from oplib.builtin.single_ops import ops
+from oplib.builtin.values import make_zeros, read_known
+from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
+
+_LEAST = 1e-11  # torch's: below it the windows together leave an item out
+
+
+def stft(
+    input: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Any:
+    """Transforms a signal piece by piece, each weighted by a window: the short-time Fourier transform.
+
+    Args:
+        input: ``[time]`` or ``[batch, time]``, floating or complex.
+        n_fft: how many items are transformed at a time.
+        hop_length: how far it is from one piece to the next; by default a quarter of ``n_fft``.
+        win_length: how long the window is, which stands in the middle of the piece; by default ``n_fft``.
+        window: its weights, a vector; by default ones.
+        center: whether the signal is padded, so that pieces have their middles at multiples of the hop.
+        pad_mode: how, as for ``nn.functional.pad``.
+        normalized: whether the result is divided by the root of ``n_fft``.
+        onesided: whether to give the half that real numbers need; by default where all is real.
+        return_complex: whether the result is complex; otherwise its parts stand in a last dim. Must be given
+            for a real input.
+        align_to_window: what torch takes here; only None is.
+
+    Returns:
+        ``[batch, frequencies, pieces]``, without the batch for a vector.
+
+    Raises:
+        ArgumentError: shapes, sizes or dtypes that do not fit, or no ``return_complex``.
+        UnsupportedArgumentError: ``align_to_window``.
+
+    Gradient:
+        By the signal and the window.
+
+    Source:
+        torch.stft
+
+    Example:
+        >>> import oplib
+        >>> wave = oplib.tensor([1.0, 0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0])
+        >>> oplib.stft(wave, 4, hop_length=4, center=False, return_complex=True).abs()
+        tensor([[0., 0.],
+                [2., 2.],
+                [0., 0.]])
+    """
+    hop, length = hop_length if hop_length is not None else n_fft // 4, win_length or n_fft
+    has_complex = _is_complex(input) or (window is not None and _is_complex(window))
+    is_half = not has_complex if onesided is None else onesided
+    _check_flags(
+        input, has_complex=has_complex, onesided=is_half, whole=return_complex, align=align_to_window
+    )
+    batch = ops.unsqueeze(input, 0) if input.ndim == 1 else input
+    if center and batch.ndim == 2:
+        half = n_fft // 2
+        batch = ops.squeeze(ops.pad(ops.unsqueeze(batch, 0), (half, half), pad_mode), 0)
+    _check_pieces(batch, n_fft, hop, length)
+    frames = ops.unfold(batch, -1, n_fft, hop)
+    weights = _find_window("stft", window, frames, n_fft, length)
+    frames = frames if weights is None else ops.mul(frames, weights)
+    transform = ops.fft_rfft if is_half else ops.fft_fft
+    found = ops.transpose(transform(frames, None, -1, "ortho" if normalized else None), -1, -2)
+    found = ops.squeeze(found, 0) if input.ndim == 1 else found
+    is_complex = has_complex if return_complex is None else return_complex
+    return found if is_complex else ops.view_as_real(found)
+
+
+def _is_complex(tensor: Any) -> bool:
+    return np.dtype(tensor.dtype).kind == "c"
+
+
+def _check_flags(
+    input: Any, *, has_complex: bool, onesided: bool, whole: bool | None, align: bool | None
+) -> None:
+    if align is not None:
+        raise UnsupportedArgumentError(
+            f"stft: argument 'align_to_window' is not there. Got {align}. Pad the signal first: "
+            "oplib.nn.functional.pad."
+        )
+    if whole is None and not has_complex:
+        raise ArgumentError(
+            f"stft: it requires return_complex to be given for real inputs. Got {describe(input)}. "
+            "Say return_complex=True, and view_as_real for parts."
+        )
+    if has_complex and onesided:
+        raise ArgumentError(
+            f"stft: cannot have onesided output if window or input is complex. Got {describe(input)}. Leave "
+            "it out."
+        )
+
+
+def _check_pieces(signal: Any, n_fft: int, hop: int, length: int) -> None:
+    kind = np.dtype(signal.dtype).kind
+    if signal.ndim != 2 or kind in "biu":
+        raise ArgumentError(
+            "stft: expected a 1D or 2D tensor of floating point or complex values. Got "
+            f"{describe(signal)}. Convert or reshape it."
+        )
+    if not 0 < n_fft <= signal.shape[1] or hop < 1 or not 0 < length <= n_fft:
+        raise ArgumentError(
+            "stft: expected 0 < win_length <= n_fft, n_fft no more than the signal has items, and "
+            f"hop_length > 0. Got win_length={length}, n_fft={n_fft} and hop_length={hop} for "
+            f"{describe(signal)}. Change them, or pad the signal."
+        )
+
+
+def _find_window(op: str, window: Any, like: Any, n_fft: int, length: int) -> Any:
+    """The weights, with zeros on both sides; None for ones everywhere."""
+    if window is None:
+        if length == n_fft:
+            return None
+        window = ops.ones_like(ops.abs(make_zeros(like, (length,))))
+    elif window.ndim != 1 or window.shape[0] != length:
+        raise ArgumentError(
+            f"{op}: expected a 1D window tensor of size equal to win_length={length}. Got "
+            f"{describe(window)}. Give its length as win_length."
+        )
+    left = (n_fft - length) // 2
+    return ops.pad(window, (left, n_fft - length - left)) if length < n_fft else window
+
+
+def istft(
+    input: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Any:
+    """Finds the signal whose ``stft`` is nearest to this: pieces are added, and divided by their weights.
+
+    Args:
+        input: ``[frequencies, pieces]`` or ``[batch, frequencies, pieces]``, complex.
+        n_fft: how many items were transformed at a time.
+        hop_length: as for ``stft``, like the three that follow.
+        win_length: how long the window is.
+        window: its weights.
+        center: whether the signal was padded.
+        normalized: whether it was divided by the root of ``n_fft``.
+        onesided: whether there is one half of the frequencies; by default as their number says.
+        length: of the signal; by default what the pieces cover.
+        return_complex: whether the signal is complex.
+
+    Returns:
+        ``[batch, time]``, or ``[time]``.
+
+    Raises:
+        ArgumentError: shapes, sizes or dtypes that do not fit, or windows that leave items out, where these
+            are known.
+
+    Gradient:
+        By the input and the window.
+
+    Source:
+        torch.istft
+
+    Example:
+        >>> import oplib
+        >>> wave, window = oplib.tensor([1.0, 3.0, -1.0, 2.0, 0.0, 5.0]), oplib.hann_window(4)
+        >>> spectra = oplib.stft(wave, 4, window=window, return_complex=True)
+        >>> oplib.allclose(oplib.istft(spectra, 4, window=window, length=6), wave, atol=1e-5)
+        True
+    """
+    hop, size = hop_length if hop_length is not None else n_fft // 4, win_length or n_fft
+    rows = input.shape[-2] if input.ndim > 1 else 0
+    is_half = rows != n_fft if onesided is None else onesided
+    has_rows = rows == (n_fft // 2 + 1 if is_half else n_fft)
+    _check_spectra(input, n_fft, hop, size, has_rows=has_rows)
+    if return_complex and is_half:
+        raise ArgumentError(
+            f"istft: cannot have onesided input if the result is complex. Got {describe(input)}. Give both "
+            "halves."
+        )
+    frames = ops.transpose(input if input.ndim == 3 else ops.unsqueeze(input, 0), -1, -2)
+    norm = "ortho" if normalized else None
+    parts = ops.fft_irfft(frames, n_fft, -1, norm) if is_half else ops.fft_ifft(frames, None, -1, norm)
+    parts = parts if return_complex or is_half else ops.real(parts)
+    weights = _find_window("istft", window, parts, n_fft, size)
+    if weights is None:
+        weights = ops.ones_like(ops.abs(make_zeros(parts, (n_fft,))))
+    whole = n_fft + hop * (parts.shape[1] - 1)
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else whole - start
+    square = ops.expand(ops.square(weights), (1, *parts.shape[1:]))
+    signal, total = (
+        ops.narrow(_add_up(one, whole, hop), 1, start, min(end, whole) - start)
+        for one in (ops.mul(parts, weights), square)
+    )
+    _check_total(total, n_fft, hop)
+    found = _lengthen(ops.div(signal, total), end - whole)
+    return found if input.ndim == 3 else ops.squeeze(found, 0)
+
+
+def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: bool) -> None:
+    if not _is_complex(input) or input.ndim not in (2, 3) or 0 in input.shape or not has_rows:
+        raise ArgumentError(
+            "istft: it requires a complex-valued input tensor [batch, frequencies, pieces], of n_fft // 2 + "
+            f"1 frequencies, or n_fft where they are not onesided. Got {describe(input)} and n_fft={n_fft}. "
+            "Give what stft gives."
+        )
+    if not 0 < hop <= length <= n_fft:
+        raise ArgumentError(
+            f"istft: expected 0 < hop_length <= win_length <= n_fft. Got hop_length={hop}, "
+            f"win_length={length} and n_fft={n_fft}. Give those of stft."
+        )
+
+
+def _add_up(parts: Any, whole: int, hop: int) -> Any:
+    """The pieces in their places, ``[batch, whole]``."""
+    columns = ops.transpose(parts, -1, -2)
+    found = ops.col2im(columns, (1, whole), (1, parts.shape[-1]), 1, 0, (1, hop))
+    return ops.reshape(found, (parts.shape[0], whole))
+
+
+def _check_total(total: Any, n_fft: int, hop: int) -> None:
+    known = read_known(ops.detach(total))
+    if known is not None and known.size and np.abs(known).min() < _LEAST:
+        raise ArgumentError(
+            "istft: window overlap add min is 0: the windows together leave items out. Got n_fft="
+            f"{n_fft} and hop_length={hop}. Use the window of stft, center=True, and a hop below its length."
+        )
+
+
+def _lengthen(signal: Any, missing: int) -> Any:
+    if missing <= 0:
+        return signal
+    warnings.warn(
+        f"istft: the length of signal is shorter than the length parameter, and {missing} zeros are added. "
+        "Leave it out, or check n_fft and hop_length.",
+        stacklevel=4,
+    )
+    return ops.pad(signal, (0, missing))
+
+
+SPECTRA = (istft, stft)

@@ -1,0 +1,1 @@
+"""The public functions and methods, made from the rows."""

@@ -1,0 +1,320 @@
+"""The docstrings of functions that stand in tables, made of what their rows tell."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import CO_VARARGS, Parameter, signature
+from typing import Any
+
+from oplib.builtin.kernels.dtype_classes import ALL
+from oplib.builtin.rows.parameters import is_absent, takes_further_names
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.networks import activations as _activations
+from oplib.builtin.tables.networks import shrinkage as _shrinkage
+from oplib.builtin.tables.pointwise import arithmetic as _arithmetic
+from oplib.builtin.tables.pointwise import basic as _pointwise
+from oplib.builtin.tables.pointwise import bounds as _bounds
+from oplib.builtin.tables.pointwise import compare as _compare
+from oplib.builtin.tables.pointwise import complex as _complex
+from oplib.builtin.tables.pointwise import elementary as _elementary
+from oplib.builtin.tables.pointwise import logic as _logic
+from oplib.builtin.tables.pointwise import special as _special
+from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
+
+from .explanations import explain
+
+_ITEM_BY_ITEM = (
+    *(_activations, _arithmetic, _bounds, _compare, _complex, _elementary, _logic, _pointwise),
+    *(_shrinkage, _special),
+)
+_NOT_ITEM_BY_ITEM = frozenset({"glu", "prelu"})
+GIVING_BOOLS = frozenset(
+    {
+        *("signbit", "isposinf", "isneginf", "isreal", "eq", "ne", "lt", "le", "gt", "ge"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite"),
+        "isclose",
+    }
+)
+GIVING_FLOATS = frozenset(
+    {
+        *("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "exp2", "expm1", "log2", "log10"),
+        *("log1p", "rsqrt", "reciprocal", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh"),
+        *("acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "logit", "atan2", "copysign"),
+        *("deg2rad", "rad2deg", "sinc", "i0", "xlogy", "ldexp", "special_ndtr", "special_ndtri"),
+        *("special_log_ndtr", "special_erfcx", "special_entr", "special_xlog1py", "special_i0e"),
+        *("special_i1", "special_i1e", "special_spherical_bessel_j0", "special_zeta", "softsign"),
+        "tanhshrink",
+    }
+)
+_OF_SEVERAL_RULES = frozenset(
+    {"div", "rdiv", "where", "pow", "abs", "angle", "complex", "polar", "mvlgamma", "polygamma"}
+)
+_PLAIN_WORDS = {
+    "Tensor": ("a tensor", "tensors"),
+    "int": ("an int", "ints"),
+    "float": ("a float", "floats"),
+    "bool": ("a bool", "bools"),
+    "str": ("a str", "strs"),
+    "Scalar": ("a number", "numbers"),
+    "ScalarType": ("a dtype", "dtypes"),
+    "Generator": ("a Generator", "Generators"),
+}
+_ORDER = (
+    *("a tensor", "a number", "an int", "a float", "a bool", "a str"),
+    *("a list of tensors", "a list of ints", "a list of floats"),
+)
+_NOT_IN_SCHEMAS = {
+    "unbiased": ("a bool",),
+    "size": ("an int", "a list of ints"),
+    "dtype": ("a dtype",),
+    "device": ("a device",),
+    "requires_grad": ("a bool",),
+}
+KEEPING_SHAPE = frozenset(
+    {
+        *("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "logcumsumexp", "flip", "fliplr"),
+        *("flipud", "roll", "tril", "triu", "msort", "argsort", "layer_norm", "rms_norm", "group_norm"),
+        *("normalize", "zeros_like", "ones_like", "clone", "detach", "conj", "real", "imag"),
+    }
+)
+_OF_RESULTS = {
+    "keepdim": ", without the dimensions that are reduced, or with these of length 1 where `keepdim`",
+    "reduction": " without dimensions, or with `reduction='none'` one that is not reduced",
+    "dtype": ", of `dtype` where that is given",
+}
+_ROOMS = ("linalg_", "fft_", "special_")
+_DIMS = frozenset({"dim", "dims", "dim0", "dim1", "dimension", "start_dim", "dims_self"})
+_COUNTING_DIMS = frozenset({"tile"})
+_FORMULA = r"[^A-Za-z]|\w*[(_]|[b-zA-Z]\b|input\b|\w+ [*@+] "
+_CHANGED = r"with (the|a) "
+_ALL_CLASSES = len(ALL)
+_WIDTH = 108
+
+
+def describe_function(
+    rows: Sequence[Row], schemas: Sequence[FunctionSchema], function: Callable[..., Any]
+) -> str:
+    """Returns the docstring of an op's function.
+
+    Args:
+        rows: of the op.
+        schemas: of the rows.
+        function: which stands for them all.
+    """
+    return "\n".join(_Description(rows, schemas, function).list_lines())
+
+
+def describe_derivative(row: Row) -> str:
+    """Returns in words how a row differentiates."""
+    derivative = row.derivative
+    if derivative.constant is not None:
+        return f"Zero, because {derivative.constant}."
+    if derivative.missing is not None:
+        return f"Missing, because {derivative.missing}."
+    return "JAX's own derivative of the kernel." if derivative.derive else "A formula of its own."
+
+
+def describe_dtypes(classes: str) -> str:
+    """Returns classes of dtypes in words, as adjectives.
+
+    Example:
+        >>> describe_dtypes("ihfc"), describe_dtypes("fc")
+        ('integer, floating or complex', 'float32, float64 or complex')
+    """
+    floats = "floating" if "h" in classes else "float32, float64"
+    adjectives = (("b", "bool"), ("i", "integer"), ("f", floats), ("c", "complex"))
+    return _join(", ".join(word for letter, word in adjectives if letter in classes).split(", "))
+
+
+class _Description:
+    """What is known of one op.
+
+    Args:
+        rows: of the op.
+        schemas: of the rows.
+        function: which stands for them all.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], schemas: Sequence[FunctionSchema], function: Callable[..., Any]
+    ) -> None:
+        self._rows = rows
+        self._schemas = schemas
+        self._op = op = rows[0].op
+        self._defaults = _list_defaults(function)
+        types = _collect_types(schemas)
+        self._types = {name: _find_types(types, name) for name in self._defaults}
+        self._tensors = [name for name, words in self._types.items() if "a tensor" in words]
+        self._is_item_by_item = op in _list_item_by_item()
+        classes = [row.dtypes for row in rows]
+        self._classes = classes[0] if len(classes) == 1 else "".join(set().union(*classes))
+
+    def list_lines(self) -> list[str]:
+        """Returns the docstring, section by section."""
+        rows = self._rows
+        chosen = next((row for row in rows if "." not in row.name), rows[0])
+        return [
+            *(_summarise(chosen), "", "Args:", *map(self._describe_parameter, self._defaults)),
+            *("", "Returns:", self._describe_results()),
+            *("", "Raises:", *self._list_errors()),
+            *("", "Gradient:", f"    {describe_derivative(chosen)}"),
+            *("", "Source:", f"    {chosen.origin}"),
+            *("", "Overloads:", *_list_overloads(rows), ""),
+        ]
+
+    def _describe_parameter(self, name: str) -> str:
+        line = f"    {name}: {_join(self._types[name])}"
+        is_first = self._tensors[:1] == [name]
+        if is_first:
+            line += self._describe_tensor()
+        default = self._defaults[name]
+        if default is not Parameter.empty and not is_absent(default):
+            line += f", by default {default!r}"
+        told = explain(self._op, name.rstrip("_"))
+        if told:
+            line += f"; {told}"
+        if self._is_item_by_item and not is_first and name in self._tensors:
+            line += f"; broadcasts with `{self._tensors[0]}`"
+        if is_first and self._schemas[0].arguments[0].name == "self" and not self._op.startswith(_ROOMS):
+            line += "; in a method, the tensor itself"
+        return _wrap(f"{line}.", "        ")
+
+    def _describe_tensor(self) -> str:
+        """Which dtypes the first tensor may have: of several it counts in which they meet."""
+        if self._tensors[0] == "condition":
+            return " of bools"
+        is_only = len(self._tensors) == 1
+        shape = " of any shape" if is_only and self._is_item_by_item else ""
+        if len(self._classes) == _ALL_CLASSES:
+            return f"{shape} and any dtype" if shape else " of any dtype"
+        dtype = f"{describe_dtypes(self._classes)} dtype"
+        return f"{shape}{' and' if shape else ' of'} {dtype}" if is_only else f"; the tensors meet in {dtype}"
+
+    def _describe_results(self) -> str:
+        forms = list(dict.fromkeys(map(_name_results, self._schemas)))
+        words = ", or ".join(forms)
+        if self._is_item_by_item:
+            words = self._describe_items(words)
+        elif self._op in KEEPING_SHAPE:
+            words += f" of the shape of `{self._tensors[0]}`"
+        words += "".join(_OF_RESULTS[name] for name in self._defaults if name in _OF_RESULTS)
+        if self._rows[0].is_view:
+            words += ", which shares the memory of its argument"
+        if len(forms) > 1:
+            words += "; see the overloads"
+        return _wrap(f"    {words[0].upper()}{words[1:]}.", "    ")
+
+    def _describe_items(self, words: str) -> str:
+        """The shape and dtype of a result that is computed item by item."""
+        is_only = len(self._tensors) == 1
+        first = f"of `{self._tensors[0]}`"
+        shape = f"of the shape {first}" if is_only else "of the shape to which the tensors broadcast"
+        dtype = f"of the dtype {first}" if is_only else "of the dtype in which they meet"
+        if self._op in GIVING_BOOLS:
+            return f"{words} of bools, {shape}"
+        if self._op in _OF_SEVERAL_RULES:
+            return f"{words} {shape}"
+        return f"{words} {shape} and {dtype}{', or of floats for ints' if self._op in GIVING_FLOATS else ''}"
+
+    def _list_errors(self) -> list[str]:
+        found = ["    ArgumentTypeError: an argument is not of a type that is told above."]
+        if len(self._classes) < _ALL_CLASSES:
+            found.append(f"    UnsupportedDtypeError: a dtype that is not {describe_dtypes(self._classes)}.")
+        if self._op not in _COUNTING_DIMS and not _DIMS.isdisjoint(self._defaults):
+            found.append("    DimensionError: a dimension that is not there.")
+        if self._is_item_by_item and len(self._tensors) > 1:
+            found.append("    ArgumentError: shapes that do not broadcast.")
+        return found
+
+
+def _list_defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters with their defaults; quicker than a signature, which only those that need it get."""
+    code = function.__code__
+    if code.co_flags & CO_VARARGS or hasattr(function, "__signature__") or hasattr(function, "__wrapped__"):
+        parameters = signature(function).parameters.values()
+        return {one.name: one.default for one in parameters if not takes_further_names(one)}
+    positional = code.co_varnames[: code.co_argcount]
+    given = function.__defaults__ or ()
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    found = dict.fromkeys((*positional, *named), Parameter.empty)
+    found.update(zip(positional[len(positional) - len(given) :], given, strict=True))
+    return found | (function.__kwdefaults__ or {})
+
+
+def _summarise(row: Row) -> str:
+    """What begins with a formula cannot begin a sentence. Patterns are compiled here: imports are quick."""
+    doc = re.sub(r"\bself\b", "input", row.doc)
+    if re.match(_CHANGED, doc):
+        doc = f"Gives the tensor {doc}"
+    elif re.match(_FORMULA, doc):
+        doc = f"Gives {doc}"
+    end = "" if doc.endswith("...") else "."
+    return _wrap(f"{doc[0].upper()}{doc[1:]}{end}", "")
+
+
+def _collect_types(schemas: Iterable[FunctionSchema]) -> dict[str, tuple[str, ...]]:
+    """The words for the types of each argument, in all overloads, by its name in the function."""
+    found: dict[str, tuple[str, ...]] = {}
+    for schema in schemas:
+        for argument in schema.arguments:
+            name = "input" if argument.name == "self" else argument.name
+            words = _name_types(argument.type)
+            before = found.get(name)
+            if before is not None and before != words:
+                words = tuple(sorted({*before, *words}, key=_ORDER.index))
+            found[name] = words
+    return found
+
+
+@functools.cache
+def _name_types(type_: SchemaType) -> tuple[str, ...]:
+    if isinstance(type_, OptionalType):
+        return _name_types(type_.element)
+    if not isinstance(type_, ListType):
+        return _PLAIN_WORDS.get(str(type_), ("a value", "values"))[:1]
+    single, several = _PLAIN_WORDS[str(type_.element)]
+    return (f"a list of {several}",) if type_.size is None else (single, f"a list of {several}")
+
+
+def _find_types(types: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
+    found = types.get(name.rstrip("_")) or _NOT_IN_SCHEMAS.get(name)
+    return types["input"] if found is None else found
+
+
+def _name_results(schema: FunctionSchema) -> str:
+    names = [f"`{one.name}`" for one in schema.returns if one.name]
+    if names:
+        return f"a named tuple of the tensors {', '.join(names[:-1])} and {names[-1]}"
+    if len(schema.returns) != 1:
+        return f"a tuple of {len(schema.returns)} tensors"
+    (only,) = schema.returns
+    return "a tensor" if only.is_tensor else "a tuple of tensors"
+
+
+def _list_overloads(rows: Sequence[Row]) -> list[str]:
+    """The schemas; each with what it computes, where they do not all compute the same."""
+    are_alike = len({row.doc for row in rows}) == 1
+    return [f"    {row.schema}" if are_alike else f"    {row.schema}\n        {row.doc}" for row in rows]
+
+
+@functools.cache
+def _list_item_by_item() -> frozenset[str]:
+    """The ops that compute each item of the result from those at its place."""
+    ops = {row.op for family in _ITEM_BY_ITEM for row in family.ROWS}
+    return frozenset(ops - _NOT_ITEM_BY_ITEM)
+
+
+def _join(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _wrap(line: str, indent: str) -> str:
+    """A line as lines that a reader sees whole; much quicker than textwrap."""
+    lines: list[str] = []
+    while len(line) > _WIDTH:
+        end = line.rfind(" ", 0, _WIDTH)
+        lines.append(line[:end])
+        line = f"{indent}{line[end + 1 :]}"
+    return "\n".join([*lines, line]) if lines else line

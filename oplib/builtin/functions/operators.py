@@ -1,0 +1,52 @@
+"""Python's operators with the short cuts of their ops written into them, once the op is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oplib.library.calls.fusion import fuse, list_branches
+from oplib.tensor.methods.operators import TensorOperators
+
+OPERATORS = {
+    "abs": ("__abs__",),
+    "add": ("__add__", "__radd__"),
+    "bitwise_and": ("__and__", "__rand__"),
+    "bitwise_left_shift": ("__lshift__",),
+    "bitwise_not": ("__invert__",),
+    "bitwise_or": ("__or__", "__ror__"),
+    "bitwise_right_shift": ("__rshift__",),
+    "bitwise_xor": ("__xor__", "__rxor__"),
+    "div": ("__truediv__",),
+    "eq": ("__eq__",),
+    "floor_divide": ("__floordiv__",),
+    "ge": ("__ge__",),
+    "gt": ("__gt__",),
+    "le": ("__le__",),
+    "lt": ("__lt__",),
+    "matmul": ("__matmul__",),
+    "mul": ("__mul__", "__rmul__"),
+    "ne": ("__ne__",),
+    "neg": ("__neg__",),
+    "pow": ("__pow__",),
+    "rdiv": ("__rtruediv__",),
+    "remainder": ("__mod__",),
+    "rsub": ("__rsub__",),
+    "sub": ("__sub__",),
+}
+
+WRITTEN = {name: getattr(TensorOperators, name) for names in OPERATORS.values() for name in names}
+"""The operators as they are written, which go up to the op by its name."""
+
+
+def fuse_operators(name: str, function: Callable[..., Any]) -> None:
+    """Replaces the operators of an op, whose methods go through ``function``, by fused ones."""
+    branches = list_branches(function)
+    if not branches:
+        return
+    for operator in OPERATORS.get(name, ()):
+        method = WRITTEN[operator]
+        fused = fuse(method, *branches)
+        fused.__name__, fused.__qualname__ = operator, f"{TensorOperators.__name__}.{operator}"
+        fused.__module__ = method.__module__
+        setattr(TensorOperators, operator, fused)

@@ -1,0 +1,98 @@
+"""In-place forms: the op out of place, then its result into the box of the first argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.recording.in_place import check_may_write, note_history, write_in_place
+from oplib.errors import ArgumentTypeError, describe
+from oplib.tensor import Tensor, box, upcalls
+
+Function = Callable[..., Any]
+
+
+def make_in_place(function: Function, name: str) -> Function:
+    """Makes ``exp_`` of ``exp``: it returns its first argument, which holds the result.
+
+    Args:
+        function: the op out of place.
+        name: of the in-place form.
+    """
+
+    def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
+        check_written(input, name)
+        check_may_write(input, name, (*args, *kwargs.values()) if kwargs else args)
+        return write_in_place(input, function(input, *args, **kwargs), name)
+
+    made: Any = in_place
+    made.__signature__ = inspect.signature(function)
+    made.__doc__ = (
+        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"
+        f"Gradient:\n    That of ``{name[:-1]}``.\n\nSource:\n    torch.Tensor.{name}\n"
+    )
+    return made
+
+
+def detach_(input: Any) -> Any:  # noqa: A002  torch's name
+    """Takes a tensor out of its graph, in place; see ``Tensor.detach_``.
+
+    Args:
+        input: a Tensor that is no view.
+
+    Returns:
+        The tensor itself, now a leaf.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor.
+        AutogradError: it is a view.
+
+    Gradient:
+        None: what is computed from it has no history by it any more.
+
+    Source:
+        ``torch.detach_`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.ones(1, requires_grad=True) * 2
+        >>> oplib.detach_(x) is x, x.requires_grad
+        (True, False)
+    """
+    check_written(input, "detach_")
+    return input.detach_()
+
+
+def check_written(tensor: Any, name: str) -> None:
+    """Raises where something that is no Tensor would be written in place.
+
+    Raises:
+        ArgumentTypeError: it would.
+    """
+    if not isinstance(tensor, Tensor):
+        raise ArgumentTypeError(
+            f"{name}: only a Tensor can be written in place. Got {describe(tensor)}. "
+            f"Use {name[:-1]}, which returns the new value."
+        )
+
+
+def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
+    """Puts a value in the place of a tensor's own, without reading that.
+
+    Args:
+        tensor: what is written; it may be.
+        value: a Tensor or an array; broadcasts to its shape, and is converted to its dtype. A numpy array
+            has the dtype already.
+        name: of the in-place op.
+    """
+    spec = tensor._storage.spec
+    if isinstance(value, np.ndarray) and not value.ndim and tensor._root is not None:
+        tensor._storage.write(value)  # broadcast where it is put in, by the same call
+        note_history(tensor, None)
+        return
+    new = value if isinstance(value, Tensor) else box(jnp.asarray(value))
+    write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)

@@ -1,0 +1,82 @@
+"""``x[...]``: subscripts put as calls of the ops that take items out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oplib.autograd.recording.view import make_view
+from oplib.library import OpOverload
+from oplib.tensor import Tensor
+
+from .subscript_window import read_window
+from .subscripts import Choice, check_place, check_places, is_static, read_slice, read_subscripts
+
+
+class Getter:
+    """``getitem(input, index)``.
+
+    As in torch, numbers, slices and None are applied first and one after the other, each as the op it is;
+    then all tensors among the subscripts at once.
+    """
+
+    def __init__(self, overloads: Mapping[str, OpOverload]) -> None:
+        self._select, self._select_static = overloads["select"], overloads["select.static"]
+        self._slice, self._slice_static = overloads["slice"], overloads["slice.static"]
+        self._unsqueeze, self._alias = overloads["unsqueeze"], overloads["alias"]
+        self._index = overloads["index"]
+
+    def getitem(self, whole: Any, index: Any) -> Any:
+        """Returns the items that subscripts name; of a Tensor a view, where no tensor is among these."""
+        if isinstance(whole, Tensor):
+            return look_at(whole, index, self._index)
+        if index.__class__ is int and whole.ndim:
+            return self._take_one(whole, 0, index)
+        if index.__class__ is slice and whole.ndim:
+            result = self._take_slice(whole, 0, index)
+        else:
+            result = self._take_all(whole, read_subscripts(index, whole.shape))
+        return self._alias.call(result) if result is whole else result
+
+    def _take_all(self, whole: Any, items: list[Any]) -> Any:
+        dim = 0
+        indices: list[Any] = []
+        dims: list[int] = []
+        for item in items:
+            if isinstance(item, int):
+                whole = self._take_one(whole, dim, item)
+                continue
+            if item is None or isinstance(item, Choice):
+                whole = self._unsqueeze.call(whole, dim)
+            if isinstance(item, slice):
+                whole = self._take_slice(whole, dim, item)
+            elif item is not None:
+                item = item.places if isinstance(item, Choice) else item
+                check_places(item, whole.shape[dim], dim)
+                indices.append(item)
+                dims.append(dim)
+            dim += 1
+        return self._index.call(whole, indices, dims) if indices else whole
+
+    def _take_one(self, whole: Any, dim: int, place: int) -> Any:
+        place = check_place(place, whole.shape[dim], dim)
+        if is_static(whole):
+            return self._select_static.call(whole, dim, [place])
+        return self._select.call(whole, dim, place)
+
+    def _take_slice(self, whole: Any, dim: int, given: slice) -> Any:
+        start, length, step = read_slice(given, whole.shape[dim])
+        if length == whole.shape[dim]:
+            return whole
+        if is_static(whole):
+            return self._slice_static.call(whole, dim, [start, length, step])
+        return self._slice.call(whole, dim, start, [length, step])
+
+
+def look_at(whole: Tensor, index: Any, index_op: OpOverload) -> Tensor:
+    """Returns the view that numbers, slices and None make; then tensors take items out of that."""
+    frame, starts, node_class, indices, dims = read_window(index, whole._storage.spec.shape)
+    if not indices:
+        return make_view(whole, frame, starts, node_class)
+    view = whole if frame.is_identity else make_view(whole, frame, starts, node_class)
+    return index_op.call(view, indices, dims)

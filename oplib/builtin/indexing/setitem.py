@@ -1,0 +1,138 @@
+"""``x[...] = value``: subscripts put as a call of the op that stores, or as a view that is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.autograd.recording.in_place import check_may_write, write_in_place
+from oplib.autograd.recording.view import make_view
+from oplib.builtin.checks.stored_numbers import check_fits
+from oplib.builtin.in_place import check_written, store_in_place
+from oplib.builtin.single_ops import ops
+from oplib.tensor import Tensor
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX
+
+from .subscript_forms import is_array, list_items, refuse_bytes_to_fill
+from .subscript_window import read_window
+from .subscripts import (
+    Choice,
+    check_mask,
+    check_place,
+    check_places,
+    is_static,
+    read_slice,
+    read_subscripts,
+)
+
+_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+_NUMBERS = (bool, int, float, complex)
+
+
+def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
+    """Stores a value where subscripts say: ``input[index] = value``."""
+    check_written(input, "setitem_")
+    if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
+        check_fits("setitem_", input, value)
+    mask = _find_mask(index, input.shape)
+    if mask is not None and isinstance(value, _NUMBERS):
+        check_may_write(input, "setitem_", [value])
+        write_in_place(input, ops.where(mask, _to_value(value, input.dtype), input), "setitem_")
+        return
+    given = index
+    if index.__class__ is not int:
+        index = tuple(list_items(index))  # it is read twice below, and warned of once
+    frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
+    if indices:
+        refuse_bytes_to_fill(given, value)
+        check_may_write(input, "setitem_", [value])
+        place = read_place(index, input)
+        result = ops.setitem(input, _to_value(value, input.dtype), *place)
+        write_in_place(input, result, "setitem_")
+        return
+    target = make_view(input, frame, starts, node_class)
+    check_may_write(target, "setitem_", [value])
+    if not _is_itself(target, value):
+        store_in_place(target, _to_value(value, input.dtype), "setitem_")
+
+
+def _is_itself(target: Tensor, value: Any) -> bool:
+    """Whether the value is what stands there, as in ``x[i] += 1``; it is counted, and nothing is done."""
+    if not isinstance(value, Tensor) or value._root is None or value._root is not target._root:
+        return False
+    own: Any = target._storage
+    other: Any = value._storage
+    same = own.base is other.base and own.chain is other.chain and own.starts == other.starts
+    if same:
+        own.version += 1
+    return same
+
+
+def _to_value(value: Any, dtype: Any) -> Any:
+    if isinstance(value, (Tensor, jax.Array)):
+        return value
+    if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
+        value = value.real  # the other part is 0, or it would have been refused
+    return np.asarray(value).astype(dtype)
+
+
+def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
+    """A subscript that is one mask, shaped so that it broadcasts to the whole; None for any other."""
+    if not is_array(index) or index.dtype != np.bool_ or not index.ndim:
+        return None
+    check_mask(index, shape, 0)
+    return index.reshape((*index.shape, *[1] * (len(shape) - index.ndim)))
+
+
+@dataclass
+class Place:
+    """Where something is stored, as the op ``setitem`` takes it.
+
+    Attributes:
+        starts: starts of windows that are operands, so that a loop over them compiles once.
+        indices: tensors among the subscripts.
+        windows: for each dim start (None for an operand), length and step.
+        dims: where the tensors stand in the shape.
+        shape: what the windows leave, selected dims left out and new ones put in.
+    """
+
+    starts: list[Any] = field(default_factory=list)
+    indices: list[Any] = field(default_factory=list)
+    windows: list[tuple[int | None, int, int]] = field(default_factory=list)
+    dims: list[int] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)
+
+    def add_window(self, start: int, length: int, step: int, *, is_operand: bool) -> None:
+        """Adds the window of the next dim."""
+        if is_operand:
+            self.starts.append(np.asarray(start, np.int32))
+        self.windows.append((None if is_operand else start, length, step))
+
+
+def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
+    """Reads subscripts as the arguments of ``setitem`` after the value."""
+    place, fixed = Place(), is_static(whole)
+    for item in read_subscripts(index, whole.shape):
+        dim = len(place.windows)
+        if isinstance(item, Choice):
+            place.indices.append(item.places)
+            place.dims.append(len(place.shape))
+        if item is None or isinstance(item, Choice):
+            place.shape.append(1)
+        elif isinstance(item, slice):
+            start, length, step = read_slice(item, whole.shape[dim])
+            place.add_window(start, length, step, is_operand=not fixed and length < whole.shape[dim])
+            place.shape.append(length)
+        elif isinstance(item, int):
+            place.add_window(check_place(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
+        else:
+            check_places(item, whole.shape[dim], dim)
+            place.indices.append(item)
+            place.dims.append(len(place.shape))
+            place.add_window(0, whole.shape[dim], 1, is_operand=False)
+            place.shape.append(whole.shape[dim])
+    return place.starts, place.indices, tuple(place.windows), place.dims, place.shape

@@ -1,0 +1,85 @@
+"""Forms of subscripts that torch still takes and warns of: a list in a tuple's place, bytes as a mask."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from types import FrameType
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.builtin.values import find_array, is_traced
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor
+
+_PACKAGE = __name__.partition(".")[0]
+_PLAIN = frozenset({int, slice, type(None), type(...)})
+_LONGEST = 32  # a list as long as that is places, whatever stands in it
+
+
+def is_array(value: object) -> bool:
+    """Whether a subscript is a tensor or an array."""
+    return isinstance(value, (Tensor, jax.Array, np.ndarray))
+
+
+def list_items(index: Any) -> list[Any]:
+    """Returns the subscripts one by one, masks of bytes as masks of bools."""
+    if isinstance(index, tuple):
+        items: list[Any] = list(index)
+    elif isinstance(index, list) and _stands_for_tuple(index):
+        _warn(
+            "index: a list in a tuple's place is deprecated. It is read as one subscript for each dim. "
+            "Write x[tuple(seq)], or x[oplib.tensor(seq)] where it is places."
+        )
+        items = list(index)
+    else:
+        items = [index]
+    return [_to_bools(item) if _is_bytes(item) else item for item in items]
+
+
+def refuse_bytes_to_fill(index: Any, value: Any) -> None:
+    """Refuses one number written where a single mask of bytes is true, as torch does.
+
+    Raises:
+        ArgumentError: that is asked for.
+    """
+    items: list[Any] = list(index) if isinstance(index, (tuple, list)) else [index]
+    arrays = [item for item in items if is_array(item) and item.ndim]
+    if len(arrays) == 1 and _is_bytes(arrays[0]) and math.prod(np.shape(value)) == 1:
+        raise ArgumentError(
+            f"setitem: masked_fill_ only supports boolean masks. Got {describe(arrays[0])}. Write "
+            "x[mask.bool()] = value."
+        )
+
+
+def _stands_for_tuple(items: list[Any]) -> bool:
+    """Torch's rule: it is short, and holds what is no place."""
+    return len(items) < _LONGEST and any(
+        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple, range)) or is_array(item)
+        for item in items
+        if item.__class__ is not int
+    )
+
+
+def _is_bytes(item: Any) -> bool:
+    return item.__class__ not in _PLAIN and is_array(item) and item.dtype == np.uint8
+
+
+def _to_bools(item: Any) -> Any:
+    if not item.ndim:
+        return item != 0 if is_traced(item) else bool(item)
+    _warn("index: indexing with dtype uint8 is now deprecated, please use a dtype bool instead.")
+    return find_array(item) != 0
+
+
+def _warn(text: str) -> None:
+    """Warns at the innermost line outside this package."""
+    level = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, UserWarning, stacklevel=level)

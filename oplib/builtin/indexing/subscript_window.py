@@ -1,0 +1,86 @@
+"""Subscripts as one window: torch's views one after the other, done at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.autograd.recording.view_node import ViewNode, make_view_class
+from oplib.builtin.kernels.view_rules import pick
+from oplib.tensor.shapes.symbolic import is_symbolic
+from oplib.tensor.views import Window, make_window
+
+from .subscripts import Choice, check_place, check_places, read_slice, read_subscripts
+
+SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
+    make_view_class, ("SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0")
+)
+
+
+_ALL = slice(None)
+
+
+def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Returns window, starts and node class of subscripts, and the tensors among them with their dims."""
+    if index.__class__ is int and shape:
+        place = check_place(index, shape[0], 0)
+        return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
+    reader = _WindowReader(shape)
+    for item in read_subscripts(index, shape):
+        reader.read(item)
+    return (*reader.window(), reader.node_class, reader.indices, reader.dims)
+
+
+class _WindowReader:
+    """Reads subscripts as one window: torch's views one after the other, done at once.
+
+    Attributes:
+        node_class: named as the last of them.
+        indices: tensors among the subscripts.
+        dims: where these stand in the shape of the window.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._dim = 0
+        self._sizes, self._steps, self._starts = list(shape), [1] * len(shape), [0] * len(shape)
+        self._axes: list[int | None] = []
+        self.node_class: type[ViewNode] = AliasBackward0
+        self.indices: list[Any] = []
+        self.dims: list[int] = []
+
+    def read(self, item: Any) -> None:
+        """Reads the next subscript."""
+        if item is None:
+            self._axes.append(None)
+            self.node_class = UnsqueezeBackward0
+            return
+        if isinstance(item, Choice):
+            self._take(item.places)
+            self._axes.append(None)
+            return
+        dim, length = self._dim, self._shape[self._dim]
+        self._dim += 1
+        if isinstance(item, int):
+            self._starts[dim], self._sizes[dim] = check_place(item, length, dim), 1
+            self.node_class = SelectBackward0
+            return
+        if isinstance(item, slice):
+            if item != _ALL:
+                start, count, step = read_slice(item, length)
+                self._starts[dim], self._sizes[dim] = start, count
+                self._steps[dim] = step if is_symbolic(count) or count > 1 else 1
+                self.node_class = SliceBackward0
+        else:
+            check_places(item, length, dim)
+            self._take(item)
+        self._axes.append(dim)
+
+    def _take(self, places: Any) -> None:
+        self.indices.append(places)
+        self.dims.append(len(self._axes))
+
+    def window(self) -> tuple[Window, tuple[int, ...]]:
+        """Returns the window with its starts."""
+        shape = tuple([1 if axis is None else self._sizes[axis] for axis in self._axes])
+        frame = make_window(self._shape, tuple(self._sizes), tuple(self._steps), tuple(self._axes), shape)
+        return frame, tuple([self._starts[axis] for axis in frame.moving])

@@ -1,0 +1,180 @@
+"""What stands between the brackets of ``x[...]``: read and checked, one subscript for each dim."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.core import Tracer, max_dim, min_dim
+
+from oplib.builtin.kernels.dims import name_places
+from oplib.builtin.values import find_array, is_traced
+from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
+from oplib.tensor.shapes.symbolic import is_symbolic
+
+from .subscript_forms import is_array, list_items
+
+
+class Choice(NamedTuple):
+    """A bool as a subscript: it puts in a dim of length 1, and takes all of it or nothing.
+
+    Attributes:
+        places: the one place of the new dim, or none.
+    """
+
+    places: np.ndarray[Any, Any]
+
+
+def is_static(whole: Any) -> bool:
+    """Whether places are to be static: in a trace they better are, and over several devices they must."""
+    array = find_array(whole)
+    return isinstance(array, Tracer) or array.sharding.num_devices > 1
+
+
+def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Returns one subscript for each dim, and None or a choice for each new one; masks become places.
+
+    Raises:
+        DimensionError: there are more than dims, or one is nothing that could index.
+        ArgumentTypeError: one is a text.
+        TracingError: a mask is traced, so that nobody knows how many items it has.
+    """
+    items = [_read_one(item) for item in list_items(index)]
+    consumed = sum(_count_dims(item) for item in items)
+    if consumed > len(shape):
+        raise DimensionError(
+            f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Leave some out."
+        )
+    rest = [slice(None)] * (len(shape) - consumed)
+    where = next((place for place, item in enumerate(items) if item is Ellipsis), len(items))
+    items = [*items[:where], *rest, *(item for item in items[where + 1 :] if item is not Ellipsis)]
+    return [place for item in _with_dims(items) for place in _spread_mask(*item, shape)]
+
+
+def _with_dims(items: list[Any]) -> list[tuple[Any, int]]:
+    """Pairs each subscript with the dim of the whole that it begins at."""
+    pairs: list[tuple[Any, int]] = []
+    dim = 0
+    for item in items:
+        pairs.append((item, dim))
+        dim += _count_dims(item)
+    return pairs
+
+
+def _read_one(item: Any) -> Any:
+    if isinstance(item, slice):
+        _check_step(item.step)
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (list, tuple, range)):
+        item = np.asarray(item)
+        item = item if item.size else item.astype(np.int32)
+    if isinstance(item, bool):
+        return Choice(np.zeros(int(item), np.int32))
+    if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
+        if item.ndim or is_traced(item):
+            return item
+        return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
+    if not hasattr(item, "__index__") or is_array(item):
+        is_text = isinstance(item, (str, bytes)) or (is_array(item) and item.dtype.kind in "SU")
+        raise (ArgumentTypeError if is_text else DimensionError)(  # as torch tells them apart
+            "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
+            f"valid indices. Got {describe(item)}. Convert it."
+        )
+    return operator.index(item)
+
+
+def _count_dims(item: Any) -> int:
+    """How many dims of the whole a subscript stands for."""
+    if item is None or item is Ellipsis or isinstance(item, Choice):
+        return 0
+    return item.ndim if is_array(item) and item.dtype == np.bool_ else 1
+
+
+def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
+    """A mask stands for the places where it is true, one array of integers for each of its dims."""
+    if not is_array(item) or item.dtype != np.bool_:
+        return (item,)
+    check_mask(item, shape, dim)
+    array = find_array(item)
+    if isinstance(array, Tracer):
+        raise TracingError(
+            f"index: a traced mask does not tell how many items the result has. Got {describe(array)}. "
+            f"Use oplib.where(mask, x, other), or index outside the trace."
+        )
+    return [places.astype(np.int32) for places in np.nonzero(np.asarray(array))]
+
+
+def check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
+    """Checks that a mask has the sizes of the dims from this one on.
+
+    Raises:
+        DimensionError: it has others.
+    """
+    own = shape[dim : dim + mask.ndim]
+    if tuple(mask.shape) != own:
+        raise DimensionError(
+            f"index: the shape of the mask at index {dim} does not match the shape of the indexed tensor. "
+            f"Got {describe(mask)} for {list(own)}. Give a mask of that shape."
+        )
+
+
+def _check_step(step: Any) -> None:
+    if step is not None and operator.index(step) <= 0:
+        raise ArgumentValueError(
+            f"index: slice step must be positive, step must be greater than zero. Got {step}. "
+            f"Take the items with a positive step."
+        )
+
+
+def read_slice(given: slice, length: int) -> tuple[int, int, int]:
+    """Returns start, number of items and step."""
+    _check_step(given.step)
+    step = 1 if given.step is None else operator.index(given.step)
+    if is_symbolic(length):
+        return _read_symbolic_slice(given, length, step)
+    start, stop, _ = given.indices(length)
+    count = max(0, -((start - stop) // step))
+    return (start if count else 0), count, step
+
+
+def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any, int]:
+    """As ``slice.indices``, of a length that is a symbol: what it does not tell is a symbol too."""
+
+    def clip(place: Any, default: Any) -> Any:
+        if place is None:
+            return default
+        return max_dim(place + length, 0) if place < 0 else min_dim(place, length)
+
+    start = clip(given.start, 0)
+    return start, max_dim(-((start - clip(given.stop, length)) // step), 0), step
+
+
+def check_place(place: int, length: int, dim: int) -> int:
+    """Returns a place counted from the start.
+
+    Raises:
+        DimensionError: there is no such place.
+    """
+    if not -length <= place < length:
+        raise DimensionError(
+            f"index {place} is out of bounds for dimension {dim} with size {length}. "
+            f"Got {place}. {name_places(length)}"
+        )
+    return place + length if place < 0 else place
+
+
+def check_places(index: Any, length: int, dim: int) -> None:
+    """Raises where a tensor holds a place that is not there; a traced one is clamped later, as JAX does.
+
+    Raises:
+        DimensionError: there is such a place.
+    """
+    array = find_array(index)
+    if isinstance(array, Tracer) or not array.size:
+        return
+    values = np.asarray(array)
+    check_place(int(values.min()), length, dim)
+    check_place(int(values.max()), length, dim)

@@ -1,0 +1,89 @@
+"""Classes of dtypes: what a row says that its op takes, its kernel checks, once for each signature."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.errors import UnsupportedDtypeError, describe
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
+
+from .promotion import find_dtype
+
+CLASSES = {"b": "bool", "i": "int", "h": "half", "f": "float", "c": "complex"}
+ALL = "".join(CLASSES)
+_ROOM = re.compile("^(linalg|fft|special)_")
+_WIDE = frozenset({dtypes.float32, dtypes.float64})
+
+
+def classify(dtype: np.dtype[Any]) -> str:
+    """Returns the letter of a dtype's class.
+
+    Example:
+        >>> classify(np.dtype("int8")), classify(np.dtype("float32"))
+        ('i', 'f')
+    """
+    if dtype in _WIDE:
+        return "f"
+    if dtype in INTEGRAL:
+        return "i"
+    if dtype in COMPLEX:
+        return "c"
+    return "b" if dtype == dtypes.bool else "h"
+
+
+def describe_classes(classes: str) -> str:
+    """Returns classes in words; "all" where these are all.
+
+    Example:
+        >>> describe_classes("ihf")
+        'int, half, float'
+    """
+    return "all" if set(ALL) <= set(classes) else ", ".join(CLASSES[one] for one in classes)
+
+
+def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable[..., Any]:
+    """Makes a kernel refuse dtypes: that in which its operands meet, or the one given as ``dtype``.
+
+    Factors, which are numbers given by keyword, do not count: they come in the dtype of the result.
+
+    Args:
+        op: the op's name, for errors.
+        kernel: of arrays.
+        classes: letters of ``CLASSES``.
+
+    Returns:
+        The kernel, which raises UnsupportedDtypeError.
+    """
+    if set(ALL) <= set(classes):
+        return kernel
+
+    @functools.wraps(kernel)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        operands = list(_list_arrays(args))
+        given = kwargs.get("dtype")
+        found = find_dtype(*operands) if given is None else given
+        if operands and classify(found) not in classes:
+            name = _ROOM.sub(r"\1.", op)
+            raise UnsupportedDtypeError(
+                f"{name}: not implemented for {CLASSES[classify(found)]}. Got "
+                f"{', '.join(map(describe, operands))}. Convert to what it takes "
+                f"({describe_classes(classes)}): tensor.to(dtype)."
+            )
+        return kernel(*args, **kwargs)
+
+    return checked
+
+
+def _list_arrays(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, jax.Array):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _list_arrays(value)

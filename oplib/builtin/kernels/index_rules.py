@@ -1,0 +1,59 @@
+"""What an index of gather, scatter and their kin may be, and which items of an array it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+
+def check_index(op: str, index: Any) -> None:
+    """Checks that an index holds ints.
+
+    Raises:
+        ArgumentError: it holds something else.
+    """
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise ArgumentError(
+            f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
+        )
+
+
+def check_vector(op: str, index: Any) -> None:
+    """Checks that an index holds ints, and has one dim at most.
+
+    Raises:
+        ArgumentError: it holds something else.
+        DimensionError: it has more dims.
+    """
+    check_index(op, index)
+    if index.ndim > 1:
+        raise DimensionError(f"{op}: index is supposed to be a vector. Got {describe(index)}. Flatten it.")
+
+
+def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
+    """Checks that an index of gather or scatter holds ints, and is no larger than the tensor but along a dim.
+
+    Raises:
+        ArgumentError: it is larger, has other dims, or holds something else.
+    """
+    check_index(op, index)
+    sizes = zip(index.shape, self.shape, strict=False)
+    if max(index.ndim, 1) != max(self.ndim, 1) or any(
+        mine > other for place, (mine, other) in enumerate(sizes) if place != axis
+    ):
+        raise ArgumentError(
+            f"{op}: index must have the same number of dimensions as input, and be no larger but along dim "
+            f"{axis}. Got {describe(index)} for {describe(self)}. Reshape it."
+        )
+
+
+def list_places(index: Any, axis: int) -> tuple[Any, ...]:
+    """Returns the index of an array that takes ``[..., index[...], ...]`` along an axis."""
+    return tuple(
+        index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
+        for place in range(index.ndim)
+    )

@@ -1,0 +1,248 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Interpolation: items between the items, by one matrix for each axis."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+
+from .promotion import in_single, strong
+
+_Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
+
+
+def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
+    """Returns the ranges of places that are pooled into each of ``count`` places."""
+    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+
+
+# Weights ----------------------------------------------------------------------------------------------------
+
+
+def _find_sources(count: int, size: int, align_corners: bool, scale: float | None) -> _Array:
+    """Where along an axis of ``size`` places the items of ``count`` are taken from."""
+    places = np.arange(count)
+    if align_corners:
+        return places * ((size - 1) / (count - 1) if count > 1 else 0.0)
+    step = size / count if scale is None else 1 / scale
+    return (places + 0.5) * step - 0.5
+
+
+def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Array:
+    """The matrix that interpolates along one axis, ``[count, size]``."""
+    weights = np.zeros((count, size))
+    rows = np.arange(count)
+    step = size / count if scale is None else 1 / scale
+    if mode in ("nearest", "nearest-exact"):
+        within = 0.5 if mode == "nearest-exact" else 0.0
+        weights[rows, np.minimum(np.floor((rows + within) * step).astype(int), size - 1)] = 1
+        return weights
+    if mode == "area":
+        for row, (start, stop) in enumerate(find_ranges(size, count)):
+            weights[row, start:stop] = 1 / (stop - start)
+        return weights
+    sources = _find_sources(count, size, align_corners, scale)
+    if mode != "bicubic":
+        sources = np.maximum(sources, 0)
+    low = np.floor(sources).astype(int)
+    away = sources - low
+    taps = weigh_cubic(away) if mode == "bicubic" else {0: 1 - away, 1: away}
+    for offset, weight in taps.items():
+        np.add.at(weights, (rows, np.clip(low + offset, 0, size - 1)), weight)
+    return weights
+
+
+def _near(x: _Array, a: float) -> _Array:
+    """Keys' kernel for distances up to 1."""
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _far(x: _Array, a: float) -> _Array:
+    """Keys' kernel for distances from 1 to 2."""
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def weigh_cubic(t: _Array) -> dict[int, _Array]:
+    """Returns Keys' kernel with a = -0.75, at the four places around."""
+    a = -0.75
+    return {-1: _far(t + 1, a), 0: _near(t, a), 1: _near(1 - t, a), 2: _far(2 - t, a)}
+
+
+def _find_smooth_weights(
+    mode: str, count: int, size: int, *, align_corners: bool, scale: float | None
+) -> _Array:
+    """The same with a kernel as wide as the step, so that nothing finer than that remains."""
+    if align_corners:
+        step = (size - 1) / (count - 1) if count > 1 else 0.0
+    else:
+        step = size / count if scale is None else 1 / scale
+    width, reach = max(step, 1.0), (2.0 if mode == "bicubic" else 1.0) * max(step, 1.0)
+    weights = np.zeros((count, size))
+    for row in range(count):
+        center = step * (row + 0.5)
+        start = max(int(center - reach + 0.5), 0)
+        stop = min(int(center + reach + 0.5), size)
+        away = np.abs((np.arange(start, stop) - center + 0.5) / width)
+        if mode == "bicubic":  # with the constant that the field uses here
+            kernel = np.where(away < 1, _near(away, -0.5), np.where(away < 2, _far(away, -0.5), 0.0))
+        else:
+            kernel = np.maximum(1 - away, 0)
+        weights[row, start:stop] = kernel / kernel.sum()
+    return weights
+
+
+def _find_taps(matrix: _Array) -> tuple[_Array, _Array]:
+    """Where each row has weights, and these; short rows are filled up with places of weight 0."""
+    count = max(int((matrix != 0).sum(1).max(initial=0)), 1)
+    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
+    return places, np.take_along_axis(matrix, places, 1)
+
+
+def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
+    """Weighs the items along an axis; one that is inf or nan reaches those that weigh it, as in torch.
+
+    A product with the matrix would spread it along the whole axis. It is the derivative, which XLA computes
+    much sooner than the additions to places that the derivative of looking items up would be.
+    """
+    places, weights = _find_taps(matrix)
+
+    @jax.custom_jvp
+    def look_up(x: Any) -> Any:
+        if places.shape[1] == 1:  # its weight is 1
+            return jnp.take(x, places[:, 0], axis=axis, mode="clip")
+        shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
+        parts = jnp.take(x, places, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
+        return jnp.where(weights.reshape(shape) != 0, parts, strong(0, x)).sum(axis + 1)
+
+    look_up.defjvps(
+        lambda tangent, *_: jnp.moveaxis(
+            jnp.tensordot(tangent, jnp.asarray(matrix, tangent.dtype), axes=(axis, 1)), -1, axis
+        )
+    )
+    return look_up(x)
+
+
+# The op -----------------------------------------------------------------------------------------------------
+
+_MODES = {
+    "nearest": 0,
+    "nearest-exact": 0,
+    "area": 0,
+    "linear": 1,
+    "bilinear": 2,
+    "bicubic": 2,
+    "trilinear": 3,
+}
+
+
+def _check_sizes(size: Any, scale_factor: Any, recompute: bool | None) -> None:
+    if (size is None) == (scale_factor is None):
+        raise ArgumentValueError(
+            f"interpolate: only one of size or scale_factor should be defined. Got size={size} and "
+            f"scale_factor={scale_factor}. Give just one."
+        )
+    if recompute and size is not None:
+        raise ArgumentValueError(
+            f"interpolate: recompute_scale_factor is not meaningful with an explicit size. Got size={size}. "
+            "Leave it out."
+        )
+
+
+def _check_mode(input: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
+    rank = input.ndim - 2
+    if align_corners is not None and mode in _MODES and not _MODES[mode]:
+        raise ArgumentValueError(
+            f"interpolate: align_corners goes with linear and cubic modes only. Got mode={mode!r}. Leave "
+            "it out."
+        )
+    if antialias and (mode not in ("bilinear", "bicubic") or rank != 2):
+        raise ArgumentValueError(
+            "interpolate: antialias is restricted to bilinear and bicubic modes and 4D input. Got "
+            f"mode={mode!r} and {describe(input)}. Leave it out."
+        )
+    if mode not in _MODES or (_MODES[mode] or rank) != rank or not 1 <= rank <= 3:
+        raise UnsupportedArgumentError(
+            f"interpolate: the mode does not fit the input. Got mode={mode!r} and {describe(input)}. "
+            "'linear' takes 3D input, 'bilinear' and 'bicubic' 4D, 'trilinear' 5D, the others all of these."
+        )
+
+
+def _check_count(input: Any, given: Sequence[Any]) -> None:
+    rank = input.ndim - 2
+    if len(given) != rank:
+        raise ArgumentValueError(
+            "interpolate: input and output must have the same number of spatial dimensions. Got "
+            f"{describe(input)} and {[*given]}. Give one number, or a sequence of {rank}."
+        )
+
+
+def check_spatial(function: Function, name: str) -> Function:  # noqa: ARG001  as of all checks
+    """Has a sequence of one number counted before the call, where the schema makes one of a bare number too.
+
+    Args:
+        function: interpolate.
+        name: of it.
+    """
+
+    @functools.wraps(function)
+    def checked(input: Any, size: Any = None, scale_factor: Any = None, *args: Any, **options: Any) -> Any:
+        for given in (size, scale_factor):
+            if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
+                _check_count(input, cast("Sequence[Any]", given))
+        return function(input, size, scale_factor, *args, **options)
+
+    return checked
+
+
+def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:
+    """How many places are wanted along each axis, and the factors, if these were given."""
+    rank = input.ndim - 2
+    given = list(size if scale_factor is None else scale_factor)
+    given *= rank if len(given) == 1 else 1  # one number comes in a list too
+    _check_count(input, given)
+    if scale_factor is None:
+        counts = given
+    else:
+        counts = [math.floor(one * factor) for one, factor in zip(input.shape[2:], given, strict=True)]
+    if min(*counts, *input.shape[2:]) < 1 or not input.shape[1]:
+        raise ArgumentError(
+            f"interpolate: input and output sizes should be greater than 0. Got {describe(input)} and "
+            f"{counts}. Ask for at least one place along each axis."
+        )
+    return counts, [] if scale_factor is None else given
+
+
+def interpolate(
+    input: Any,
+    size: Sequence[int] | None = None,
+    scale_factor: Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """The kernel of the op."""
+    _check_sizes(size, scale_factor, recompute_scale_factor)
+    _check_mode(input, mode, align_corners, antialias)
+    counts, factors = _find_counts(input, size, scale_factor)
+    scales: list[float | None] = [*factors]
+    if not factors or recompute_scale_factor or mode == "area":
+        scales = [None] * len(counts)
+    find = _find_smooth_weights if antialias else _find_weights
+
+    def compute(x: Any) -> Any:
+        for axis, (count, scale) in enumerate(zip(counts, scales, strict=True), start=2):
+            matrix = find(mode, count, x.shape[axis], align_corners=bool(align_corners), scale=scale)
+            x = _weigh(x, matrix, axis)
+        return x
+
+    return in_single(compute)(input)

@@ -1,0 +1,82 @@
+"""The frames of the ops with several views: the parts of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.errors import ArgumentError, DimensionError, describe
+
+from .dims import find_dim
+from .view_rules import Part, Several, cut_at, pick
+
+
+def unbind(spec: Any, dim: int = 0) -> Several:
+    """One view for each place of an axis."""
+    shape = tuple(spec.shape)
+    if not shape:
+        raise DimensionError(
+            f"unbind: dimension specified as {dim} but tensor has no dimensions. Got "
+            f"{describe(spec)}. Use the tensor."
+        )
+    axis = find_dim("unbind", len(shape), dim)
+    window = pick(shape, axis)
+    parts: list[Part] = [(window, (place,) if window.start_count else ()) for place in range(shape[axis])]
+    return Several(parts, "stack", axis)
+
+
+def split(spec: Any, sizes: Sequence[int], dim: int = 0) -> Several:
+    """Views of an axis of given lengths."""
+    shape = tuple(spec.shape)
+    axis = find_dim("split", len(shape), dim)
+    if sum(sizes) != shape[axis] or any(size < 0 for size in sizes):
+        raise ArgumentError(
+            f"split: split_sizes expects to sum exactly to {shape[axis]} (the size of dimension {axis}). Got "
+            f"{list(sizes)} for {describe(spec)}. Give lengths that make up the whole."
+        )
+    parts: list[Part] = []
+    start = 0
+    for size in sizes:
+        parts.append(cut_at(shape, axis, start, size))
+        start += size
+    return Several(parts, "concatenate", axis)
+
+
+def split_evenly(spec: Any, split_size: int, dim: int = 0) -> Several:
+    """Views of an axis of a given length, the last of which may be shorter."""
+    return split(spec, split_lengths(spec, split_size, dim), dim)
+
+
+def chunk(spec: Any, chunks: int, dim: int = 0) -> Several:
+    """At most so many views of an axis, as equally long as they can be."""
+    return split(spec, chunk_lengths(spec, chunks, dim), dim)
+
+
+def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
+    """The lengths of parts of a given length, the last of which may be shorter."""
+    shape = tuple(spec.shape)
+    if not shape:
+        raise ArgumentError(
+            f"split: it expects at least a 1-dimensional tensor. Got {describe(spec)}. Use the tensor itself."
+        )
+    whole = shape[find_dim("split", len(shape), dim)]
+    if split_size < 0 or (not split_size and whole):
+        raise ArgumentError(
+            f"split: split_size can only be 0 if dimension size is 0, and never negative. Got {split_size} "
+            f"for {describe(spec)}. Give a positive one."
+        )
+    count = max(1, -(-whole // split_size)) if split_size else 1
+    return [min(split_size, whole - place * split_size) for place in range(count)]
+
+
+def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:
+    """The lengths of at most so many parts, as equal as they can be."""
+    if isinstance(chunks, float):
+        raise TypeError("the schema says it better")
+    if not len(spec.shape) or chunks < 1:
+        raise ArgumentError(
+            "chunk: it expects at least a 1-dimensional tensor and `chunks` to be greater than 0. Got "
+            f"{describe(spec)} and {chunks}. Give a positive number."
+        )
+    whole = spec.shape[find_dim("chunk", len(spec.shape), dim)]
+    return split_lengths(spec, -(-whole // chunks), dim) if whole else [0] * chunks

@@ -1,0 +1,58 @@
+"""Gradients of items that are picked along a dim: each goes to the place that the op says it was picked at.
+
+The places are all that is saved, so the tensor may be written before the gradient is asked for, as in torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.library import Derivative
+
+from .dims import find_dim
+from .index_rules import list_places
+
+
+def _save_sorted(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.shape, ctx.dim, ctx.keepdim, ctx.rest = inputs[0].shape, keyword_only_inputs["dim"], True, 0
+
+
+def _save_largest(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.shape, ctx.dim, ctx.keepdim, ctx.rest = inputs[0].shape, inputs[2], True, 4
+
+
+def _save_chosen(ctx: Any, inputs: Any, output: Any) -> None:
+    *_, dim, keepdim = inputs
+    ctx.save_for_backward(output[1])
+    ctx.shape, ctx.dim, ctx.keepdim, ctx.rest = inputs[0].shape, dim, keepdim, len(inputs) - 1
+
+
+def _put_back(ctx: Any, g: Any, _: Any) -> Any:
+    """Puts a gradient where its item was, and none for the arguments that are no tensors."""
+    (places,) = ctx.saved_tensors
+    return (_spread(ctx, g, places), *[None] * ctx.rest)
+
+
+def _spread(ctx: Any, g: Any, places: Any) -> Any:
+    if not ctx.shape:
+        return g
+    axis = find_dim("places", len(ctx.shape), ctx.dim)
+    if not ctx.keepdim:
+        g, places = (lax.expand_dims(one, (axis,)) for one in (g, places))
+    target = jnp.zeros(ctx.shape, g.dtype).at[list_places(places, axis)]
+    return target.add(g, mode="promise_in_bounds", unique_indices=True)
+
+
+OF_SORTED = Derivative(backward=_put_back, setup_context=_save_sorted)
+"""Of ``sort``."""
+
+OF_LARGEST = Derivative(backward=_put_back, setup_context=_save_largest)
+"""Of ``topk``."""
+
+OF_CHOSEN = Derivative(backward=_put_back, setup_context=_save_chosen)
+"""Of one item along a dim: ``(self, ..., dim, keepdim)``."""

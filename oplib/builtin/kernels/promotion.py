@@ -1,0 +1,183 @@
+"""How the operands of a kernel meet: one dtype by torch's rule, one shape by broadcasting.
+
+Everything here runs while a kernel is traced, and makes each conversion explicit, so that the kernels work
+under ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import INTEGRAL
+
+Dtype = np.dtype[Any]
+_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+_PYTHON_KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def is_number(operand: Any) -> bool:
+    """Whether an operand was a Python number: these arrive as weakly typed arrays without axes."""
+    aval = jax.typeof(operand)
+    return aval.weak_type and not aval.shape
+
+
+def find_dtype(*operands: Any) -> Dtype:
+    """Returns the dtype of an arithmetic result of these operands."""
+    ranks: tuple[list[Dtype], list[Dtype], list[Dtype]] = ([], [], [])
+    for operand in operands:
+        if is_number(operand):
+            ranks[2].append(scalar_dtype(_PYTHON_KINDS[operand.dtype.kind]))
+        else:
+            ranks[0 if operand.ndim else 1].append(operand.dtype)
+    return result_dtype(tuple(ranks[0]), tuple(ranks[1]), tuple(ranks[2]))
+
+
+def check_dtypes(op: str, *operands: Any) -> None:
+    """Makes sure that operands have one dtype.
+
+    Raises:
+        ArgumentError: they have not.
+    """
+    if len({operand.dtype for operand in operands}) > 1:
+        raise ArgumentError(
+            f"{op}: expected all operands to have the same dtype. Got {', '.join(map(describe, operands))}. "
+            f"Convert one: tensor.to(dtype)."
+        )
+
+
+def is_integral(dtype: Dtype) -> bool:
+    """Whether a dtype is integral or bool."""
+    return dtype in INTEGRAL or dtype == dtypes.bool
+
+
+def to_floating_dtype(dtype: Dtype) -> Dtype:
+    """What a function with floating results makes of a dtype."""
+    return get_default_dtype() if is_integral(dtype) else dtype
+
+
+def to_floating(array: Any) -> Any:
+    """Converts integers and bools to the default dtype."""
+    return lax.convert_element_type(array, to_floating_dtype(array.dtype))
+
+
+def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
+    """Broadcasts arrays to their common shape.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    shape = find_shape(op, *arrays)
+    return [broadcast_to(array, shape) for array in arrays]
+
+
+def meet(op: str, *operands: Any) -> list[Any]:
+    """Returns operands in their common dtype and shape; integers stay what they are."""
+    dtype = find_dtype(*operands)
+    return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
+
+
+def find_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
+    """Returns the common shape of arrays, or of their first axes.
+
+    Args:
+        op: the op's name, for the error.
+        *arrays: whatever has a shape.
+        lead: where the axes end that are meant, ``-2`` for batches of matrices.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    try:
+        shape: Any = jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays])
+    except ValueError as error:
+        which = "sizes" if lead is None else f"sizes of the axes before the last {-lead}"
+        raise ArgumentError(
+            f"{op}: the {which} of the operands must match, or be 1. "
+            f"Got {', '.join(map(describe, arrays))}. Reshape one of them."
+        ) from error
+    return tuple(shape)
+
+
+def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcasts one array to a shape that is known to fit."""
+    if array.shape == shape:
+        return array
+    return lax.broadcast_in_dim(array, shape, tuple(range(len(shape) - array.ndim, len(shape))))
+
+
+def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
+    """Beside a Python number, half precision is computed in single and rounded once, as torch does."""
+    return dtypes.float32 if dtype in _HALF and any(map(is_number, operands)) else dtype
+
+
+def elementwise(
+    op: str, function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
+) -> Callable[..., Any]:
+    """Makes the kernel of an op on several operands from a function of arrays of one dtype and shape.
+
+    Args:
+        op: the op's name, for errors.
+        function: of as many arrays as the op has operands.
+        floating: integers are converted to the default dtype.
+        check: ``check(op, *operands)`` raises for dtypes that the op does not take.
+    """
+
+    def kernel(*operands: Any) -> Any:
+        if check is not None:
+            check(op, *operands)
+        dtype = find_dtype(*operands)
+        if floating:
+            dtype = to_floating_dtype(dtype)
+        own = compute_dtype(dtype, operands)
+        arrays = broadcast([lax.convert_element_type(operand, own) for operand in operands], op)
+        return lax.convert_element_type(function(*arrays), dtype)
+
+    return kernel
+
+
+def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the kernel of a comparison, which gives bools."""
+
+    def kernel(self: Any, other: Any) -> Any:
+        dtype = find_dtype(self, other)
+        arrays = broadcast([lax.convert_element_type(operand, dtype) for operand in (self, other)], op)
+        return function(*arrays)
+
+    return kernel
+
+
+def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the kernel of a function with floating results of one array."""
+    return lambda self: function(to_floating(self))
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Has a function of several steps compute half precision in single and round once, as torch does."""
+
+    def computed(*arrays: Any) -> Any:
+        dtype = arrays[0].dtype
+        if dtype not in _HALF:
+            return function(*arrays)
+        wide = [lax.convert_element_type(array, dtypes.float32) for array in arrays]
+        return lax.convert_element_type(function(*wide), dtype)
+
+    return computed
+
+
+def strong(value: Any, like: Any) -> Any:
+    """A Python number as an array of another's dtype."""
+    return jnp.asarray(value, like.dtype)
+
+
+def to_dtype_of(value: Any, like: Any) -> Any:
+    """An array, or a traced number, converted to the dtype of another."""
+    return lax.convert_element_type(value, like.dtype)

@@ -1,0 +1,85 @@
+"""Gradients of extrema: equal items share them, and among items that are no numbers torch's rules decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.rows.row import save_inputs
+from oplib.library import Derivative
+
+from .dims import find_dims
+from .promotion import broadcast, broadcast_to, strong
+
+
+def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], output)
+
+
+def _share_of_all(ctx: Any, g: Any) -> Any:
+    """Where the result is nan, the items that are share its gradient."""
+    x, y = ctx.saved_tensors
+    y = broadcast_to(y, x.shape)
+    is_it = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
+    count = lax.convert_element_type(jnp.sum(is_it, dtype=jnp.int32), g.dtype)
+    return jnp.where(is_it, broadcast_to(g / count, x.shape), strong(0, g))
+
+
+def _save_along(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], output)
+    ctx.dim, ctx.keepdim = inputs[1], inputs[2]
+
+
+def _save_extrema(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], *output)
+    dim = keyword_only_inputs["dim"]
+    ctx.dim, ctx.keepdim = [] if dim is None else [dim], keyword_only_inputs["keepdim"]
+
+
+def _share_along(ctx: Any, g: Any) -> Any:
+    x, y = ctx.saved_tensors
+    return _share(x, y, g, ctx), None, None
+
+
+def _share_of_extrema(ctx: Any, low: Any, high: Any) -> Any:
+    x, least, most = ctx.saved_tensors
+    return _share(x, least, low, ctx) + _share(x, most, high, ctx)
+
+
+def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
+    """No item equals a nan: 0 / 0 then is what all of them get, so that it does not pass unseen."""
+    axes = find_dims("extremum", x, ctx.dim)
+    if not ctx.keepdim:
+        y, g = lax.expand_dims(y, axes), lax.expand_dims(g, axes)
+    is_it = lax.convert_element_type(x == broadcast_to(y, x.shape), x.dtype)
+    count = jnp.sum(is_it, axis=axes, keepdims=True)
+    return broadcast_to(g, x.shape) * is_it / broadcast_to(count, x.shape)
+
+
+def _share_by(is_worse: Any) -> Any:
+    """The formula of the extremum of two items: where one of them is nan, both have the whole gradient."""
+
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
+        part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
+        return jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
+
+    return backward
+
+
+OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both)
+"""Of an extremum, or a median, of all items."""
+
+ALONG = Derivative(backward=_share_along, setup_context=_save_along)
+"""Of extrema along dims: ``(self, dim, keepdim)``."""
+
+OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema)
+"""Of smallest and largest items: ``(self, *, dim, keepdim)``."""
+
+LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs)
+"""Of the larger of two items."""
+
+SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs)
+"""Of the smaller of two items."""

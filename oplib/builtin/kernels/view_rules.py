@@ -1,0 +1,370 @@
+"""The frames of the view ops: from the shape of a tensor, and the arguments, to what the view shows of it.
+
+A rule ``rule(spec, *args)`` gives a frame and its starts; ``spec`` is anything with a shape, be it an
+array, or a storage that has not been read. The same frames are the kernels on arrays, so the two worlds
+cannot differ.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+from oplib.tensor.views import (
+    AsComplex,
+    AsReal,
+    Chain,
+    Diagonal,
+    Frame,
+    Reshape,
+    ViewStorage,
+    Window,
+    can_view,
+    make_chain,
+    make_window,
+)
+
+from .dims import find_dim, name_places
+
+Shape = tuple[int, ...]
+Part = tuple[Frame | Chain, tuple[int, ...]]
+Rule = Callable[..., Any]
+
+
+class Several(NamedTuple):
+    """What the rule of an op with several views gives.
+
+    Attributes:
+        parts: frame and starts of each.
+        joined_by: what undoes the op, ``"stack"`` or ``"concatenate"``.
+        dim: along which axis.
+    """
+
+    parts: list[Part]
+    joined_by: str
+    dim: int
+
+
+def make_kernel(rule: Rule) -> Callable[..., Any]:
+    """Makes the function of arrays that takes what a rule says."""
+
+    def kernel(self: Any, *args: Any) -> Any:
+        found = rule(self, *args)
+        if isinstance(found, Several):
+            return [frame.get(self, starts) for frame, starts in found.parts]
+        frame, starts = found
+        return frame.get(self, starts)
+
+    return kernel
+
+
+class Itself:
+    """What the rule of an op gives that returns its tensor."""
+
+
+# Windows over whole axes ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def rearrange(shape: Shape, axes: tuple[int | None, ...], sizes: Shape | None = None) -> Window:
+    """Returns the window that shows whole axes in another order; None is a new axis.
+
+    Args:
+        shape: of the tensor.
+        axes: for each axis of the view, that of the tensor.
+        sizes: the shape of the view, where axes of length 1 are repeated.
+    """
+    shown = tuple(1 if axis is None else shape[axis] for axis in axes) if sizes is None else sizes
+    return make_window(shape, shape, (1,) * len(shape), axes, shown)
+
+
+def alias(spec: Any) -> Part:
+    """The whole."""
+    shape = tuple(spec.shape)
+    return rearrange(shape, tuple(range(len(shape)))), ()
+
+
+def transpose(spec: Any, dim0: int, dim1: int) -> Part:
+    """Two axes exchanged."""
+    shape = tuple(spec.shape)
+    order = list(range(len(shape)))
+    first, second = find_dim("transpose", len(shape), dim0), find_dim("transpose", len(shape), dim1)
+    if order:
+        order[first], order[second] = order[second], order[first]
+    return rearrange(shape, tuple(order)), ()
+
+
+def t(spec: Any) -> Part:
+    """The transposed matrix."""
+    shape = tuple(spec.shape)
+    if len(shape) > 2:
+        raise ArgumentError(
+            f"t: expects a tensor with at most 2 dimensions. Got {describe(spec)}. Use transpose(dim0, dim1)."
+        )
+    return rearrange(shape, tuple(reversed(range(len(shape))))), ()
+
+
+def reverse(spec: Any) -> Part:
+    """All axes in reverse order."""
+    shape = tuple(spec.shape)
+    return rearrange(shape, tuple(reversed(range(len(shape))))), ()
+
+
+def permute(spec: Any, dims: Sequence[int]) -> Part:
+    """The axes in a given order."""
+    shape = tuple(spec.shape)
+    order = tuple([find_dim("permute", len(shape), dim) for dim in dims])
+    if sorted(order) != list(range(len(shape))):
+        raise ArgumentError(
+            f"permute: the dims must name each dimension once. Got {list(dims)} for {describe(spec)}. "
+            f"Give all {len(shape)} of them."
+        )
+    return rearrange(shape, order), ()
+
+
+def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] | int) -> Part:
+    """Some axes put elsewhere, the others in their order."""
+    count = len(spec.shape)
+    given = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
+    start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in given)
+    if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
+        raise ArgumentError(
+            f"movedim: source and destination name as many dims, each once. Got {source} and "
+            f"{destination}. Name each dim once."
+        )
+    rest = iter([dim for dim in range(count) if dim not in start])
+    order = tuple([start[end.index(dim)] if dim in end else next(rest) for dim in range(count)])
+    return rearrange(tuple(spec.shape), order), ()
+
+
+def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
+    """Axes of length 1 left out."""
+    shape = tuple(spec.shape)
+    given = [dim] if isinstance(dim, int) else dim
+    chosen = range(len(shape)) if given is None else {find_dim("squeeze", len(shape), one) for one in given}
+    kept = tuple([axis for axis, length in enumerate(shape) if length != 1 or axis not in chosen])
+    return rearrange(shape, kept), ()
+
+
+def unsqueeze(spec: Any, dim: int) -> Part:
+    """An axis of length 1 put in."""
+    shape = tuple(spec.shape)
+    place = find_dim("unsqueeze", len(shape) + 1, dim)
+    axes = (*range(place), None, *range(place, len(shape)))
+    return rearrange(shape, axes), ()
+
+
+def expand(spec: Any, size: Sequence[int]) -> Part:
+    """Axes of length 1 repeated, and new ones."""
+    own = tuple(spec.shape)
+    lead = len(size) - len(own)
+    lengths = (*[None] * lead, *own)
+    shape = tuple([have if want == -1 else want for have, want in zip(lengths, size, strict=False)])
+    fits = lead >= 0 and all(
+        want is not None and (want == have or have in (None, 1))
+        for have, want in zip(lengths, shape, strict=True)
+    )
+    if any(isinstance(want, (str, float)) for want in size):
+        raise TypeError("the schema says it better")
+    if not fits:
+        raise ArgumentError(
+            f"expand: the sizes must match the existing ones where these are not 1. Got {describe(spec)} and "
+            f"{list(size)}. Use -1 for a size that stays."
+        )
+    return rearrange(own, (*[None] * lead, *range(len(own))), shape), ()
+
+
+# Windows over a part of an axis -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def cut(shape: Shape, dim: int, length: int, step: int = 1) -> Window:
+    """Returns the window of so many items of one axis."""
+    sizes = (*shape[:dim], length, *shape[dim + 1 :])
+    steps = (*(1,) * dim, step if length > 1 else 1, *(1,) * (len(shape) - dim - 1))
+    return make_window(shape, sizes, steps, tuple(range(len(shape))), sizes)
+
+
+@lru_cache(maxsize=2048)
+def pick(shape: Shape, dim: int) -> Window:
+    """Returns the window of one place of an axis, which is left out."""
+    sizes = (*shape[:dim], 1, *shape[dim + 1 :])
+    axes = tuple([axis for axis in range(len(shape)) if axis != dim])
+    return make_window(shape, sizes, (1,) * len(shape), axes, (*shape[:dim], *shape[dim + 1 :]))
+
+
+def select(spec: Any, dim: int, index: Any) -> Part:
+    """The items at one place of an axis."""
+    shape = tuple(spec.shape)
+    if not shape:
+        raise DimensionError(
+            f"select: it cannot be applied to a 0-dim tensor. Got {describe(spec)}. Use the tensor itself."
+        )
+    axis = find_dim("select", len(shape), dim)
+    place, length = operator.index(index), shape[axis]
+    if not -length <= place < length:
+        raise DimensionError(
+            f"select: index {place} is out of bounds for dimension {axis} with size {length}. Got "
+            f"{describe(spec)}. {name_places(length)}"
+        )
+    return pick(shape, axis), (place % length,) if length > 1 else ()
+
+
+def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
+    """Some items of an axis in a row."""
+    shape = tuple(spec.shape)
+    if not shape:
+        raise ArgumentError(
+            f"narrow: it cannot be applied to a 0-dim tensor. Got {describe(spec)}. Use the tensor itself."
+        )
+    axis = find_dim("narrow", len(shape), dim)
+    whole = shape[axis]
+    if isinstance(start, (float, np.floating)):
+        raise TypeError  # the schema says so in words; a fraction would be cut where the start is an operand
+    if not -whole <= start <= whole:
+        raise DimensionError(
+            f"narrow: start is out of range. Expected to be in range of [{-whole}, {whole}], but got "
+            f"{start}. Count from 0, or from the end from -1."
+        )
+    first = start + whole if start < 0 else start
+    if length < 0 or first + length > whole:
+        raise ArgumentError(
+            f"narrow: start ({first}) + length ({length}) exceeds dimension size ({whole}). Got "
+            f"{describe(spec)}. Take at most {whole - first} items."
+        )
+    return cut_at(shape, axis, first, length)
+
+
+def cut_at(shape: Shape, dim: int, start: int, length: int, step: int = 1) -> Part:
+    """Some items of an axis, from a place that is there."""
+    window = cut(shape, dim, length, step)
+    return window, (start if length else 0,) if window.start_count else ()
+
+
+# Shapes -----------------------------------------------------------------------------------------------------
+
+
+def find_shape(op: str, spec: Any, shape: Sequence[int]) -> Shape:
+    """Fills in the one length that may be left open by -1."""
+    size = math.prod(spec.shape)
+    known = math.prod(length for length in shape if length != -1)
+    if isinstance(known, float):
+        raise TypeError("the schema says it better")
+    is_open = shape.count(-1) if isinstance(shape, (list, tuple)) else 0
+    fits = known != 0 and size % known == 0 if is_open else known == size
+    if is_open > 1 or any(length < -1 for length in shape) or not fits:
+        raise ArgumentError(
+            f"{op}: shape {list(shape)} is invalid for an input of {size} items. Got {describe(spec)}. Keep "
+            "the number of items; one length may be -1."
+        )
+    return tuple([size // known if length == -1 else length for length in shape])
+
+
+def reshape(spec: Any, shape: Shape) -> Part | None:
+    """The frame to another shape; None where torch would copy, since the memory does not have that shape."""
+    own = tuple(spec.shape)
+    if own == shape:
+        return alias(spec)
+    if isinstance(spec, ViewStorage) and not can_view(own, spec.layout[0], shape):
+        return None
+    return Reshape.between(own, shape), ()
+
+
+def view(spec: Any, shape: Sequence[int]) -> Part:
+    """Another shape of the same memory."""
+    found = reshape(spec, find_shape("view", spec, shape))
+    if found is None:
+        raise ArgumentError(
+            "view: view size is not compatible with input tensor's size and stride (at least one dimension "
+            f"spans across two contiguous subspaces). Got {describe(spec)} and {list(shape)}. Use "
+            ".reshape(...) instead."
+        )
+    return found
+
+
+def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
+    """The shape in which some axes in a row are one."""
+    shape = tuple(spec.shape)
+    first, last = find_dim("flatten", len(shape), start_dim), find_dim("flatten", len(shape), end_dim)
+    if first > last:
+        raise ArgumentError(
+            f"flatten: start_dim cannot come after end_dim. Got {start_dim} and {end_dim}. Exchange them."
+        )
+    return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+
+
+def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
+    """The shape in which one axis is several."""
+    shape = tuple(spec.shape)
+    axis = find_dim("unflatten", len(shape), dim)
+    known = math.prod(length for length in sizes if length != -1)
+    whole = shape[axis]
+    filled = [whole // known if length == -1 and known else length for length in sizes]
+    if math.prod(filled) != whole or list(sizes).count(-1) > 1:
+        raise ArgumentError(
+            f"unflatten: provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({whole}). "
+            f"Got {describe(spec)}. One size may be -1."
+        )
+    return (*shape[:axis], *filled, *shape[axis + 1 :])
+
+
+def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
+    """The diagonal of two axes."""
+    shape = tuple(spec.shape)
+    first, second = find_dim("diagonal", len(shape), dim1), find_dim("diagonal", len(shape), dim2)
+    if first == second:
+        raise ArgumentError(
+            f"diagonal: dimensions cannot be identical. Got {dim1} and {dim2} for {describe(spec)}. Name two."
+        )
+    return Diagonal.of(shape, offset, first, second), ()
+
+
+# Complex numbers --------------------------------------------------------------------------------------------
+
+
+def view_as_real(spec: Any) -> Part:
+    """Complex numbers as pairs."""
+    _require_complex("view_as_real", spec)
+    return AsReal.of(tuple(spec.shape)), ()
+
+
+def view_as_complex(spec: Any) -> Part:
+    """Pairs as complex numbers."""
+    shape = tuple(spec.shape)
+    if spec.dtype.name not in {"float32", "float64"} or not shape or shape[-1] != 2:
+        raise ArgumentError(
+            "view_as_complex: it is only supported for float32 and float64 tensors whose last dimension has "
+            f"size 2. Got {describe(spec)}. Stack real and imaginary parts along a last dimension."
+        )
+    return AsComplex.of(shape), ()
+
+
+def _require_complex(op: str, spec: Any) -> None:
+    if spec.dtype not in COMPLEX:
+        raise ArgumentError(
+            f"{op}: it is only supported for complex tensors. Got {describe(spec)}. Convert it first."
+        )
+
+
+def real(spec: Any) -> Part | Itself:
+    """The real parts, or what is real itself."""
+    return _take_part(spec, 0) if spec.dtype in COMPLEX else Itself()
+
+
+def imag(spec: Any) -> Part:
+    """The imaginary parts."""
+    _require_complex("imag", spec)
+    return _take_part(spec, 1)
+
+
+def _take_part(spec: Any, which: int) -> Part:
+    shape = tuple(spec.shape)
+    pairs = AsReal.of(shape)
+    return make_chain((pairs, pick(pairs.shape, len(shape)))), (which,)

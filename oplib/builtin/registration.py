@@ -1,0 +1,151 @@
+"""Entering the rows of the tables: as registrations like any user's, and as functions to call."""
+
+from __future__ import annotations
+
+import functools
+import keyword
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter
+from typing import Any
+
+from oplib.library import OpOverload, custom_op
+from oplib.library.calls.fusion import Branch, fuse
+from oplib.library.calls.spelling import spell
+from oplib.library.objects.deferral import defer, settle
+from oplib.library.schema import Argument, FunctionSchema
+from oplib.tensor import Tensor
+
+from .kernels.dtype_classes import check_classes
+from .rows.parameters import has_further_names, loosen
+from .rows.row import Row
+from .viewing import make_viewer
+
+NAMESPACE = "oplib"
+
+
+def register(row: Row) -> OpOverload:
+    """Registers a row and returns its overload."""
+    derivative = row.derivative
+    op = custom_op(
+        f"{NAMESPACE}::{row.name}",
+        check_classes(row.op, row.kernel, row.dtypes),
+        schema=row.schema[len(row.name) :],
+        tags=row.tags,
+        operand=row.operand,
+        compile=True,
+        autograd="derive" if derivative.derive else None,
+    )
+    if not derivative.derive:
+        op.register_autograd(
+            derivative.backward,
+            setup_context=derivative.setup_context,
+            constant=derivative.constant,
+            missing=derivative.missing,
+        )
+    for platform, kernel in row.kernels:
+        op.register_kernel(platform, check_classes(row.op, kernel, row.dtypes))
+    if row.jvp is not None:
+        op.register_jvp(row.jvp)
+    if row.sharding is not None:
+        op.register_sharding(row.sharding)
+    return op._opoverload
+
+
+class Overloads(Mapping[str, OpOverload]):
+    """The overloads of the tables by name; an op is registered, with all of its rows, when one is asked for.
+
+    Args:
+        rows: of all tables.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._made: dict[str, OpOverload] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._names: list[str] = []
+        for row in rows:
+            self._rows.setdefault(row.op, []).append(row)
+            self._names.append(row.name)
+        defer([f"{NAMESPACE}::{op}" for op in self._rows], self._register)
+
+    def _register(self, name: str) -> None:
+        for row in self._rows[name.removeprefix(f"{NAMESPACE}::")]:
+            self._made[row.name] = register(row)
+
+    def __getitem__(self, name: str) -> OpOverload:
+        settle(f"{NAMESPACE}::{name.partition('.')[0]}")
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # a Mapping would register it to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def rows_of(self, op: str) -> list[Row]:
+        """Returns the rows of one op."""
+        return self._rows[op]
+
+    def list_ops(self) -> list[str]:
+        """Returns the names of all ops, without overloads, in the order of the tables."""
+        return list(self._rows)
+
+
+def make_function(row: Row, overload: OpOverload, *, by_further_names: bool = True) -> Callable[..., Any]:
+    """Makes the function of an op with one overload: ``oplib.exp(input)``.
+
+    It is written out as text, because it has the parameters of the schema. The overload's ``call`` is looked
+    up each time: rules replace it.
+
+    Args:
+        row: of the op.
+        overload: what it has been registered as.
+        by_further_names: whether the function takes ``axis`` for ``dim``, and the like.
+    """
+    schema = overload._schema
+    parameters = [_make_parameter(argument) for argument in schema.arguments]
+    names = ", ".join(one.name for one in parameters)
+    results = make_results(schema)
+    pairs = zip(parameters, schema.arguments, strict=True)
+    given = [f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs]
+    call = f"__op.call({', '.join(given)})"
+    lines = [f"    return __results(*{call})" if results else f"    return {call}"]
+    namespace: dict[str, Any] = {"__op": overload, "__results": results}
+    if row.view is not None:
+        lines.insert(0, f"    if isinstance(input, __Tensor): return __look({names})")
+        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
+    if by_further_names and has_further_names(parameters):
+        parameters, line, used = loosen(parameters, row.op)
+        lines.insert(0, line)
+        namespace |= used
+    spelling = spell(parameters)
+    namespace |= spelling.namespace
+    lines.insert(0, f"def {row.op}({', '.join([*spelling.declared, *spelling.rest])}):")
+    exec(compile("\n".join(lines), f"<oplib.{row.op}>", "exec"), namespace)
+    function = namespace["__again"] = namespace[row.op]
+    return function if results or row.view is not None else fuse(function, Branch("", overload))
+
+
+def _make_parameter(argument: Argument) -> Parameter:
+    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
+    name = "input" if argument.name == "self" else argument.name
+    return Parameter(
+        f"{name}_" if keyword.iskeyword(name) else name,
+        Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
+        default=argument.default_value if argument.has_default_value() else Parameter.empty,
+    )
+
+
+def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
+    """Returns the named tuple of an op with several named results; None for other ops."""
+    names = tuple(one.name for one in schema.returns if one.name)
+    return _name_results(names) if len(names) == len(schema.returns) > 1 else None
+
+
+@functools.cache
+def _name_results(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    """One class for ops whose results have the same names."""
+    return namedtuple("_".join(names), names)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  from the table

@@ -1,0 +1,1 @@
+"""The row of a table, and the names of its parameters."""

@@ -1,0 +1,115 @@
+"""A row of the tables: one overload of a built-in op, with everything that is registered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oplib.library import Derivative, Tag
+
+Function = Callable[..., Any]
+
+DERIVED = Derivative(derive=True)
+_MAY_COPY = frozenset({"reshape", "flatten", "ravel", "unflatten", "real"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One overload of a built-in op.
+
+    Attributes:
+        schema: without the namespace, ``exp(Tensor self) -> Tensor``.
+        kernel: a function of arrays; compiled.
+        doc: what the op computes, in one line.
+        derivative: how it differentiates; by default as JAX differentiates the kernel.
+        operand: number arguments that may change at every call without compiling anew.
+        in_place: there is a form that writes the result into the first argument, ``exp_``.
+        view: for an op whose result is a view of its argument, the rule that gives its frame, see
+            ``kernels/view_rules``; a rule may give None where a copy is needed. Tensors then never reach the
+            kernel.
+        kernels: for some platforms, pairs of these and a kernel; ``kernel`` serves the others.
+        jvp: how it differentiates forwards, where that does not follow from ``derivative``.
+        sharding: which axes may be spread over devices together, where XLA cannot find that out by itself.
+        node: what the node of the view is called, less "Backward0"; by default after the op.
+        dtypes: the classes of dtypes that it takes, see ``kernels/dtype_classes``; its kernel refuses the
+            others.
+        source: what it follows where that is not torch's function of the same name, see ``origin``.
+    """
+
+    schema: str
+    kernel: Function
+    doc: str
+    derivative: Derivative = DERIVED
+    operand: tuple[str, ...] = ()
+    in_place: bool = False
+    view: Function | None = None
+    kernels: tuple[tuple[str, Function], ...] = ()
+    jvp: Function | None = None
+    sharding: str | None = None
+    node: str = ""
+    dtypes: str = "bihfc"
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The op's name with the overload: ``add.Tensor``."""
+        return self.schema.partition("(")[0]
+
+    @property
+    def op(self) -> str:
+        """The op's name without the overload."""
+        return self.name.partition(".")[0]
+
+    @property
+    def node_name(self) -> str:
+        """What the node of a view is called, less "Backward0"."""
+        return self.node or "".join(map(str.capitalize, self.op.split("_")))
+
+    @property
+    def origin(self) -> str:
+        """Whose contract it follows, and its name there; by default that of torch's function of this name."""
+        return self.source or f"torch.{self.op}"
+
+    @property
+    def tags(self) -> tuple[Tag, ...]:
+        """The tags it is registered with."""
+        return (Tag.view,) if self.is_view else ()
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the result always shares memory with the argument."""
+        return self.view is not None and self.op not in _MAY_COPY
+
+
+def constant(because: str) -> Derivative:
+    """The gradient is zero everywhere, for this reason."""
+    return Derivative(constant=because)
+
+
+def from_output(formula: Function) -> Derivative:
+    """A formula ``formula(g, y)`` that reads nothing but the output: the input need not be kept.
+
+    Args:
+        formula: from the gradient of the output, and the output, to the gradient of the first argument.
+    """
+
+    def backward(ctx: Any, g: Any) -> Any:
+        return formula(g, *ctx.saved_tensors)
+
+    return Derivative(backward=backward, setup_context=_save_output)
+
+
+def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    """Keeps all arguments for the backward: a ``setup_context`` of ops whose arguments are all tensors.
+
+    Args:
+        ctx: where they are kept.
+        inputs: the arguments.
+        output: the result, which is not kept.
+    """
+    ctx.save_for_backward(*inputs)
+
+
+def _save_output(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(output)

@@ -1,0 +1,1 @@
+"""Ops that make new items: constants and random numbers."""

@@ -1,0 +1,95 @@
+"""Creation: items that are new, and what fills a tensor in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast_to
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+
+_NEW = constant("the items do not depend on those of the argument")
+
+
+def _full(value: int) -> Any:
+    return lambda self, *, dtype=None: lax.full(self.shape, value, dtype or self.dtype)
+
+
+def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
+    """Brings a value into the shape and dtype in which it is stored.
+
+    Raises:
+        ArgumentError: it does not broadcast to the shape, or is complex and the dtype is not.
+    """
+    given, shape = value, tuple(shape)
+    if value.dtype in COMPLEX and dtype not in COMPLEX:
+        raise ArgumentError(
+            f"{op}: a complex value cannot be stored in a tensor that is not. Got {describe(given)} for "
+            f"{dtype.name}. Take its real part."
+        )
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = lax.squeeze(value, (0,))
+    lead = len(shape) - value.ndim
+    if lead < 0 or any(have not in (1, want) for have, want in zip(value.shape, shape[lead:], strict=True)):
+        raise ArgumentError(
+            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(given)} for "
+            f"shape {list(shape)}. Reshape it."
+        )
+    return broadcast_to(lax.convert_element_type(value, dtype), shape)
+
+
+def _copy(op: str) -> Any:
+    """The kernel that puts one tensor in the place of another, in that one's shape and dtype."""
+    return lambda self, src: store(op, src, self.shape, self.dtype)
+
+
+def _stored(self: Any, shape: Sequence[int], dtype: Any) -> Any:
+    return store("setitem", self, shape, dtype)
+
+
+ROWS = (
+    Row(
+        "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        _full(0),
+        "zeros in the shape of a tensor",
+        derivative=_NEW,
+    ),
+    Row(
+        "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        _full(1),
+        "ones in the shape of a tensor",
+        derivative=_NEW,
+    ),
+    Row(
+        "zero(Tensor self) -> Tensor",
+        _full(0),
+        "zeros in place of the items",
+        in_place=True,
+        source="torch.Tensor.zero_",
+    ),
+    Row(
+        "fill.Scalar(Tensor self, Scalar value) -> Tensor",
+        _copy("fill"),
+        "one value in place of the items",
+        operand=("value",),
+        in_place=True,
+    ),
+    Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value in place of the items"),
+    Row(
+        "stored(Tensor self, int[] shape, ScalarType dtype) -> Tensor",
+        _stored,
+        "the items in the shape and dtype in which they are to be stored",
+        source="torch.Tensor.__setitem__",
+    ),
+    Row(
+        "copy(Tensor self, Tensor src) -> Tensor",
+        _copy("copy"),
+        "another tensor's items in place of the own ones",
+        in_place=True,
+        source="torch.Tensor.copy_",
+    ),
+)

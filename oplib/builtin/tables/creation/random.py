@@ -1,0 +1,278 @@
+"""Random numbers: each call draws a key from its Generator, and the kernel is a function of that key.
+
+Nothing here depends on where it is computed, so a call repeats itself wherever the key does. The items of a
+distribution do not move with its parameters, as in torch: every gradient is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.autograd.array_functions.array_types import match_type
+from oplib.builtin.kernels.dtype_classes import classify
+from oplib.builtin.kernels.promotion import broadcast, broadcast_to, to_dtype_of
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
+
+Kernel = Callable[..., Any]
+
+
+def _widen(dtype: Any) -> Any:
+    """In which dtype numbers are drawn: halves are too coarse to be drawn in, and integers are rounded."""
+    return dtype if dtype in (dtypes.float32, dtypes.float64) else jnp.dtype(dtypes.float32)
+
+
+def _draw_open(generator: Any, like: Any) -> Any:
+    """Uniform numbers from which 0 is left out, so that their logarithm is finite."""
+    wide = _widen(like.dtype)
+    return jax.random.uniform(generator.next_key(), like.shape, wide, minval=jnp.finfo(wide).tiny)
+
+
+# One number for each item -----------------------------------------------------------------------------------
+
+
+def _flip(self: Any, p: Any, *, generator: Any) -> Any:
+    """Ones where a uniform number is below p."""
+    wide = _widen(p.dtype)
+    if broadcast([self, p], "bernoulli_")[0].shape != self.shape:
+        raise ArgumentError(
+            f"bernoulli_: probabilities must broadcast to the shape that is filled. Got {describe(p)} for "
+            f"{describe(self)}. Reshape them."
+        )
+    chance = lax.stop_gradient(broadcast_to(lax.convert_element_type(p, wide), self.shape))
+    drawn = jax.random.uniform(generator.next_key(), self.shape, wide)
+    return to_dtype_of(match_type(drawn, jax.typeof(chance)) < chance, self)
+
+
+def _bernoulli(self: Any, *, generator: Any) -> Any:
+    return match_type(_flip(self, self, generator=generator), jax.typeof(self))
+
+
+def _uniform(self: Any, low: Any, high: Any, *, generator: Any) -> Any:
+    if self.dtype in COMPLEX:
+        part = self.real
+        drawn = [jax.random.uniform(key, part.shape, part.dtype) for key in _split(generator)]
+        return lax.complex(*(_stretch(one, low, high) for one in drawn))
+    return _stretch(jax.random.uniform(generator.next_key(), self.shape, self.dtype), low, high)
+
+
+def _split(generator: Any) -> tuple[Any, Any]:
+    return generator.next_key(), generator.next_key()
+
+
+def _stretch(drawn: Any, low: Any, high: Any) -> Any:
+    """From the unit interval to another; rounding may reach its end, which is not part of it."""
+    low, high = (broadcast_to(to_dtype_of(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
+    moved = drawn * (high - low) + low
+    return jnp.where(moved < high, moved, low)
+
+
+def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
+    drawn = jax.random.normal(generator.next_key(), self.shape, self.dtype)
+    mean, std = (broadcast_to(to_dtype_of(lax.stop_gradient(one), self), self.shape) for one in (mean, std))
+    return drawn * std + mean
+
+
+def _normal_around(mean: Any, std: Any, *, generator: Any) -> Any:
+    """Of tensors that broadcast; the dtype is that of the mean, or of the deviation if that is the tensor."""
+    shape = broadcast([mean, std], "normal")[0].shape
+    dtype = std.dtype if jax.typeof(mean).weak_type else mean.dtype
+    if classify(dtype) not in "hfc":
+        raise UnsupportedDtypeError(
+            f"normal: not implemented for '{dtype}'. Got {describe(mean)} and {describe(std)}. Convert them: "
+            "tensor.to(dtype)."
+        )
+    return _normal(jax.ShapeDtypeStruct(shape, dtype), mean, std, generator=generator)
+
+
+def _exponential(self: Any, lambd: Any, *, generator: Any) -> Any:
+    return to_dtype_of(-jnp.log(_draw_open(generator, self)) / _scalar(lambd, self), self)
+
+
+def _log_normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
+    drawn = jax.random.normal(generator.next_key(), self.shape, _widen(self.dtype))
+    return to_dtype_of(jnp.exp(drawn * _scalar(std, self) + _scalar(mean, self)), self)
+
+
+def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
+    """The number of throws up to the first that succeeds."""
+    throws = jnp.ceil(jnp.log(_draw_open(generator, self)) / jnp.log1p(-_scalar(p, self)))
+    throws = jnp.maximum(throws, jnp.ones_like(throws))
+    if self.dtype in INTEGRAL:
+        most = np.asarray(np.iinfo(self.dtype).max, throws.dtype)
+        throws = jnp.minimum(throws, jnp.full_like(throws, np.nextafter(most, 0, dtype=most.dtype)))
+    return to_dtype_of(throws, self)
+
+
+def _cauchy(self: Any, median: Any, sigma: Any, *, generator: Any) -> Any:
+    drawn = jax.random.cauchy(generator.next_key(), self.shape, _widen(self.dtype))
+    return to_dtype_of(drawn * _scalar(sigma, self) + _scalar(median, self), self)
+
+
+def _scalar(number: Any, like: Any) -> Any:
+    """A parameter in the dtype in which it is computed, and in all places."""
+    wide = _widen(like.dtype)
+    return broadcast_to(lax.convert_element_type(lax.stop_gradient(number), wide), like.shape)
+
+
+# Places -----------------------------------------------------------------------------------------------------
+
+
+def _multinomial(self: Any, num_samples: int, replacement: bool, *, generator: Any) -> Any:
+    _check_multinomial(self, num_samples, replacement)
+    weights = lax.convert_element_type(self, _widen(self.dtype))
+    draw = _draw_again if replacement else _draw_once
+    return lax.convert_element_type(draw(weights, num_samples, generator.next_key()), default_int_dtype())
+
+
+def _draw_once(weights: Any, count: int, key: Any) -> Any:
+    """Races: the place of a weight comes in after a time that is exponential in it; the first ones win."""
+    times = jax.random.exponential(key, weights.shape, weights.dtype)
+    return lax.top_k(weights / (times + jnp.full_like(times, jnp.finfo(times.dtype).tiny)), count)[1]
+
+
+def _draw_again(weights: Any, count: int, key: Any) -> Any:
+    """Throws into the running sum, and halves the range in which a throw landed until one place is left."""
+    sums = jnp.cumsum(weights, axis=-1)
+    total = sums[..., -1:]
+    thrown = jax.random.uniform(key, (*weights.shape[:-1], count), weights.dtype) * total
+    thrown = jnp.minimum(thrown, jnp.nextafter(total, jnp.zeros_like(total)))  # rounding may reach the end
+    low = jnp.zeros(thrown.shape, jnp.int32)
+    high = jnp.full(thrown.shape, weights.shape[-1] - 1, jnp.int32)
+    for _ in range((weights.shape[-1] - 1).bit_length()):
+        middle = (low + high) // jnp.full_like(low, 2)
+        is_beyond = jnp.take_along_axis(sums, middle, axis=-1) <= thrown
+        low = jnp.where(is_beyond, middle + jnp.ones_like(low), low)
+        high = jnp.where(is_beyond, high, middle)
+    return low
+
+
+def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
+    if weights.ndim not in (1, 2):
+        raise ArgumentError(
+            f"multinomial: prob_dist must be 1 or 2 dim. Got {describe(weights)}. Reshape it to one row for "
+            "each distribution."
+        )
+    if count <= 0:
+        raise ArgumentError(
+            f"multinomial: cannot sample n_sample <= 0 samples. Got {count}. Ask for one at least."
+        )
+    if not replacement and count > weights.shape[-1]:
+        raise ArgumentError(
+            "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement. Got "
+            f"{count} samples of {describe(weights)}. Ask for fewer, or say replacement=True."
+        )
+
+
+def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str) -> Row:
+    """A row for what fills a tensor, whatever it holds; its dtype alone says whether it can."""
+    name = schema.partition("(")[0].partition(".")[0].removesuffix("_functional")
+
+    def checked(self: Any, *numbers: Any, generator: Any) -> Any:
+        if classify(self.dtype) not in classes:
+            raise UnsupportedDtypeError(
+                f"{name}_: not implemented for '{self.dtype}'. Got {describe(self)}. Fill a floating tensor."
+            )
+        return match_type(kernel(self, *numbers, generator=generator), jax.typeof(self))
+
+    text = f"{schema}, *, Generator? generator=None) -> Tensor"
+    return Row(text, checked, doc, operand=operand, dtypes=classes, source=f"torch.Tensor.{name}_")
+
+
+ROWS = (
+    Row(
+        "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+        _bernoulli,
+        "ones with the probability that each item says, and zeros",
+        dtypes="hf",
+    ),
+    _fill("bernoulli.p(Tensor self, float p", _flip, "ones with one probability, and zeros", "bihf", "p"),
+    _fill(
+        "bernoulli.Tensor(Tensor self, Tensor p",
+        _flip,
+        "ones with probabilities that broadcast, and zeros",
+        "bihf",
+    ),
+    Row(
+        "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> "
+        "Tensor",
+        _multinomial,
+        "places drawn with the weights of each row",
+        dtypes="hf",
+    ),
+    Row(
+        "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
+        _normal_around,
+        "normally distributed around means",
+        operand=("std",),
+        dtypes="hfc",
+    ),
+    Row(
+        "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        _normal_around,
+        "normally distributed with deviations",
+        operand=("mean",),
+        dtypes="hf",
+    ),
+    Row(
+        "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        _normal_around,
+        "normally distributed around means with deviations",
+        dtypes="hfc",
+    ),
+    _fill(
+        "normal_functional(Tensor self, float mean=0., float std=1.",
+        _normal,
+        "normally distributed, in the shape of a tensor",
+        "hfc",
+        "mean",
+        "std",
+    ),
+    _fill(
+        "uniform(Tensor self, float from=0., float to=1.",
+        _uniform,
+        "uniformly distributed, in the shape of a tensor",
+        "hfc",
+        "from",
+        "to",
+    ),
+    _fill(
+        "exponential(Tensor self, float lambd=1.",
+        _exponential,
+        "exponentially distributed, in the shape of a tensor",
+        "hf",
+        "lambd",
+    ),
+    _fill(
+        "log_normal(Tensor self, float mean=1., float std=2.",
+        _log_normal,
+        "with logarithms that are normally distributed, in the shape of a tensor",
+        "hf",
+        "mean",
+        "std",
+    ),
+    _fill(
+        "geometric(Tensor self, float p",
+        _geometric,
+        "numbers of throws up to the first that succeeds, in the shape of a tensor",
+        "ihf",
+        "p",
+    ),
+    _fill(
+        "cauchy(Tensor self, float median=0., float sigma=1.",
+        _cauchy,
+        "of Cauchy's distribution, in the shape of a tensor",
+        "hf",
+        "median",
+        "sigma",
+    ),
+)

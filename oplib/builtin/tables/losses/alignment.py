@@ -1,0 +1,148 @@
+"""Alignment: the loss of short sequences of labels by all ways to stretch them over a longer one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import in_single, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+from .basic import reduce_losses
+
+
+def _log_sum(*terms: Any) -> Any:
+    """log(exp(a) + exp(b) + ...), where all may be -inf, without nan in the gradient."""
+    top = lax.stop_gradient(terms[0])
+    for term in terms[1:]:
+        top = lax.max(top, lax.stop_gradient(term))
+    top = jnp.where(jnp.isinf(top), strong(0, top), top)
+    total = sum((lax.exp(term - top) for term in terms[1:]), lax.exp(terms[0] - top))
+    is_none = total == strong(0, total)
+    return jnp.where(
+        is_none, strong(-math.inf, total), lax.log(jnp.where(is_none, strong(1, total), total)) + top
+    )
+
+
+def _shift(states: Any, count: int) -> Any:
+    """States moved to later ones, ``[N, L]``; before the first there is nothing."""
+    return lax.pad(states, strong(-math.inf, states), [(0, 0, 0), (count, -count, 0)])
+
+
+def _stretch_labels(targets: Any, blank: int) -> Any:
+    """Labels with blanks around each, ``[N, 2 S + 1]``."""
+    count, length = targets.shape
+    states = jnp.full((count, 2 * length + 1), blank, targets.dtype)
+    return states.at[:, 1::2].set(targets)
+
+
+def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    """Goes through the times, ``[T, N, C]``; returns the negative log-likelihoods, ``[N]``."""
+    count, width = states.shape
+    index = jnp.broadcast_to(states, (log_probs.shape[0], count, width))
+    emitted = jnp.take_along_axis(log_probs, index, 2, mode="clip")
+    nothing = jnp.full((count, width), -math.inf, log_probs.dtype)
+    place = lax.broadcasted_iota(dtypes.int32, (count, width), 1)
+    may_begin = (
+        place <= jnp.where(target_lengths > strong(0, target_lengths), 1, 0).astype(place.dtype)[:, None]
+    )
+    is_new = (
+        jnp.pad(states[:, 2:] != states[:, :-2], ((0, 0), (2, 0))) if width > 1 else jnp.zeros_like(may_begin)
+    )
+
+    def step(before: Any, given: Any) -> tuple[Any, None]:
+        time, emission = given
+        skipped = jnp.where(is_new, _shift(before, 2), nothing) if width > 1 else nothing
+        moved = _log_sum(before, _shift(before, 1), skipped) + emission
+        return jnp.where((time < input_lengths)[:, None], moved, before), None
+
+    first = jnp.where(may_begin, emitted[0], nothing)
+    unread = jnp.where(place == strong(0, place), strong(0, nothing), nothing)
+    first = jnp.where((input_lengths > strong(0, input_lengths))[:, None], first, unread)
+    times = lax.iota(input_lengths.dtype, log_probs.shape[0])
+    last, _ = lax.scan(step, first, (times[1:], emitted[1:]))
+    ends = 2 * target_lengths[:, None]
+    on_blank = jnp.take_along_axis(last, ends, 1, mode="clip")[:, 0]
+    on_label = jnp.take_along_axis(last, lax.max(ends - 1, jnp.zeros_like(ends)), 1, mode="clip")[:, 0]
+    has_label = target_lengths > strong(0, target_lengths)
+    return -_log_sum(on_blank, jnp.where(has_label, on_label, strong(-math.inf, on_label)))
+
+
+def _pad_targets(targets: Any, target_lengths: Any) -> Any:
+    """Targets one after the other as rows; as long as all of them, since lengths are not known here."""
+    starts = jnp.cumsum(target_lengths) - target_lengths
+    index = starts[:, None] + lax.iota(starts.dtype, targets.shape[0])[None]
+    return jnp.take(targets, index, mode="clip")
+
+
+def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int) -> None:
+    if log_probs.ndim not in (2, 3) or targets.ndim > 2 or not targets.ndim or 0 in log_probs.shape:
+        raise ArgumentError(
+            "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or one after the "
+            f"other. Got {describe(log_probs)} and {describe(targets)}. Reshape them."
+        )
+    if any(one.dtype.kind not in "iu" for one in (targets, input_lengths, target_lengths)):
+        raise ArgumentError(
+            "ctc_loss: targets and lengths must be integral. Got "
+            f"{describe(targets)}, {describe(input_lengths)} and {describe(target_lengths)}. Convert them."
+        )
+    if not 0 <= blank < log_probs.shape[-1]:
+        raise ArgumentError(
+            f"ctc_loss: blank must be in label range. Got {blank} for {describe(log_probs)}. Give a label."
+        )
+    count = log_probs.shape[1] if log_probs.ndim == 3 else 1
+    fits = input_lengths.size == target_lengths.size == count
+    if not fits or (targets.ndim == 2 and targets.shape[0] != count):
+        raise ArgumentError(
+            f"ctc_loss: expected targets and lengths of {count} sequences. Got {describe(targets)}, "
+            f"{describe(input_lengths)} and {describe(target_lengths)}. Give one for each."
+        )
+
+
+def _ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    *,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    _check(log_probs, targets, input_lengths, target_lengths, blank=blank)
+    is_batch = log_probs.ndim == 3
+    count = log_probs.shape[1] if is_batch else 1
+    lengths = [lax.reshape(one, (count,)).astype(dtypes.int32) for one in (input_lengths, target_lengths)]
+    rows = lax.convert_element_type(targets, dtypes.int32)
+    if rows.ndim == 1:
+        rows = _pad_targets(rows, lengths[1]) if count > 1 else rows[None]
+    states = _stretch_labels(rows, blank)
+
+    def compute(log_probs: Any) -> Any:
+        stacked = log_probs if is_batch else lax.expand_dims(log_probs, (1,))
+        losses = _run(stacked, states, *lengths)
+        if zero_infinity:
+            losses = jnp.where(jnp.isinf(losses), strong(0, losses), losses)
+        if reduction == "mean":
+            losses = losses / lax.max(lengths[1].astype(losses.dtype), strong(1, losses))
+        found = losses if is_batch else lax.reshape(losses, ())
+        return reduce_losses("ctc_loss", found, reduction)
+
+    return in_single(compute)(log_probs)
+
+
+ROWS = (
+    Row(
+        "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
+        "int blank=0, *, str reduction='mean', bool zero_infinity=False) -> Tensor",
+        _ctc_loss,
+        "what the log-probabilities of label sequences lack to 0, over all alignments",
+        dtypes="hf",
+        source="torch.nn.functional.ctc_loss",
+    ),
+)

@@ -1,0 +1,374 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Losses, and the likeness of vectors; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    check_dtypes,
+    find_dtype,
+    in_single,
+    is_integral,
+    strong,
+)
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.networks.normalisation import _log_softmax
+from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
+from oplib.tensor import default_int_dtype
+
+
+def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any:
+    """Returns the losses themselves, their sum, or their mean by weights.
+
+    Raises:
+        ArgumentValueError: there is no such reduction.
+        ArgumentError: a mean of integers.
+    """
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return jnp.sum(losses, dtype=default_int_dtype() if is_integral(losses.dtype) else None)
+    if reduction == "mean":
+        if is_integral(losses.dtype):
+            raise ArgumentError(
+                f"{op}: could not infer output dtype of a mean of integers. Got {describe(losses)}. Convert "
+                "them: tensor.float(), or choose reduction='sum'."
+            )
+        return jnp.mean(losses) if weights is None else jnp.sum(losses) / jnp.sum(weights)
+    raise ArgumentValueError(
+        f"{op}: {reduction!r} is not a valid value for reduction. The values are 'none', 'mean' and 'sum'. "
+        "Choose one of them."
+    )
+
+
+def _pair(op: str, function: Any) -> Any:
+    """The kernel of a loss of pairs of items."""
+
+    def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
+        dtype = find_dtype(input, target)
+        x, y = broadcast([lax.convert_element_type(one, dtype) for one in (input, target)], op)
+        return in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))(x, y)
+
+    return kernel
+
+
+def _size(x: Any) -> Any:
+    """The absolute value, whose gradient at 0 is 0, and at nan."""
+    return jnp.abs(x) if x.dtype.kind in "uc" else x * find_sign(x)
+
+
+def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
+    if beta < 0:
+        raise ArgumentError(
+            f"smooth_l1_loss: does not support negative values for beta. Got {beta}. Give one >= 0."
+        )
+    size = _size(x - y)
+    if not beta:
+        return size
+    edge, half = strong(beta, size), strong(0.5, size)
+    is_far = size >= edge
+    near = jnp.where(is_far, strong(0, size), size)  # of something finite, so that no gradient becomes nan
+    return jnp.where(is_far, size - half * edge, half * near * near / edge)
+
+
+def _huber(x: Any, y: Any, delta: float) -> Any:
+    if delta <= 0:
+        raise ArgumentError(
+            f"huber_loss: does not support non-positive values for delta. Got {delta}. Give one > 0."
+        )
+    size, edge = _size(x - y), strong(delta, x)
+    half, is_far = strong(0.5, size), size > edge
+    near = jnp.where(is_far, strong(0, size), size)
+    return jnp.where(is_far, edge * (size - half * edge), half * near * near)
+
+
+def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
+    if log_target:
+        return lax.exp(y) * (y - x)
+    is_none = y == strong(0, y)
+    entropy = jnp.where(is_none, strong(0, y), y * lax.log(jnp.where(is_none, strong(1, y), y)))
+    return entropy - y * x
+
+
+def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
+    if reduction == "batchmean":
+        total = _pair("kl_div", lambda x, y: _kl_div(x, y, log_target))(input, target, reduction="sum")
+        return total / strong(input.shape[0], total)
+    return _pair("kl_div", lambda x, y: _kl_div(x, y, log_target))(input, target, reduction=reduction)
+
+
+PAIRS = (
+    Row(
+        "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
+        _pair("mse_loss", lambda x, y: lax.square(x - y)),
+        "squares of the differences",
+    ),
+    Row(
+        "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
+        _pair("l1_loss", lambda x, y: _size(x - y)),
+        "absolute differences",
+    ),
+    Row(
+        "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
+        _pair("smooth_l1_loss", _smooth_l1),
+        "squares of differences below beta over 2 beta, beyond it absolute differences less beta / 2",
+    ),
+    Row(
+        "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
+        _pair("huber_loss", _huber),
+        "half the squares of differences below delta, beyond it delta times them, less delta / 2",
+    ),
+    Row(
+        "kl_div(Tensor input, Tensor target, *, bool log_target=False, str reduction='mean') -> Tensor",
+        _kernel_kl_div,
+        "target * (log(target) - input), where input holds logarithms",
+    ),
+)
+
+# Of classes -------------------------------------------------------------------------------------------------
+
+
+def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    if input.shape != target.shape:
+        raise ArgumentValueError(
+            "binary_cross_entropy: using a target size that is different to the input size is deprecated. "
+            f"Got {describe(input)} and {describe(target)}. Please ensure they have the same size."
+        )
+    check_dtypes("binary_cross_entropy", *(one for one in (input, target, weight) if one is not None))
+    arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
+
+    def compute(x: Any, y: Any, w: Any = None) -> Any:
+        losses = _lack_of_belief(x, y)
+        return reduce_losses("binary_cross_entropy", losses if w is None else losses * w, reduction)
+
+    return in_single(compute)(*arrays)
+
+
+@jax.custom_jvp
+def _lack_of_belief(x: Any, y: Any) -> Any:
+    """``-y log(x) - (1 - y) log(1 - x)``, with the gradients of torch where logarithms are cut."""
+    return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log(strong(1, x) - x))
+
+
+@_lack_of_belief.defjvp
+def _push_lack_of_belief(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    x, y = primals
+    rest = strong(1, x) - x
+    by_x = (x - y) / lax.max(rest * x, strong(1e-12, x))
+    by_y = _clip_log(rest) - _clip_log(x)
+    return _lack_of_belief(x, y), by_x * tangents[0] + by_y * tangents[1]
+
+
+def _clip_log(x: Any) -> Any:
+    """A logarithm of 0 counts as -100, so that one item does not spoil the mean."""
+    low, is_none = strong(-100, x), x <= strong(0, x)
+    log = lax.log(jnp.where(is_none, strong(1, x), x))
+    return jnp.where(is_none | (log < low), low, log)
+
+
+def _bce_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    pos_weight: Any = None,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    if input.shape != target.shape:
+        raise ArgumentValueError(
+            f"binary_cross_entropy_with_logits: target size must be the same as input size. Got "
+            f"{describe(input)} and {describe(target)}. Reshape one of them."
+        )
+    op = "binary_cross_entropy_with_logits"
+    x, y = (lax.convert_element_type(one, find_dtype(input, target)) for one in (input, target))
+    one, zero = strong(1, x), strong(0, x)
+    log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # of sigmoid(x); that of sigmoid(-x) is log - x
+    if pos_weight is None:
+        losses = (one - y) * x - log
+    else:
+        losses = -(y * broadcast([pos_weight, x], op)[0] * log + (one - y) * (log - x))
+    return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
+
+
+def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
+    """Checks what goes with classes: a target of integers, and one weight for each class."""
+    if not input.ndim:
+        kind = ArgumentValueError if op == "nll_loss" else DimensionError
+        raise kind(f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0).")
+    if target.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{op}: expected integers for classes. Got {describe(target)} for {describe(input)}. Convert "
+            "them: tensor.long()."
+        )
+    if weight is None:
+        return
+    check_dtypes(op, input, weight)
+    if weight.shape != (input.shape[axis],):
+        raise ArgumentError(
+            f"{op}: weight tensor should be defined either for all {input.shape[axis]} classes or no "
+            f"classes. Got {describe(weight)}. Give one number for each."
+        )
+
+
+def _check_target(op: str, input: Any, target: Any, axis: int) -> None:
+    expected = tuple(size for place, size in enumerate(input.shape) if place != axis)
+    if target.shape != expected:
+        raise ArgumentValueError(
+            f"{op}: expected a target of shape {list(expected)}. Got {describe(target)} for "
+            f"{describe(input)}. Give one class for each place."
+        )
+
+
+def _nll(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    op: str = "nll_loss",
+) -> Any:
+    """Of log-probabilities, with the classes along axis 1, or 0 where there is no batch."""
+    axis = 1 if input.ndim > 1 else 0
+    _check_classes(op, input, target, weight, axis=axis)
+    _check_target(op, input, target, axis)
+    if target.dtype.itemsize < 4:  # bytes, which hold no -100
+        target = lax.convert_element_type(target, jnp.int32)
+    counts = target != strong(ignore_index, target)
+    classes = jnp.where(counts, target, strong(0, target))
+    picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
+    factors = lax.convert_element_type(counts, input.dtype)
+    if weight is not None:
+        factors = factors * jnp.take(weight, classes, mode="clip")
+    losses = -lax.squeeze(picked, (axis,)) * factors
+    loss = reduce_losses(op, losses, reduction, weights=factors)
+    if not label_smoothing:
+        return loss
+    spread = input if weight is None else input * _along_axis(weight, input, axis)
+    smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
+    part = strong(label_smoothing / input.shape[axis], input)
+    rest = strong(1 - label_smoothing, input)
+    return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
+
+
+def _along_axis(weight: Any, like: Any, axis: int) -> Any:
+    shape = [1] * like.ndim
+    shape[axis] = weight.size
+    return jnp.broadcast_to(lax.reshape(weight, shape), like.shape)
+
+
+def _cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    axis = 1 if input.ndim > 1 else 0
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got {label_smoothing}. Give a "
+            "share."
+        )
+    if is_integral(target.dtype) or not input.ndim:
+        _check_classes("cross_entropy", input, target, weight, axis=axis)
+    elif ignore_index >= 0:
+        raise ArgumentError(
+            "cross_entropy: ignore_index is not supported for a target of probabilities. Got "
+            f"{describe(target)} and ignore_index={ignore_index}. Leave it out."
+        )
+    logs = in_single(lambda x: _log_softmax(x, axis))(input)
+    if is_integral(target.dtype):
+        return _nll(
+            logs,
+            target,
+            weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+            op="cross_entropy",
+        )
+    return _cross_entropy_of_shares(
+        logs, target, weight, axis, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def _cross_entropy_of_shares(
+    logs: Any, target: Any, weight: Any, axis: int, *, reduction: str, label_smoothing: float
+) -> Any:
+    """The loss where the target says of each class how probable it is."""
+    if target.shape != logs.shape:
+        raise ArgumentValueError(
+            f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
+            f"for {describe(logs)}. Give integers for classes."
+        )
+    rest, part = strong(1 - label_smoothing, target), strong(label_smoothing / logs.shape[axis], target)
+    weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
+    losses = -jnp.sum(weighted * (target * rest + part), axis)
+    if reduction != "mean":
+        return reduce_losses("cross_entropy", losses, reduction)
+    return jnp.sum(losses) / strong(max(losses.size, 1), losses)
+
+
+def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    dtype = find_dtype(x1, x2)
+    x, y = broadcast([lax.convert_element_type(one, dtype) for one in (x1, x2)], "cosine_similarity")
+    axis = find_dim("cosine_similarity", x.ndim, dim)
+
+    def scale(vectors: Any) -> Any:
+        length = compute_norm(vectors, 2, (axis,), keepdim=True)
+        least = strong(eps, length)
+        return vectors / jnp.where(length < least, least, length)
+
+    return in_single(lambda x, y: jnp.sum(scale(x) * scale(y), axis))(x, y)
+
+
+_CLASSES = "*, int ignore_index=-100, str reduction='mean'"
+CLASSES = (
+    Row(
+        "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, *, str reduction='mean') "
+        "-> Tensor",
+        _bce,
+        "cross entropy of probabilities of yes",
+    ),
+    Row(
+        "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
+        "Tensor? pos_weight=None, *, str reduction='mean') -> Tensor",
+        _bce_with_logits,
+        "cross entropy of the sigmoid",
+    ),
+    Row(
+        f"nll_loss(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}) -> Tensor",
+        _nll,
+        "what the log-probabilities of the right classes lack to 0",
+    ),
+    Row(
+        f"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}, "
+        "float label_smoothing=0.) -> Tensor",
+        _cross_entropy,
+        "nll_loss of log_softmax; the target holds classes, or probabilities",
+    ),
+    Row(
+        "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+        _cosine_similarity,
+        "cosine of the angle between vectors along a dim",
+    ),
+)
+
+ROWS = tuple(
+    replace(row, source=f"torch.nn.functional.{row.op}", dtypes="ihfc" if row.op == "l1_loss" else "hf")
+    for row in (*PAIRS, *CLASSES)
+)

@@ -1,0 +1,179 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Losses of one label or several for each example; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+
+from .basic import reduce_losses
+
+
+def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    x, y = meet("soft_margin_loss", input, target)
+    if x.shape != input.shape:
+        raise ArgumentError(
+            "soft_margin_loss: the target must broadcast to the shape of the input. Got "
+            f"{describe(target)} for {describe(input)}. Expand the input."
+        )
+
+    def compute(x: Any, y: Any) -> Any:
+        z = -y * x
+        if z.dtype in COMPLEX:
+            return reduce_losses("soft_margin_loss", lax.log1p(lax.exp(z)), reduction)
+        return reduce_losses("soft_margin_loss", jnp.logaddexp(z, jnp.zeros_like(z)), reduction)
+
+    return in_single(compute)(x, y)
+
+
+def _check_labels(op: str, input: Any, target: Any) -> None:
+    if input.ndim > 2:
+        raise ArgumentError(
+            f"{op}: expected a vector, or a matrix with one row for each example. Got {describe(input)}. "
+            "Reshape it."
+        )
+    if target.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{op}: expected integers for labels. Got {describe(target)}. Convert them: tensor.int()."
+        )
+
+
+def _multi_margin(
+    input: Any,
+    target: Any,
+    p: float = 1.0,
+    margin: float = 1.0,
+    weight: Any = None,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    op = "multi_margin_loss"
+    _check_labels(op, input, target)
+    x = lax.reshape(input, (1,) * (2 - input.ndim) + input.shape)
+    _check_multi_margin(x, target, p, weight)
+    labels = lax.reshape(target, (x.shape[0], 1))
+
+    def compute(x: Any, *weight: Any) -> Any:
+        own = jnp.take_along_axis(x, labels, 1, mode="clip")
+        short = strong(margin, x) - broadcast_to(own, x.shape) + x
+        is_other = broadcast_to(labels, x.shape) != lax.broadcasted_iota(labels.dtype, x.shape, 1)
+        short = jnp.where(is_other & (short > strong(0, x)), short, strong(0, x))
+        short = short * short if p == 2 else short
+        if weight:
+            short = short * jnp.take(weight[0], labels, mode="clip")
+        losses = jnp.sum(short, 1) / strong(x.shape[1], x)
+        return reduce_losses(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
+
+    return in_single(compute)(*([x] if weight is None else [x, weight]))
+
+
+def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:
+    if p not in (1, 2):
+        raise ArgumentValueError(
+            f"multi_margin_loss: only p == 1 and p == 2 are supported. Got {p}. Choose one of them."
+        )
+    if target.ndim > 1 or target.size != x.shape[0]:
+        raise ArgumentError(
+            "multi_margin_loss: expected one label for each example. Got "
+            f"{describe(target)} for {describe(x)}. Give a vector of {x.shape[0]}."
+        )
+    if weight is None:
+        return
+    if weight.ndim != 1:
+        raise ArgumentValueError(
+            f"multi_margin_loss: weight must be one-dimensional. Got {describe(weight)}. Flatten it."
+        )
+    if weight.size != x.shape[1]:
+        raise ArgumentError(
+            f"multi_margin_loss: inconsistent weight size, expected {x.shape[1]}. Got {describe(weight)}. "
+            "Give one number for each class."
+        )
+    check_dtypes("multi_margin_loss", x, weight)
+
+
+def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """A row of labels ends at the first -1."""
+    op = "multilabel_margin_loss"
+    _check_labels(op, input, target)
+    if target.shape != input.shape:
+        raise ArgumentError(
+            f"{op}: inconsistent target size. Got {describe(target)} for {describe(input)}. Give as many "
+            "labels as classes, and -1 after the last."
+        )
+    shape = (1,) * (2 - input.ndim) + input.shape
+    labels = lax.reshape(target, shape)
+    counts = lax.cumprod(lax.convert_element_type(labels >= strong(0, labels), labels.dtype), 1) > strong(
+        0, labels
+    )
+    classes = lax.broadcasted_iota(labels.dtype, (*shape, shape[1]), 2)
+    is_class = lax.expand_dims(labels, (2,)) == classes
+    is_wanted = jnp.any(is_class & lax.expand_dims(counts, (2,)), 1, keepdims=True)
+    matters = lax.expand_dims(counts, (2,)) & ~is_wanted
+
+    def compute(x: Any) -> Any:
+        own = jnp.take_along_axis(x, labels, 1, mode="clip")
+        short = strong(1, x) - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
+        short = jnp.where(matters & (short > strong(0, x)), short, strong(0, x))
+        losses = jnp.sum(short, (1, 2)) / strong(max(x.shape[1], 1), x)
+        return reduce_losses(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
+
+    return in_single(compute)(lax.reshape(input, shape))
+
+
+def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    op = "multilabel_soft_margin_loss"
+    if not input.ndim:
+        raise DimensionError(
+            f"{op}: the input needs a dimension of classes. Got {describe(input)}. Reshape it."
+        )
+    axis, count = input.ndim - 1, input.shape[-1]
+
+    def compute(x: Any, y: Any, *weight: Any) -> Any:
+        size = x * lax.stop_gradient(find_sign(x))
+        zero, tail = strong(0, x), lax.log1p(lax.exp(-size))
+        losses = y * (tail - lax.min(x, zero)) + (strong(1, y) - y) * (tail - lax.min(-x, zero))
+        losses = losses * weight[0] if weight else losses
+        return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
+
+    return in_single(compute)(*meet(op, *(one for one in (input, target, weight) if one is not None)))
+
+
+_ROWS = (
+    Row(
+        "soft_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
+        _soft_margin,
+        "log(1 + exp(-target * input)), where targets are 1 and -1",
+        dtypes="hfc",
+    ),
+    Row(
+        "multi_margin_loss(Tensor input, Tensor target, float p=1., float margin=1., Tensor? weight=None, *, "
+        "str reduction='mean') -> Tensor",
+        _multi_margin,
+        "by how much other classes are not below the right one by a margin, or the squares of that",
+        dtypes="hf",
+    ),
+    Row(
+        "multilabel_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
+        _multilabel_margin,
+        "by how much other classes are not below each right one by 1; labels end at -1",
+        dtypes="hf",
+    ),
+    Row(
+        "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, *, "
+        "str reduction='mean') -> Tensor",
+        _multilabel_soft_margin,
+        "means over the classes of the cross entropy of the sigmoid",
+        dtypes="hf",
+    ),
+)
+
+ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

@@ -1,0 +1,101 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Losses of likelihoods: of counts, and of numbers about a mean; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import in_single, meet, strong, to_floating
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentValueError, UnsupportedDtypeError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+
+from .basic import reduce_losses
+
+
+def _poisson_nll(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    x, y = map(to_floating, meet("poisson_nll_loss", input, target))
+    if full and x.dtype in COMPLEX:
+        raise UnsupportedDtypeError(
+            f"poisson_nll_loss: full=True is not implemented for complex. Got {describe(input)} and "
+            f"{describe(target)}. Leave it out."
+        )
+
+    def compute(x: Any, y: Any) -> Any:
+        losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + strong(eps, x))
+        return reduce_losses("poisson_nll_loss", losses + _stirling(y) if full else losses, reduction)
+
+    return in_single(compute)(x, y)
+
+
+def _stirling(y: Any) -> Any:
+    """Stirling's formula for the logarithm of the factorial of what is above 1."""
+    is_small = y <= strong(1, y)
+    large = jnp.where(is_small, strong(2, y), y)
+    found = large * lax.log(large) - large + strong(0.5, y) * lax.log(strong(2 * math.pi, y) * large)
+    return jnp.where(is_small, strong(0, y), found)
+
+
+def _gaussian_nll(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    op = "gaussian_nll_loss"
+    if var.shape != input.shape:
+        if var.shape == input.shape[:-1]:
+            var = lax.expand_dims(var, (var.ndim,))
+        elif (
+            var.ndim != input.ndim
+            or sum(mine for mine, other in zip(var.shape, input.shape, strict=True) if mine != other) != 1
+        ):
+            raise ArgumentValueError(
+                f"{op}: var is of incorrect size. Got {describe(var)} for {describe(input)}. Give one for "
+                "each item, or for each vector."
+            )
+
+    def compute(x: Any, y: Any, v: Any) -> Any:
+        least = strong(eps, v)  # what is below counts as this, and has the gradient all the same
+        v = jnp.where(v < least, least + (v - lax.stop_gradient(v)), v)
+        losses = strong(0.5, x) * (lax.log(v) + lax.square(x - y) / v)
+        losses = losses + strong(0.5 * math.log(2 * math.pi), x) if full else losses
+        return reduce_losses(op, losses, reduction)
+
+    return in_single(compute)(*meet(op, input, target, var))
+
+
+_ROWS = (
+    Row(
+        "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
+        "float eps=1e-08, *, str reduction='mean') -> Tensor",
+        _poisson_nll,
+        "what the log-probabilities of counts lack to 0, where the input is a rate, or its logarithm",
+        dtypes="ihfc",
+    ),
+    Row(
+        "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, *, "
+        "str reduction='mean') -> Tensor",
+        _gaussian_nll,
+        "what the log-densities of numbers lack to 0, where the input is the mean",
+        dtypes="hf",
+    ),
+)
+
+ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

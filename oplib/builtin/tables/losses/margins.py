@@ -1,0 +1,180 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Losses of distances and margins; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    broadcast_to,
+    find_dtype,
+    find_shape,
+    in_single,
+    meet,
+    strong,
+    to_floating,
+)
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+from .basic import reduce_losses
+
+
+def _subtract(op: str, x: Any, y: Any) -> Any:
+    first, second = meet(op, x, y)
+    if first.dtype == dtypes.bool:
+        raise UnsupportedDtypeError(
+            f"{op}: not implemented for bool. Got {describe(x)} and {describe(y)}. Convert them."
+        )
+    return first - second
+
+
+def _cut(x: Any) -> Any:
+    """The larger of x and 0, whose gradient at 0 is 1, and at nan 0, as that of torch's clamp."""
+    zero = strong(0, x)
+    return jnp.where(x >= zero, x, lax.stop_gradient(jnp.where(x < zero, zero, x)))
+
+
+def _measure(difference: Any, p: float, eps: float, *, keepdim: bool = False) -> Any:
+    """The length of each last axis."""
+    moved = difference + strong(eps, difference)
+    return compute_norm(moved, p, (moved.ndim - 1,) if moved.ndim else (), keepdim)
+
+
+def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    away = to_floating(_subtract("pairwise_distance", x1, x2))
+    return in_single(lambda away: _measure(away, p, eps, keepdim=keepdim))(away)
+
+
+def _check_ranks(op: str, *operands: Any) -> None:
+    if len({one.ndim for one in operands}) > 1:
+        raise ArgumentError(
+            f"{op}: the tensors are expected to have the same number of dimensions. Got "
+            f"{', '.join(map(describe, operands))}. Add dimensions with unsqueeze."
+        )
+
+
+def check_margin(op: str, margin: float) -> None:
+    """Raises where a margin is not positive.
+
+    Raises:
+        ArgumentValueError: it is not.
+    """
+    if margin <= 0:
+        raise ArgumentValueError(f"{op}: margin must be greater than 0. Got {margin}. Give a positive one.")
+
+
+def _triplet(  # noqa: PLR0917  the arguments of the schema
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    check_margin("triplet_margin_loss", margin)
+    _check_ranks("triplet_margin_loss", anchor, positive, negative)
+    a, b, c = meet("triplet_margin_loss", anchor, positive, negative)
+
+    def compute(near: Any, far: Any, other: Any) -> Any:
+        one, two = _measure(near, p, eps), _measure(far, p, eps)
+        two = jnp.minimum(two, _measure(other, p, eps)) if swap else two
+        return reduce_losses("triplet_margin_loss", _cut(strong(margin, one) + one - two), reduction)
+
+    return in_single(compute)(*map(to_floating, (a - b, a - c, b - c)))
+
+
+def _margin_ranking(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
+) -> Any:
+    _check_ranks("margin_ranking_loss", input1, input2, target)
+    away, sign = meet("margin_ranking_loss", _subtract("margin_ranking_loss", input1, input2), target)
+
+    def compute(behind: Any) -> Any:
+        return reduce_losses("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
+
+    return in_single(compute)(to_floating(-sign * away))
+
+
+def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
+    def compute(x: Any, y: Any) -> Any:
+        none, one = strong(0, x), strong(1, y)
+        short = jnp.where(y != one, _cut(strong(margin, x) - x), none)
+        return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -one, x, none), reduction)
+
+    return in_single(compute)(*meet("hinge_embedding_loss", input, target))
+
+
+def _cosine_embedding(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
+) -> Any:
+    op = "cosine_embedding_loss"
+    if target.ndim > 1 or input1.ndim != target.ndim + 1:
+        raise ArgumentError(
+            f"{op}: 0D or 1D target tensor expected, with 1D or 2D inputs. Got {describe(target)} for "
+            f"{describe(input1)}. Give one target for each row."
+        )
+    dtype = find_dtype(to_floating(input1), input2, target)
+    x, y, sign = (lax.convert_element_type(one, dtype) for one in (input1, input2, target))
+    x, y = broadcast([x, y], op)
+    shape = find_shape(op, lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign)
+
+    def compute(x: Any, y: Any, sign: Any) -> Any:
+        axis, least = x.ndim - 1, strong(1e-12, x)
+        lengths = (jnp.sum(x * x, axis) + least) * (jnp.sum(y * y, axis) + least)
+        cosine = broadcast_to(jnp.sum(x * y, axis) / lax.sqrt(lengths), shape)
+        sign, one, none = broadcast_to(sign, shape), strong(1, cosine), strong(0, cosine)
+        away = jnp.where(sign == -one, _cut(cosine - strong(margin, cosine)), none)
+        return reduce_losses(op, jnp.where(sign == one, one - cosine, none) + away, reduction)
+
+    return in_single(compute)(x, y, sign)
+
+
+_ROWS = (
+    Row(
+        "pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=1e-06, bool keepdim=False) -> Tensor",
+        _pairwise_distance,
+        "norms of the differences of vectors along the last dim",
+        dtypes="ihfc",
+    ),
+    Row(
+        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
+        "float eps=1e-06, bool swap=False, *, str reduction='mean') -> Tensor",
+        _triplet,
+        "by how much the distance to the positive is not smaller by a margin than that to the negative",
+        dtypes="ihfc",
+    ),
+    Row(
+        "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
+        "str reduction='mean') -> Tensor",
+        _margin_ranking,
+        "by how much input1 is not above input2 by a margin, or below where the target is -1",
+        dtypes="ihf",
+    ),
+    Row(
+        "hinge_embedding_loss(Tensor input, Tensor target, float margin=1., *, str reduction='mean') -> "
+        "Tensor",
+        _hinge_embedding,
+        "input where the target is 1, what it lacks to the margin where that is -1",
+        dtypes="hf",
+    ),
+    Row(
+        "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
+        "str reduction='mean') -> Tensor",
+        _cosine_embedding,
+        "1 - cosine where the target is 1, the cosine beyond the margin where that is -1",
+        dtypes="bihf",
+    ),
+)
+
+ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

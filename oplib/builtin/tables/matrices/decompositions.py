@@ -1,0 +1,413 @@
+# ruff: noqa: A002, N803  the parameters are torch's
+"""Decompositions of matrices, and what is computed by them; the names of ``oplib.linalg``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.dtype_classes import classify
+from oplib.builtin.kernels.promotion import check_dtypes, find_shape, strong
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, describe
+
+
+def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
+    if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
+        kind = "square matrices" if is_square else "matrices"
+        raise ArgumentError(
+            f"linalg.{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
+            f"{describe(matrix)}. Reshape it."
+        )
+
+
+def _of_square(op: str, function: Any) -> Any:
+    def kernel(self: Any) -> Any:
+        _check(op, self)
+        return function(self)
+
+    return kernel
+
+
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
+    name = schema.partition("(")[0]
+    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
+
+
+# Systems of equations ---------------------------------------------------------------------------------------
+
+
+def _is_vector(matrix: Any, other: Any) -> bool:
+    """Whether the right side is a batch of vectors, by torch's rule."""
+    return other.ndim == 1 or (matrix.ndim - 1 == other.ndim and other.shape == matrix.shape[:-1])
+
+
+def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
+    _check("solve", self)
+    check_dtypes("linalg.solve", self, other)
+    is_vector = _is_vector(self, other)
+    right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
+    if (is_vector and not left) or right.shape[-2 if left else -1] != self.shape[-1]:
+        raise ArgumentError(
+            f"linalg.solve: the right side has another number of {'rows' if left else 'columns'}, or is a "
+            f"vector on the left. Got {describe(self)} and {describe(other)}. Transpose one of them."
+        )
+    if not left:
+        return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
+    batch = find_shape("linalg.solve", self, right, lead=-2)
+    found = jnp.linalg.solve(
+        jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
+        jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
+    )
+    return lax.squeeze(found, (found.ndim - 1,)) if is_vector else found
+
+
+def _solve_triangular(
+    self: Any,
+    B: Any,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Any:
+    _check("solve_triangular", self)
+    check_dtypes("linalg.solve_triangular", self, B)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != self.shape[-1]:
+        raise ArgumentError(
+            f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
+            f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
+        )
+    batch = find_shape("linalg.solve_triangular", self, B, lead=-2)
+    matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
+    right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    return lax.linalg.triangular_solve(
+        matrix, right, left_side=left, lower=not upper, unit_diagonal=unitriangular
+    )
+
+
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
+    """By the pseudoinverse, whose gradient is known."""
+    _check("lstsq", self, is_square=False)
+    check_dtypes("linalg.lstsq", self, B)
+    return jnp.matmul(_pinv(self, rtol=rcond), B)
+
+
+def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
+    """Of the two bounds the larger one counts; with ``atol`` alone the other is 0."""
+    _check("pinv", self, is_square=hermitian)
+    if atol is None or not min(self.shape[-2:]):
+        return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
+    largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
+    bound = lax.max(strong(atol, largest) / largest, jnp.full_like(largest, rtol or 0.0))
+    return _pinv_within(self, bound, hermitian)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
+    """With a bound for each matrix, which JAX's own has no derivative beside."""
+    return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
+
+
+@_pinv_within.defjvp
+def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
+    matrix, change = primals[0], tangents[0]
+    found = _pinv_within(*primals, hermitian)
+    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(found, -1, -2))
+    left = turned - turned @ matrix @ found
+    right = turned - found @ matrix @ turned
+    return found, found @ (back @ left - change @ found) + right @ back @ found
+
+
+SYSTEMS = (
+    _row("linalg_inv(Tensor self) -> Tensor", _of_square("inv", jnp.linalg.inv), "inverse matrix"),
+    _row(
+        "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
+        _solve,
+        "solution of self @ x = other, or of x @ self = other",
+    ),
+    _row(
+        "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
+        "bool unitriangular=False) -> Tensor",
+        _solve_triangular,
+        "solution of self @ x = B, where self is triangular",
+    ),
+    _row(
+        "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+        _pinv,
+        "pseudoinverse of Moore and Penrose",
+    ),
+    _row(
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
+        _lstsq,
+        "x with the least norm of self @ x - B, matrices both",
+    ),
+)
+
+# Determinants and powers ------------------------------------------------------------------------------------
+
+
+def _det(self: Any) -> Any:
+    if not self.shape[-1]:  # jnp's derivative looks for a first pivot
+        return jnp.ones(self.shape[:-2], self.dtype)
+    return jnp.linalg.det(self)
+
+
+def _slogdet(self: Any) -> tuple[Any, Any]:
+    _check("slogdet", self)
+    sign, size = jnp.linalg.slogdet(self)
+    return sign, size
+
+
+def _logdet(self: Any) -> Any:
+    sign, size = _slogdet(self)
+    if self.dtype.kind == "c":
+        return lax.log(sign) + lax.convert_element_type(size, self.dtype)
+    return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
+
+
+_TERMS, _SQUARINGS = 18, 20
+
+
+def _expm(matrix: Any) -> Any:
+    """By the series of a matrix that is halved until its norm is below 1 / 2, and as many squarings.
+
+    JAX's own stands in ``jax.scipy``, which takes as long to import as half of oplib.
+    """
+    if not matrix.shape[-1]:  # nothing has no largest
+        return matrix
+    norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
+    least = strong(0.5, norm)
+    halvings = lax.ceil(jnp.log2(jnp.where(norm > least, norm, least) / least))
+    halvings = jnp.where(halvings > strong(_SQUARINGS, halvings), strong(_SQUARINGS, halvings), halvings)
+    small = matrix * lax.convert_element_type(lax.exp2(-halvings), matrix.dtype)
+    one = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    found = one
+    for term in range(_TERMS, 0, -1):
+        found = one + jnp.matmul(small, found) / strong(term, matrix)
+    for squaring in range(_SQUARINGS):
+        found = jnp.where(strong(squaring, halvings) < halvings, jnp.matmul(found, found), found)
+    return found
+
+
+def _matrix_power(self: Any, n: int) -> Any:
+    _check("matrix_power", self)
+    if n < 0 and classify(self.dtype) not in "fc":
+        raise ArgumentError(
+            f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
+            f"{describe(self)} and n={n}. Convert it: tensor.float()."
+        )
+    return jnp.linalg.matrix_power(self, n)
+
+
+DETERMINANTS = (
+    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant"),
+    _row(
+        "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        _slogdet,
+        "sign of the determinant, and the logarithm of its absolute value",
+    ),
+    Row(
+        "logdet(Tensor self) -> Tensor",
+        _logdet,
+        "logarithm of the determinant, nan where that is negative",
+        dtypes="fc",
+    ),
+    _row(
+        "linalg_matrix_power(Tensor self, int n) -> Tensor",
+        _matrix_power,
+        "self @ self @ ..., n times",
+        "ihfc",
+    ),
+    _row(
+        "linalg_matrix_exp(Tensor self) -> Tensor",
+        _of_square("matrix_exp", _expm),
+        "matrix exponential",
+        "hfc",
+    ),
+)
+
+# Decompositions ---------------------------------------------------------------------------------------------
+
+
+def _cholesky(self: Any, *, upper: bool = False) -> Any:
+    _check("cholesky", self)
+    lower = jnp.linalg.cholesky(self, symmetrize_input=True)
+    return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
+
+
+def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
+    _check("qr", self, is_square=False)
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(
+            f"linalg.qr: expected mode to be 'reduced', 'complete' or 'r'. Got {mode!r}. Leave it out for "
+            "'reduced'."
+        )
+    if mode == "r":
+        return jnp.zeros((0,), self.dtype), jnp.linalg.qr(self, mode="r")
+    q, r = jnp.linalg.qr(self, mode=mode)
+    return q, r
+
+
+def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
+    """What fills the matrices up has no gradient, which JAX's own full ones do not have at all."""
+    _check("svd", self, is_square=False)
+    u, s, vh = jnp.linalg.svd(self, full_matrices=False)
+    if not full_matrices or self.shape[-1] == self.shape[-2]:
+        return u, s, vh
+    whole_u, _, whole_vh = jnp.linalg.svd(lax.stop_gradient(self), full_matrices=True)
+    count = s.shape[-1]
+    return (
+        jnp.concatenate([u, whole_u[..., count:]], -1),
+        s,
+        jnp.concatenate([vh, whole_vh[..., count:, :]], -2),
+    )
+
+
+def _svdvals(self: Any) -> Any:
+    _check("svdvals", self, is_square=False)
+    return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
+
+
+def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
+    """Of one triangle; the gradient is that of a Hermitian matrix, and so in both."""
+    _check("eigh", self)
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ArgumentError(
+            f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
+        )
+    given = lax.stop_gradient(self)
+    triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
+    other = jnp.conj(jnp.swapaxes(jnp.tril(given, -1) if UPLO in "Ll" else jnp.triu(given, 1), -1, -2))
+    even = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) * strong(0.5, self)
+    matrix = triangle + other + (even - lax.stop_gradient(even))
+    return tuple(jnp.linalg.eigh(matrix, symmetrize_input=False))
+
+
+def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
+    return _eigh(self, UPLO)[0]
+
+
+def _eig(self: Any) -> tuple[Any, Any]:
+    """Vectors of length 1; their phase is open, and so is that part of a gradient."""
+    _check("eig", self)
+    if not self.size:  # JAX would look for the largest item of each vector
+        vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
+        return jnp.sum(vectors, -1), vectors
+    values, vectors = lax.linalg.eig(self, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
+    return values, vectors
+
+
+def _eigvals(self: Any) -> Any:
+    _check("eigvals", self)
+    return _eig(self)[0]  # of which JAX has second derivatives, as it has not of its own eigvals
+
+
+DECOMPOSITIONS = (
+    _row(
+        "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+        _cholesky,
+        "triangular L with L @ L.mH == self, which is Hermitian",
+    ),
+    _row(
+        "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",
+        _qr,
+        "orthonormal Q and triangular R with Q @ R == self",
+    ),
+    _row(
+        "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
+        _svd,
+        "U @ diag(S) @ Vh == self; what fills the full matrices up has no gradient",
+    ),
+    _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    _row(
+        "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
+        _eig,
+        "complex eigenvalues and eigenvectors of a square matrix; JAX has them on CPUs",
+    ),
+    _row(
+        "linalg_eigvals(Tensor self) -> Tensor",
+        _eigvals,
+        "complex eigenvalues of a square matrix; JAX has them on CPUs",
+    ),
+    _row(
+        "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        _eigh,
+        "eigenvalues and eigenvectors of a Hermitian matrix",
+    ),
+    _row(
+        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", _eigvalsh, "eigenvalues of a Hermitian matrix"
+    ),
+)
+
+# Norms ------------------------------------------------------------------------------------------------------
+
+
+def _matrix_norm(
+    self: Any,
+    ord: float | str,
+    dim: Sequence[int],
+    keepdim: bool,
+    *,
+    dtype: Any = None,
+) -> Any:
+    _check("matrix_norm", self, is_square=False)
+    array = self if dtype is None else lax.convert_element_type(self, dtype)
+    found = [find_dim("matrix_norm", array.ndim, one) for one in dim]
+    if len(set(found)) != 2 or len(found) != 2:
+        raise ArgumentError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}. Name two different ones.")
+    rows, columns = found
+    matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
+    found = _norm_of_matrix(matrix, ord)
+    return lax.expand_dims(found, sorted((rows, columns))) if keepdim else found
+
+
+def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
+    last = (matrix.ndim - 2, matrix.ndim - 1)
+    if order == "fro":
+        return compute_norm(matrix, 2, last, keepdim=False)
+    if order in ("nuc", 2, -2):
+        if classify(matrix.dtype) == "h":
+            raise ArgumentError(
+                f"linalg.matrix_norm: order {order!r} needs singular values, and so float32 or more. Got "
+                f"{describe(matrix)}. Convert it: tensor.float()."
+            )
+        values = _svdvals(matrix)
+        return jnp.sum(values, -1) if order == "nuc" else values[..., 0 if order == 2 else -1]
+    if order in (1, -1, math.inf, -math.inf):
+        axis = last[0] if abs(order) == 1 else last[1]
+        sums = compute_norm(matrix, 1, (axis,), keepdim=False)
+        return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
+    raise ArgumentError(
+        f"linalg.matrix_norm: this order is not supported. Got {order!r}. Choose one of 'fro', 'nuc', inf, "
+        "-inf, 1, -1, 2 and -2."
+    )
+
+
+NORMS = (
+    _row(
+        "linalg_matrix_norm(Tensor self, Scalar ord=2, int[] dim=[-2, -1], bool keepdim=False, *, "
+        "ScalarType? dtype=None) -> Tensor",
+        _matrix_norm,
+        "norm of a matrix by a number",
+        "hfc",
+    ),
+    Row(
+        "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
+        "ScalarType? dtype=None) -> Tensor",
+        _matrix_norm,
+        "norm of a matrix by name",
+        source="torch.linalg.matrix_norm",
+        dtypes="hfc",
+    ),
+)
+
+ROWS = (*SYSTEMS, *DETERMINANTS, *DECOMPOSITIONS, *NORMS)

@@ -1,0 +1,154 @@
+"""Fourier transforms along one dim and several; the names of ``oplib.fft``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim, find_dims
+from oplib.builtin.kernels.promotion import to_floating
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+
+_REAL = frozenset({"rfft", "rfftn", "ihfft"})  # of real numbers alone
+_NORMS = (None, "backward", "ortho", "forward")
+
+
+def _prepare(op: str, self: Any, norm: str | None) -> Any:
+    """Checks what all transforms need; returns floating numbers."""
+    if norm not in _NORMS:
+        raise ArgumentError(
+            f"fft.{op}: invalid normalization mode. Got {norm!r}. Choose 'backward', 'ortho' or 'forward'."
+        )
+    return to_floating(self)
+
+
+def _check_count(op: str, self: Any, count: int) -> None:
+    if count < 1:
+        raise ArgumentError(
+            f"fft.{op}: invalid number of data points specified. Got {count} for {describe(self)}. Ask for "
+            "one at least."
+        )
+
+
+def _along(op: str) -> Any:
+    transform = getattr(jnp.fft, op)
+
+    def kernel(self: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+        array = _prepare(op, self, norm)
+        axis = find_dim(f"fft.{op}", array.ndim, dim)
+        if not array.ndim:
+            raise DimensionError(
+                f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
+            )
+        length = array.shape[axis]
+        given = 2 * (length - 1) if op in ("irfft", "hfft") else length
+        _check_count(op, self, min(given if n is None else n, length))
+        return transform(array, n, axis, norm)
+
+    return kernel
+
+
+def _over(op: str) -> Any:
+    transform = getattr(jnp.fft, op)
+
+    def kernel(
+        self: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+    ) -> Any:
+        array = _prepare(op, self, norm)
+        axes = _find_axes(op, array, s, dim)
+        sizes = [array.shape[axis] for axis in axes]
+        if op == "irfftn" and axes:
+            sizes[-1] = 2 * (sizes[-1] - 1)
+        wanted = (
+            sizes if s is None else [have if one == -1 else one for have, one in zip(sizes, s, strict=True)]
+        )
+        _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
+        if not axes:
+            return _to_complex(array)
+        return transform(array, tuple(wanted), axes, norm)
+
+    return kernel
+
+
+def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[int, ...]:
+    if dim is not None:
+        axes = find_dims(f"fft.{op}", array, dim) if dim else ()
+    else:
+        axes = tuple(range(array.ndim - (array.ndim if s is None else len(s)), array.ndim))
+    if (s is not None and len(s) != len(axes)) or (axes and min(axes) < 0):
+        raise ArgumentError(
+            f"fft.{op}: when given, dim and shape arguments must have the same length, and be no more than "
+            f"the dims of the input. Got s={s} and dim={dim} for {describe(array)}. Give one size for each."
+        )
+    if op in ("rfftn", "irfftn") and not axes:
+        raise ArgumentError(
+            f"fft.{op}: must transform at least one axis. Got {describe(array)} and dim={dim}. Name one."
+        )
+    return axes
+
+
+def _to_complex(array: Any) -> Any:
+    return array if array.dtype in COMPLEX else lax.complex(array, jnp.zeros_like(array))
+
+
+def _shift(op: str) -> Any:
+    def kernel(self: Any, dim: Sequence[int] | None = None) -> Any:
+        axes = find_dims(f"fft.{op}", self, dim)
+        shifts = [
+            math.ceil(self.shape[axis] / 2) if op == "ifftshift" else self.shape[axis] // 2 for axis in axes
+        ]
+        return jnp.roll(self, shifts, axes) if axes else self
+
+    return kernel
+
+
+def _row(op: str, doc: str) -> Row:
+    return Row(
+        f"fft_{op}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
+        _along(op),
+        doc,
+        source=f"torch.fft.{op}",
+        dtypes="bif" if op in _REAL else "bifc",
+    )
+
+
+def _row_over(op: str, doc: str) -> Row:
+    return Row(
+        f"fft_{op}(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        _over(op),
+        doc,
+        source=f"torch.fft.{op}",
+        dtypes="bif" if op in _REAL else "bifc",
+    )
+
+
+ROWS = (
+    _row("fft", "discrete Fourier transform along a dim"),
+    _row("ifft", "inverse of fft"),
+    _row("rfft", "the half of fft that real numbers need"),
+    _row("irfft", "inverse of rfft, real"),
+    _row("hfft", "real transform of the half of what is symmetric up to conjugation"),
+    _row("ihfft", "inverse of hfft, of real numbers"),
+    _row_over("fftn", "discrete Fourier transform along several dims"),
+    _row_over("ifftn", "inverse of fftn"),
+    _row_over("rfftn", "the half of fftn that real numbers need"),
+    _row_over("irfftn", "inverse of rfftn, real"),
+    *(
+        Row(
+            f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor",
+            _shift(op),
+            doc,
+            source=f"torch.fft.{op}",
+        )
+        for op, doc in (
+            ("fftshift", "frequencies in order, from the most negative, with 0 in the middle"),
+            ("ifftshift", "inverse of fftshift"),
+        )
+    ),
+)

@@ -1,0 +1,354 @@
+"""Products of vectors and matrices, and what is added to them."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    broadcast_to,
+    check_dtypes,
+    compute_dtype,
+    find_dtype,
+    find_shape,
+    is_integral,
+    strong,
+)
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+# Products ---------------------------------------------------------------------------------------------------
+
+
+def _check_ranks(op: str, ranks: Sequence[int], *operands: Any) -> None:
+    check_dtypes(op, *operands)
+    if tuple(operand.ndim for operand in operands) != tuple(ranks):
+        raise ArgumentError(
+            f"{op}: expected operands with {', '.join(map(str, ranks))} axes. Got "
+            f"{', '.join(map(describe, operands))}. Reshape them, or use matmul."
+        )
+
+
+def _multiply(op: str, x: Any, y: Any) -> Any:
+    if not x.ndim or not y.ndim:
+        raise ArgumentError(
+            f"{op}: both arguments need to be at least 1D. Got {describe(x)} and {describe(y)}. Use * for "
+            "numbers."
+        )
+    rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if x.shape[-1] != rows or (x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]):
+        raise ArgumentError(
+            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the last axis of "
+            "the first must equal the last but one of the second. Transpose one of them."
+        )
+    return jnp.matmul(x, y)
+
+
+def _product(op: str, ranks: tuple[int, int]) -> Any:
+    def kernel(self: Any, other: Any) -> Any:
+        _check_ranks(op, ranks, self, other)
+        return _multiply(op, self, other)
+
+    return kernel
+
+
+def _vdot(self: Any, other: Any) -> Any:
+    _check_ranks("vdot", (1, 1), self, other)
+    return _multiply("vdot", jnp.conj(self), other)
+
+
+def _inner(self: Any, other: Any) -> Any:
+    check_dtypes("inner", self, other)
+    if not self.ndim or not other.ndim:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise ArgumentError(
+            f"inner: the last axes must have the same size. Got {describe(self)} and {describe(other)}. "
+            "Transpose one of them."
+        )
+    return jnp.inner(self, other)
+
+
+def _outer(self: Any, vec2: Any) -> Any:
+    if self.ndim != 1 or vec2.ndim != 1:
+        raise ArgumentError(
+            f"outer: expected two vectors. Got {describe(self)} and {describe(vec2)}. Flatten them."
+        )
+    dtype = find_dtype(self, vec2)
+    x, y = (lax.convert_element_type(one, dtype) for one in (self, vec2))
+    return lax.expand_dims(x, (1,)) * lax.expand_dims(y, (0,))
+
+
+def _kron(self: Any, other: Any) -> Any:
+    dtype = find_dtype(self, other)
+    own = dtypes.int8 if dtype == dtypes.bool else dtype
+    found = jnp.kron(*(lax.convert_element_type(one, own) for one in (self, other)))
+    return lax.convert_element_type(found, dtype)
+
+
+def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
+    check_dtypes("tensordot", self, other)
+    left = [find_dim("tensordot", self.ndim, dim) for dim in dims_self]
+    right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
+    if [self.shape[dim] for dim in left] != [other.shape[dim] for dim in right]:
+        raise ArgumentError(
+            f"tensordot: contracted dimensions need to match. Got {describe(self)} along {list(dims_self)} "
+            f"and {describe(other)} along {list(dims_other)}. Name dims of the same sizes."
+        )
+    return jnp.tensordot(self, other, axes=(left, right))
+
+
+_IN_EQUATIONS = frozenset(string.ascii_letters + " .,->")
+
+
+def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
+    check_dtypes("einsum", *tensors)
+    wrong = set(equation) - _IN_EQUATIONS
+    if wrong:
+        raise ArgumentError(
+            f"einsum: the subscripts are letters. Got {min(wrong)!r} in {equation!r}. Write one letter "
+            "for each axis."
+        )
+    try:
+        _check_diagonals(equation, tensors)
+        return jnp.einsum(equation, *tensors)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ArgumentError(
+            f"einsum: the equation does not fit the operands. Got {equation!r} for "
+            f"{', '.join(map(describe, tensors))}. Write one letter for each axis, of one size everywhere."
+        ) from error
+
+
+def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
+    """A letter that one operand has twice is no broadcasting, for which JAX takes it."""
+    for term, one in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
+        head, _, tail = term.partition("...")
+        sizes = {*zip(head, one.shape, strict=False), *zip(tail[::-1], one.shape[::-1], strict=False)}
+        if len(sizes) > len({letter for letter, _ in sizes}):
+            raise ValueError(f"a letter of {term!r} has two sizes in {describe(one)}")
+
+
+def _cross(self: Any, other: Any, dim: int) -> Any:
+    check_dtypes("cross", self, other)
+    x, y = broadcast([self, other], "cross")
+    axis = find_dim("cross", x.ndim, dim)
+    if x.shape[axis] != 3:
+        raise ArgumentError(
+            f"cross: inputs dimension {dim} must have length 3. Got {describe(self)} and {describe(other)}. "
+            "Name the dim that holds the vectors."
+        )
+    return jnp.cross(x, y, axis=axis)
+
+
+def _trace(self: Any) -> Any:
+    if self.ndim != 2:
+        raise ArgumentError(
+            f"trace: expected a matrix. Got {describe(self)}. Use diagonal and sum for others."
+        )
+    return jnp.trace(self, dtype=default_int_dtype() if is_integral(self.dtype) else None)
+
+
+PRODUCTS = (
+    Row(
+        "bmm(Tensor self, Tensor mat2) -> Tensor",
+        _product("bmm", (3, 3)),
+        "products of matrices, one by one",
+        dtypes="ihfc",
+    ),
+    Row(
+        "mv(Tensor self, Tensor vec) -> Tensor",
+        _product("mv", (2, 1)),
+        "product of a matrix and a vector",
+        dtypes="ihfc",
+    ),
+    Row(
+        "dot(Tensor self, Tensor tensor) -> Tensor",
+        _product("dot", (1, 1)),
+        "product of two vectors",
+        dtypes="ihfc",
+    ),
+    Row(
+        "vdot(Tensor self, Tensor other) -> Tensor",
+        _vdot,
+        "product of two vectors, the first conjugated",
+        dtypes="ihfc",
+    ),
+    Row(
+        "inner(Tensor self, Tensor other) -> Tensor",
+        _inner,
+        "products over the last axis of both",
+        dtypes="ihfc",
+    ),
+    Row("outer(Tensor self, Tensor vec2) -> Tensor", _outer, "all products of items of two vectors"),
+    Row("kron(Tensor self, Tensor other) -> Tensor", _kron, "Kronecker product"),
+    Row(
+        "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+        _tensordot,
+        "sum of products over some dims of both",
+        dtypes="ihfc",
+    ),
+    Row("einsum(str equation, Tensor[] tensors) -> Tensor", _einsum, "sum of products, as the equation says"),
+    Row(
+        "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+        lambda self, other, *, dim: _cross(self, other, dim),
+        "cross product along a dim",
+        source="torch.linalg.cross",
+        dtypes="ihfc",
+    ),
+    Row(
+        "trace(Tensor self) -> Tensor",
+        _trace,
+        "sum of the diagonal",
+        dtypes="ihfc",
+    ),
+)
+
+# Products that are added ------------------------------------------------------------------------------------
+
+
+def _add_product(op: str, multiply: Any) -> Any:
+    """The kernel of ``beta * self + alpha * product``."""
+
+    def kernel(self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        check_dtypes(op, self, first, second)
+        if (
+            op == "addr"
+            and is_integral(self.dtype)
+            and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
+        ):
+            raise ArgumentError(
+                f"addr: for integral input tensors, beta and alpha must not be floating point numbers. Got "
+                f"{describe(self)}, beta {describe(beta)} and alpha {describe(alpha)}. Give integers."
+            )
+        product = multiply(first, second)
+        own = compute_dtype(product.dtype, (product, beta, alpha))
+        x, y = broadcast([lax.convert_element_type(one, own) for one in (self, product)], op)
+        if y.shape != product.shape:
+            raise ArgumentError(
+                f"{op}: the tensor does not broadcast to the product. Got {describe(self)} for "
+                f"{describe(product)}. Reshape it."
+            )
+        scale, factor = (lax.convert_element_type(one, own) for one in (beta, alpha))
+        is_off = scale == strong(0, scale)  # then nothing of self is read, not even its nan
+        kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
+        return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
+
+    return kernel
+
+
+def _summed(op: str, x: Any, y: Any) -> Any:
+    _check_ranks(op, (3, 3), x, y)
+    return jnp.sum(_multiply(op, x, y), axis=0, dtype=x.dtype)
+
+
+def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
+    first, second = names.split()
+    return Row(
+        f"{op}(Tensor self, Tensor {first}, Tensor {second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        _add_product(op, multiply),
+        f"beta * self + alpha * {doc}",
+        operand=("beta", "alpha"),
+        in_place=True,
+        dtypes="bihfc" if op == "addr" else "ihfc",
+    )
+
+
+SUMS_OF_PRODUCTS = (
+    _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2"),
+    _added("addmv", "mat vec", _product("addmv", (2, 1)), "mat @ vec"),
+    _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)"),
+    _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)"),
+    _added("addbmm", "batch1 batch2", lambda x, y: _summed("addbmm", x, y), "the sum of bmm(batch1, batch2)"),
+)
+
+# Layers -----------------------------------------------------------------------------------------------------
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002  torch's name
+    check_dtypes("linear", *(one for one in (input, weight, bias) if one is not None))
+    product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
+    return product if bias is None else product + broadcast([bias, product], "linear")[0]
+
+
+def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    check_dtypes("bilinear", *(one for one in (input1, input2, weight, bias) if one is not None))
+    if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
+        raise ArgumentError(
+            f"bilinear: the inputs do not fit the weight. Got {describe(input1)} and {describe(input2)} for "
+            f"{describe(weight)}. Give inputs whose last axes are the last two of the weight."
+        )
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise ArgumentError(
+            f"bilinear: the inputs must have the same sizes but along the last axis. Got {describe(input1)} "
+            f"and {describe(input2)}. Reshape one of them."
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ArgumentError(
+            f"bilinear: bias size does not match weight size. Got {describe(bias)} for {describe(weight)}. "
+            "Give one number for each row of the weight."
+        )
+    product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
+
+
+_MODES_OF_CDIST = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
+
+
+def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0]) -> Any:
+    """Distances of equal points have no gradient, where that of a root would be nan. None is by products."""
+    if compute_mode not in _MODES_OF_CDIST:
+        raise ArgumentValueError(
+            f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
+            f"{', '.join(map(repr, _MODES_OF_CDIST))}."
+        )
+    check_dtypes("cdist", x1, x2)
+    if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ArgumentError(
+            "cdist: the tensors need at least two axes, and the same number of columns. Got "
+            f"{describe(x1)} and {describe(x2)}. Reshape one of them."
+        )
+    if p < 0:
+        raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
+    batch = find_shape("cdist", x1, x2, lead=-2)
+    x1, x2 = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (x1, x2))
+    away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
+    return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
+
+
+LAYERS = (
+    Row(
+        "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+        _linear,
+        "input @ weight.T + bias",
+        source="torch.nn.functional.linear",
+        dtypes="ihfc",
+    ),
+    Row(
+        "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        _bilinear,
+        "input1 @ weight @ input2, for each row of the weight, + bias",
+        source="torch.nn.functional.bilinear",
+        dtypes="ihfc",
+    ),
+    Row(
+        f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
+        _cdist,
+        "norms of the differences of all pairs of rows",
+        dtypes="hf",
+    ),
+)
+
+ROWS = (*PRODUCTS, *SUMS_OF_PRODUCTS, *LAYERS)

@@ -1,0 +1,222 @@
+# ruff: noqa: N803  the parameters are torch's
+"""Matrices as products of triangles, and of reflections: LU and what is solved by it, columns of powers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import check_dtypes, find_shape, is_integral, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+
+def _check(op: str, matrix: Any, *, is_square: bool = False) -> None:
+    if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
+        raise ArgumentError(
+            f"{op}: expected {'square matrices' if is_square else 'matrices'}, with 2 dimensions or more. "
+            f"Got {describe(matrix)}. Reshape it."
+        )
+
+
+def _check_pivot(op: str, self: Any, pivot: bool) -> None:
+    _check(op, self)
+    if not pivot:
+        raise ArgumentError(
+            f"{op}: LU without pivoting is not implemented. Got {describe(self)} and pivot=False. "
+            "Leave it out."
+        )
+
+
+def _swap(matrix: Any) -> Any:
+    return jnp.swapaxes(matrix, -1, -2)
+
+
+def _turn(matrix: Any) -> Any:
+    return jnp.conj(_swap(matrix))
+
+
+# Factors ----------------------------------------------------------------------------------------------------
+
+
+def _lu_factor(self: Any, *, pivot: bool = True) -> tuple[Any, Any]:
+    _check_pivot("linalg.lu_factor", self, pivot)
+    factors, pivots, _ = lax.linalg.lu(self)
+    return factors, pivots + strong(1, pivots)  # LAPACK counts from 1, and so torch
+
+
+def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  looked at around the call
+    factors, pivots = _lu_factor(self, pivot=pivot)
+    return factors, pivots, find_zero(factors)
+
+
+def find_zero(factors: Any) -> Any:
+    """The first place, from 1, where the diagonal of U is 0; 0 for none."""
+    diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    if not diagonal.shape[-1]:
+        return jnp.zeros(diagonal.shape[:-1], dtypes.int32)
+    is_zero = diagonal == strong(0, diagonal)
+    first = lax.argmax(is_zero, is_zero.ndim - 1, dtypes.int32)
+    return jnp.where(jnp.any(is_zero, -1), first + strong(1, first), strong(0, first))
+
+
+def _permute(places: Any, dtype: Any) -> Any:
+    """The matrix with a 1 in the row that is named, in each column."""
+    rows = jnp.arange(places.shape[-1], dtype=places.dtype).reshape((1,) * (places.ndim - 1) + (-1, 1))
+    return (rows == lax.expand_dims(places, (places.ndim - 1,))).astype(dtype)
+
+
+def _split(factors: Any) -> tuple[Any, Any]:
+    rows, columns = factors.shape[-2:]
+    count = min(rows, columns)
+    one = jnp.broadcast_to(jnp.eye(rows, count, dtype=factors.dtype), (*factors.shape[:-1], count))
+    return jnp.tril(factors[..., :count], -1) + one, jnp.triu(factors[..., :count, :])
+
+
+def _find_places(op: str, factors: Any, pivots: Any) -> Any:
+    _check(op, factors)
+    if pivots.dtype != dtypes.int32 or pivots.shape[-1:] != (min(factors.shape[-2:]),):
+        raise ArgumentError(
+            f"{op}: pivots should be int32, one for each row that has one. Got {describe(pivots)} for "
+            f"{describe(factors)}. Give what linalg.lu_factor gives."
+        )
+    return lax.linalg.lu_pivots_to_permutation(pivots - strong(1, pivots), factors.shape[-2])
+
+
+def _lu_unpack(
+    LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Any, Any, Any]:
+    places = _find_places("lu_unpack", LU_data, LU_pivots)
+    nothing = jnp.zeros((0,), LU_data.dtype)
+    lower, upper = _split(LU_data) if unpack_data else (nothing, nothing)
+    return _permute(places, LU_data.dtype) if unpack_pivots else nothing, lower, upper
+
+
+def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    op = "linalg.lu_solve"
+    _check(op, LU, is_square=True)
+    check_dtypes(op, LU, B)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != LU.shape[-1]:
+        raise ArgumentError(
+            f"{op}: B must have at least 2 dimensions, and as many {'rows' if left else 'columns'} as LU. "
+            f"Got {describe(LU)} and {describe(B)}. Add one with unsqueeze(-1)."
+        )
+    places = _find_places(op, LU, pivots)
+    batch = find_shape(op, LU, B, lead=-2)
+    factors = jnp.broadcast_to(LU, (*batch, *LU.shape[-2:]))
+    right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    places = jnp.broadcast_to(places, (*batch, places.shape[-1]))
+    if left:
+        return _solve_factored(factors, places, right, adjoint=adjoint)
+    return _turn(_solve_factored(factors, places, _turn(right), adjoint=not adjoint))
+
+
+def _solve_factored(factors: Any, places: Any, right: Any, *, adjoint: bool) -> Any:
+    solve = lax.linalg.triangular_solve
+    if not adjoint:
+        moved = jnp.take_along_axis(right, lax.expand_dims(places, (places.ndim,)), -2)
+        half = solve(factors, moved, left_side=True, lower=True, unit_diagonal=True)
+        return solve(factors, half, left_side=True, lower=False)
+    turned = {"left_side": True, "transpose_a": True, "conjugate_a": True}
+    half = solve(factors, right, lower=False, **turned)
+    found = solve(factors, half, lower=True, unit_diagonal=True, **turned)
+    back = jnp.argsort(places, axis=-1)
+    return jnp.take_along_axis(found, lax.expand_dims(back, (back.ndim,)), -2)
+
+
+# With a word about how it went ------------------------------------------------------------------------------
+
+
+def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  looked at around the call
+    _check("linalg.inv_ex", self, is_square=True)
+    return jnp.linalg.inv(self), find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
+
+
+# Reflections and powers -------------------------------------------------------------------------------------
+
+
+def _householder_product(self: Any, tau: Any) -> Any:
+    op = "linalg.householder_product"
+    _check(op, self)
+    check_dtypes(op, self, tau)
+    rows, columns = self.shape[-2:]
+    if rows < columns or tau.shape[:-1] != self.shape[:-2] or tau.shape[-1] > columns:
+        raise ArgumentError(
+            f"{op}: the matrix must have as many rows as columns at least, and tau one number for each of "
+            f"its first columns. Got {describe(self)} and {describe(tau)}. Give what qr in mode 'raw' would."
+        )
+    found = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
+    below = jnp.tril(self, -1) + found  # the reflections, each with a 1 at its head
+
+    def reflect(found: Any, column: Any) -> Any:
+        vector, scale = lax.expand_dims(column[0], (self.ndim - 1,)), column[1][..., None, None]
+        return found - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), found)), None
+
+    columns = jnp.moveaxis(below[..., : tau.shape[-1]], -1, 0), jnp.moveaxis(tau, -1, 0)
+    return lax.scan(reflect, found, columns, reverse=True)[0]
+
+
+def _vander(x: Any, *, N: int | None = None) -> Any:
+    count = x.shape[-1] if x.ndim and N is None else N
+    if not x.ndim or count is None or count < 2:
+        raise ArgumentError(
+            f"linalg.vander: the input must have dimension 1 at least, and N must be greater than 1. Got "
+            f"{describe(x)} and N={N}. Give the numbers in a vector."
+        )
+    dtype = default_int_dtype() if is_integral(x.dtype) else x.dtype
+    column = lax.expand_dims(lax.convert_element_type(x, dtype), (x.ndim,))
+    one = jnp.ones_like(column)
+    return jnp.cumprod(jnp.concatenate([one, *[column] * (count - 1)], -1), -1)
+
+
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
+    name = schema.partition("(")[0]
+    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
+
+
+ROWS = (
+    _row(
+        "linalg_lu_factor(Tensor self, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+        _lu_factor,
+        "L and U in one matrix, whose product is self with rows exchanged, and by which, counted from 1",
+    ),
+    _row(
+        "linalg_lu_factor_ex(Tensor self, *, bool pivot=True, bool check_errors=False) -> "
+        "(Tensor LU, Tensor pivots, Tensor info)",
+        _lu_factor_ex,
+        "the same, and where the diagonal of U has its first 0, counted from 1",
+    ),
+    Row(
+        "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> "
+        "(Tensor P, Tensor L, Tensor U)",
+        _lu_unpack,
+        "the matrices of what linalg.lu_factor gives",
+        dtypes="fc",
+    ),
+    _row(
+        "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> "
+        "Tensor",
+        _lu_solve,
+        "solution of A @ x = B by the factors of A; of x @ A = B, or with A.mH for A",
+    ),
+    _row(
+        "linalg_inv_ex(Tensor self, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+        _inv_ex,
+        "inverse matrix, and where the diagonal of U has its first 0, counted from 1",
+    ),
+    _row(
+        "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
+        _householder_product,
+        "the first columns of a product of reflections",
+    ),
+    _row(
+        "linalg_vander(Tensor x, *, int? N=None) -> Tensor",
+        _vander,
+        "the powers of each number, from 0 on, along a new last dim",
+        "ifc",
+    ),
+)

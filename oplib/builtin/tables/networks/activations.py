@@ -1,0 +1,152 @@
+"""Activations: the nonlinearities of networks, item by item; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import in_single, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+
+Function = Callable[..., Any]
+
+
+def _row(schema: str, function: Function, doc: str, dtypes: str = "hf") -> Row:
+    """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
+    name = schema.partition("(")[0]
+
+    def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
+        return in_single(lambda x: function(x, *numbers, **named))(self)
+
+    return Row(schema, kernel, doc, in_place=True, source=f"torch.nn.functional.{name}", dtypes=dtypes)
+
+
+def _where_positive(x: Any, above: Any, below: Any) -> Any:
+    return jnp.where(x > strong(0, x), above, below)
+
+
+def _expm1_below(x: Any) -> Any:
+    """Exp(x) - 1 for negative x, and something finite elsewhere, so that no gradient becomes nan."""
+    return lax.expm1(jnp.where(x > strong(0, x), strong(0, x), x))
+
+
+def _leaky_relu(x: Any, negative_slope: float) -> Any:
+    return _where_positive(x, x, x * strong(negative_slope, x))
+
+
+def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    below = strong(alpha * scale, x) * _expm1_below(x * strong(input_scale, x))
+    return _where_positive(x, x * strong(scale, x), below)
+
+
+def _selu(x: Any) -> Any:
+    return _elu(x, 1.6732632423543772, 1.0507009873554805, 1.0)
+
+
+def _celu(x: Any, alpha: float) -> Any:
+    return _where_positive(x, x, strong(alpha, x) * _expm1_below(x / strong(alpha, x)))
+
+
+def _gelu(x: Any, *, approximate: str) -> Any:
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(
+            f"gelu: approximate must be either 'none' or 'tanh'. Got {approximate!r}. Leave it out for "
+            "'none'."
+        )
+    half, one = strong(0.5, x), strong(1, x)
+    if approximate == "tanh":
+        cubed = x + strong(0.044715, x) * x * x * x
+        return half * x * (one + lax.tanh(strong(math.sqrt(2 / math.pi), x) * cubed))
+    return half * x * (one + lax.erf(x * strong(math.sqrt(0.5), x)))
+
+
+def _softplus(x: Any, beta: float, threshold: float) -> Any:
+    scaled = x * strong(beta, x)
+    is_linear = scaled > strong(threshold, x)
+    soft = lax.log1p(lax.exp(jnp.where(is_linear, strong(0, x), scaled)))
+    return jnp.where(is_linear, x, soft / strong(beta, x))
+
+
+def _mish(x: Any) -> Any:
+    return x * lax.tanh(_softplus(x, 1.0, 20.0))
+
+
+def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
+    if x.dtype.kind in "iu":
+        min_val, max_val = int(min_val), int(max_val)
+        if x.dtype.kind == "u" and min(min_val, max_val) < 0:
+            raise ArgumentError(
+                "hardtanh: cannot be done on an unsigned type with negative limits. Got "
+                f"{describe(x)}, min_val={min_val} and max_val={max_val}. Convert it to a signed dtype."
+            )
+    return keep_within(x, strong(min_val, x), strong(max_val, x))
+
+
+def keep_within(x: Any, low: Any, high: Any) -> Any:
+    """Keeps items between two numbers; there is a gradient only between them, and so none at nan."""
+    kept = lax.stop_gradient(jnp.where(x <= low, low, jnp.where(x >= high, high, x)))
+    return jnp.where((x > low) & (x < high), x, kept)
+
+
+def _hardswish(x: Any) -> Any:
+    three, zero = strong(3, x), strong(0, x)
+    is_below, is_above = x <= -three, x >= three
+    between = jnp.where(is_below | is_above, zero, x)  # of something finite, so that no gradient becomes nan
+    inside = between * (between + three) / strong(6, x)
+    return jnp.where(is_below, lax.stop_gradient(x * zero), jnp.where(is_above, x, inside))
+
+
+def _logsigmoid(x: Any) -> Any:
+    is_negative, zero = x < strong(0, x), strong(0, x)
+    away = jnp.where(is_negative, x, -x)  # -abs(x), which has the derivative of its side at 0 too
+    return jnp.where(is_negative, x, zero) - lax.log1p(lax.exp(away))
+
+
+ROWS = (
+    _row(
+        "leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor",
+        _leaky_relu,
+        "self where positive, else negative_slope * self, which is also the gradient at 0",
+    ),
+    _row(
+        "elu(Tensor self, float alpha=1., float scale=1., float input_scale=1.) -> Tensor",
+        _elu,
+        "self where positive, else alpha * (exp(self) - 1)",
+    ),
+    _row("selu(Tensor self) -> Tensor", _selu, "elu with the constants that keep mean and variance"),
+    _row(
+        "celu(Tensor self, float alpha=1.) -> Tensor",
+        _celu,
+        "self where positive, else alpha * (exp(self / alpha) - 1)",
+    ),
+    _row(
+        "gelu(Tensor self, *, str approximate='none') -> Tensor",
+        _gelu,
+        "self times the normal distribution function of self, exact or by tanh",
+    ),
+    _row("silu(Tensor self) -> Tensor", lambda x: x * lax.logistic(x), "self * sigmoid(self)", "hfc"),
+    _row("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))"),
+    _row(
+        "softplus(Tensor self, float beta=1., float threshold=20.) -> Tensor",
+        _softplus,
+        "log(1 + exp(beta * self)) / beta, and self where beta * self is above threshold",
+    ),
+    _row(
+        "hardtanh(Tensor self, float min_val=-1., float max_val=1.) -> Tensor",
+        _hardtanh,
+        "self kept in [min_val, max_val]; the gradient at the ends is 0",
+        "ihf",
+    ),
+    _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self kept in [0, 6]", "ihf"),
+    _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6"),
+    _row(
+        "logsigmoid(Tensor self) -> Tensor",
+        _logsigmoid,
+        "log(sigmoid(self)), exact where sigmoid is near 0",
+    ),
+)

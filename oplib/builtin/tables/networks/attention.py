@@ -1,0 +1,230 @@
+"""Attention: values weighed by how queries and keys agree.
+
+Without dropout it is ``jax.nn.dot_product_attention``, where that can. On CPUs the same lines with the heads
+as they lie are faster, since XLA makes one loop of them (docs/adr/0017); their softmax is jax.nn's too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_shape, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+from .dropout import draw_kept, drop, spread
+
+NAME = "scaled_dot_product_attention"
+HALF = (dtypes.float16, dtypes.bfloat16)
+_config: Any = jax.config  # its attributes are made at run time
+
+# What is refused --------------------------------------------------------------------------------------------
+
+
+def check_operands(query: Any, key: Any, value: Any) -> None:
+    """Raises where query, key and value do not fit each other.
+
+    Raises:
+        ArgumentError: their dtypes differ, or the last two axes.
+    """
+    check_dtypes(NAME, query, key, value)
+    if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
+        raise ArgumentError(
+            f"{NAME}: the last axes of query and key must have the same size, and all need two. Got "
+            f"{describe(query)}, {describe(key)} and {describe(value)}. Reshape them."
+        )
+    if key.shape[-2] != value.shape[-2]:
+        raise ArgumentError(
+            f"{NAME}: there must be one value for each key. Got {describe(key)} and {describe(value)}. "
+            "Reshape one of them."
+        )
+
+
+def _check_mask(query: Any, key: Any, attn_mask: Any, batch: tuple[int, ...]) -> None:
+    if attn_mask.dtype not in (dtypes.bool, dtypes.float32, query.dtype):
+        raise ArgumentError(
+            f"{NAME}: expected a mask of bools, or of numbers of the query's dtype or float32. Got "
+            f"{describe(attn_mask)} for {describe(query)}. Compare it with something, or convert it."
+        )
+    scores = (*batch, query.shape[-2], key.shape[-2])
+    sizes = zip(reversed(attn_mask.shape), reversed(scores), strict=False)
+    if attn_mask.ndim > len(scores) or any(have not in (1, want) for have, want in sizes):
+        raise ArgumentError(
+            f"{NAME}: the mask must have a row for each query, and a column for each key. Got "
+            f"{describe(attn_mask)} for {describe(query)} and {describe(key)}. Reshape it."
+        )
+
+
+def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Repeats the heads of key and value until each of the query has its own."""
+    if min(query.ndim, key.ndim) < 3 or query.shape[-3] % key.shape[-3]:
+        raise ArgumentError(
+            f"{NAME}: the number of heads in key and value must divide that of the query. Got "
+            f"{describe(query)}, {describe(key)} and {describe(value)}. Choose other numbers of heads."
+        )
+    times = query.shape[-3] // key.shape[-3]
+    return _repeat(key, times), _repeat(value, times)
+
+
+def _repeat(array: Any, times: int) -> Any:
+    """Repeats each head; other than by ``jnp.repeat`` they may be spread over an explicit mesh."""
+    *batch, heads, length, width = array.shape
+    places = (*range(array.ndim - 2), array.ndim - 1, array.ndim)
+    repeated = lax.broadcast_in_dim(array, (*batch, heads, times, length, width), places)
+    return lax.reshape(repeated, (*batch, heads * times, length, width))
+
+
+def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bool) -> list[Any]:
+    """Checks everything, and broadcasts batches and heads so that all three have the same."""
+    check_operands(query, key, value)
+    if enable_gqa:
+        key, value = _share_heads(query, key, value)
+    batch = find_shape(NAME, query, key, value, lead=-2)
+    if attn_mask is not None:
+        _check_mask(query, key, attn_mask, batch)
+    return [broadcast_to(one, (*batch, *one.shape[-2:])) for one in (query, key, value)]
+
+
+# The formula ------------------------------------------------------------------------------------------------
+
+
+def score(query: Any, key: Any, scale: float) -> Any:
+    """Returns the scaled products ``[..., L, S]`` of queries and keys, in single precision for half."""
+    wide = dtypes.float32 if query.dtype in HALF else query.dtype
+    products = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide)
+    return lax.convert_element_type(products, wide) * jnp.asarray(scale, wide)
+
+
+def find_past(queries: int, keys: int) -> Any:
+    """Returns ``bool[L, S]``: the keys up to a query's own place, counted from the first, as in torch."""
+    return jnp.tril(jnp.ones((queries, keys), bool))
+
+
+def _find_seen(mask: Any) -> Any:
+    return mask if mask.dtype == dtypes.bool else mask != strong(-jnp.inf, mask)
+
+
+def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: float) -> Any:
+    """The softmax over the keys; where no key takes part all weights are 0."""
+    scores, seen = score(query, key, scale), None
+    if is_causal:  # everyone sees the first key, and -inf is cheaper than a mask
+        past = spread(find_past(*scores.shape[-2:]), scores)
+        scores = jnp.where(past, scores, strong(-jnp.inf, scores))
+    elif attn_mask is not None:
+        mask = spread(attn_mask, scores)
+        seen = _find_seen(mask)
+        if mask.dtype != dtypes.bool:
+            scores = scores + lax.convert_element_type(mask, scores.dtype)
+    return lax.convert_element_type(jax.nn.softmax(scores, where=seen), query.dtype)
+
+
+def _attend_by_formula(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    enable_gqa: bool,
+) -> Any:
+    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    return jnp.matmul(_weigh(q, k, attn_mask, is_causal=is_causal, scale=scale), v)
+
+
+def _attend_with_dropout(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    *,
+    is_causal: bool,
+    scale: float,
+    enable_gqa: bool,
+    generator: Any,
+) -> Any:
+    q, k, v = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    weights = _weigh(q, k, attn_mask, is_causal=is_causal, scale=scale)
+    p = lax.convert_element_type(dropout_p, jnp.float32)
+    return jnp.matmul(drop(weights, draw_kept(weights.shape, p, generator), p), v)
+
+
+# By jax.nn --------------------------------------------------------------------------------------------------
+
+
+def _attend(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    enable_gqa: bool,
+) -> Any:
+    if not _fits_jax(query, key, value):
+        how: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+        return _attend_by_formula(query, key, value, attn_mask, **how)
+    given = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    if attn_mask is not None:
+        given.append(attn_mask)
+    filled = [lax.expand_dims(one, range(4 - one.ndim)) for one in given]
+    result = _attend_in_batch(*filled, is_causal=is_causal, scale=scale)
+    return lax.squeeze(result, range(4 - given[0].ndim))
+
+
+def _fits_jax(query: Any, key: Any, value: Any) -> bool:
+    """Its softmax is in single precision, its values as wide as keys, its rank 4; half mixes dtypes in it."""
+    if query.dtype == dtypes.float64 or value.shape[-1:] != key.shape[-1:] or 0 in key.shape:
+        return False
+    if max(query.ndim, key.ndim, value.ndim) > 4:
+        return False
+    return query.dtype not in HALF or _config.jax_numpy_dtype_promotion != "strict"
+
+
+def _attend_in_batch(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool, scale: float
+) -> Any:
+    """``[B, H, L, E]``; ``jax.nn`` wants the places before the heads, and a mask of numbers without -inf."""
+    seen = bias = None
+    if attn_mask is not None:
+        seen = _find_seen(attn_mask)
+        if attn_mask.dtype != dtypes.bool:
+            bias = lax.convert_element_type(attn_mask, jnp.float32)
+            bias = jnp.where(seen, bias, jnp.zeros_like(bias))
+    q, k, v = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
+    result = jax.nn.dot_product_attention(q, k, v, bias, seen, is_causal=is_causal, scale=scale)
+    result = jnp.swapaxes(result, 1, 2)
+    if seen is None:
+        return result
+    sees_any = spread(jnp.any(seen, axis=-1, keepdims=True), result)
+    return jnp.where(sees_any, result, jnp.zeros_like(result))  # it would be the mean of the values
+
+
+_SOURCE = f"torch.nn.functional.{NAME}"
+ROWS = (
+    Row(
+        "sdpa(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, *, bool is_causal, float "
+        "scale, bool enable_gqa) -> Tensor",
+        _attend,
+        "values weighed by the softmax of scaled products of queries and keys",
+        kernels=(("cpu", _attend_by_formula),),
+        source=_SOURCE,
+        dtypes="hf",
+    ),
+    Row(
+        "sdpa_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., *, "
+        "bool is_causal, float scale, bool enable_gqa, Generator? generator=None) -> Tensor",
+        _attend_with_dropout,
+        "the same, after some of the weights have been replaced by 0",
+        operand=("dropout_p",),
+        source=_SOURCE,
+        dtypes="hf",
+    ),
+)

@@ -1,0 +1,110 @@
+"""Bags of rows: sums, means or largest items of embeddings, without the embeddings between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+
+def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
+    """In which bag each index is, and how many bags there are."""
+    count = offsets.shape[0] - (1 if include_last_offset else 0)
+    starts = lax.convert_element_type(offsets[:count], dtypes.int32)
+    places = lax.iota(dtypes.int32, indices.shape[0])
+    return jnp.searchsorted(starts, places, side="right") - jnp.ones_like(places), max(count, 0)
+
+
+def _spread_gradient(rows: Any, indices: Any, count: int) -> Any:
+    """The same rows, whose gradient is divided by how often each is looked up."""
+    times = jnp.zeros(count, rows.dtype).at[indices].add(strong(1, rows))[indices]
+    constant = lax.stop_gradient(rows)
+    return constant + (rows - constant) / lax.expand_dims(times, (1,))
+
+
+def _largest(rows: Any, bags: Any, count: int) -> Any:
+    """The gradient goes to the first of the largest items of a bag."""
+    items = lax.stop_gradient(rows)
+    best = jax.ops.segment_max(items, bags, count)
+    places = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
+    beyond = strong(rows.shape[0], places)
+    is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) & lax.expand_dims(
+        (bags < strong(count, bags)), (1,)
+    )
+    first = jax.ops.segment_min(jnp.where(is_it, places, beyond), bags, count)
+    is_there = first < beyond
+    found = jnp.take_along_axis(rows, jnp.where(is_there, first, strong(0, first)), 0, mode="clip")
+    return jnp.where(is_there, found, strong(0, found))
+
+
+def _embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    per_sample_weights: Any = None,
+    *,
+    mode: str = "mean",
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+) -> Any:
+    _check(weight, indices, offsets, per_sample_weights, mode=mode)
+    bags, count = _find_bags(indices, offsets, include_last_offset)
+    if padding_idx >= 0:  # in a bag beyond the last, which is dropped
+        bags = jnp.where(indices == strong(padding_idx, indices), strong(count, bags), bags)
+    if not indices.size:
+        return jnp.zeros((count, weight.shape[1]), weight.dtype)
+
+    def compute(weight: Any, *factors: Any) -> Any:
+        rows = jnp.take(weight, indices, axis=0, mode="clip")
+        if scale_grad_by_freq:
+            rows = _spread_gradient(rows, indices, weight.shape[0])
+        if mode == "max":
+            return _largest(rows, bags, count)
+        rows = rows * lax.expand_dims(factors[0], (1,)) if factors else rows
+        total = jax.ops.segment_sum(rows, bags, count)
+        if mode == "sum":
+            return total
+        sizes = jax.ops.segment_sum(jnp.ones(bags.shape, rows.dtype), bags, count)
+        return total / lax.expand_dims(lax.max(sizes, strong(1, sizes)), (1,))
+
+    return in_single(compute)(*([weight] if per_sample_weights is None else [weight, per_sample_weights]))
+
+
+def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, mode: str) -> None:
+    if mode not in ("sum", "mean", "max"):
+        raise ArgumentValueError(
+            f"embedding_bag: mode has to be one of sum, mean or max. Got {mode!r}. Choose one of them."
+        )
+    if weight.ndim != 2 or indices.ndim != 1 or offsets.ndim != 1:
+        raise ArgumentValueError(
+            "embedding_bag: weight has to be a matrix, input and offsets vectors. Got "
+            f"{describe(weight)}, {describe(indices)} and {describe(offsets)}. Reshape them."
+        )
+    if any(one.dtype not in (dtypes.int32, dtypes.int64) for one in (indices, offsets)):
+        raise ArgumentError(
+            "embedding_bag: expected dtype int32 or int64 for input and offsets. Got "
+            f"{describe(indices)} and {describe(offsets)}. Convert them: tensor.int()."
+        )
+    if per_sample_weights is not None:
+        check_dtypes("embedding_bag", weight, per_sample_weights)
+
+
+ROWS = (
+    Row(
+        "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights=None, *, "
+        "str mode='mean', bool include_last_offset=False, int padding_idx=-1, "
+        "bool scale_grad_by_freq=False) -> Tensor",
+        _embedding_bag,
+        "sums, means or largest items of the rows in each bag; offsets tell where bags begin",
+        dtypes="hf",
+        source="torch.nn.functional.embedding_bag",
+    ),
+)

@@ -1,0 +1,229 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Convolution: in one to three dimensions, and its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import check_dtypes
+from oplib.builtin.kernels.windows import check_numbers, spread
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+
+_LETTERS = "DHW"
+
+
+def _layout(rank: int) -> tuple[str, str, str]:
+    """Batch and channels first, as torch has it."""
+    letters = _LETTERS[-rank:]
+    return f"NC{letters}", f"OI{letters}", f"NC{letters}"
+
+
+def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
+    """Checks what a convolution and its transpose have in common: ranks, channels, groups and bias."""
+    is_transposed = op.startswith("conv_transpose")
+    check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
+    if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
+        raise ArgumentError(
+            f"{op}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of "
+            f"{rank + 2}D. Got {describe(input)} and {describe(weight)}. Reshape them."
+        )
+    if groups < 1 or weight.shape[0] < groups or weight.shape[0] % groups:
+        raise ArgumentError(
+            f"{op}: groups must be positive, and divide the first axis of the weight. Got {groups} and "
+            f"{describe(weight)}. Choose a divisor of {weight.shape[0]}."
+        )
+    channels = weight.shape[0] if is_transposed else weight.shape[1] * groups
+    if input.shape[-rank - 1] != channels:
+        raise ArgumentError(
+            f"{op}: expected input to have {channels} channels. Got {describe(input)} for "
+            f"{describe(weight)} and groups={groups}. Give a weight for {input.shape[-rank - 1]} of them, or "
+            "other groups."
+        )
+    count = weight.shape[1] * groups if is_transposed else weight.shape[0]
+    if bias is not None and bias.shape != (count,):
+        raise ArgumentError(
+            f"{op}: expected bias to be 1-dimensional with {count} elements. Got {describe(bias)} for "
+            f"{describe(weight)} and groups={groups}. Give one number for each channel of the result."
+        )
+
+
+def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence[int]) -> None:
+    """Raises where the kernel is larger than the padded input."""
+    rank = len(holes)
+    sizes, kernel = input.shape[-rank:], weight.shape[2:]
+    check_numbers(op, kernel_size=kernel)
+    padded = [size + low + high for size, (low, high) in zip(sizes, pads, strict=True)]
+    reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
+    if any(far > size for far, size in zip(reach, padded, strict=True)) or 0 in sizes:
+        raise ArgumentError(
+            f"{op}: kernel size can't be greater than actual input size. Got padded input of {padded} places "
+            f"and a kernel of {reach} for {describe(input)} and {describe(weight)}. Pad more, or make the "
+            "kernel smaller."
+        )
+
+
+def _add_bias(result: Any, bias: Any, rank: int) -> Any:
+    if bias is None:
+        return result
+    return result + jnp.broadcast_to(lax.reshape(bias, (1, bias.size, *(1,) * rank)), result.shape)
+
+
+def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
+    """What keeps the size: the odd place more stands at the end, as in torch."""
+    totals = [step * (size - 1) for size, step in zip(sizes, dilation, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]
+
+
+def _name_padding(
+    op: str, name: str, sizes: Sequence[int], *, steps: Sequence[int], holes: Sequence[int]
+) -> list[tuple[int, int]]:
+    """What "same" or "valid" stands for."""
+    if name == "valid":
+        return [(0, 0)] * len(sizes)
+    if name != "same":
+        raise ArgumentError(f"{op}: expected padding 'same' or 'valid'. Got {name!r}. Or give numbers.")
+    if set(steps) != {1}:
+        raise ArgumentError(
+            f"{op}: padding='same' is not supported for strided convolutions. Got stride={list(steps)}. Give "
+            "numbers for padding."
+        )
+    return _same_padding(sizes, holes)
+
+
+def _convolve(rank: int) -> Any:
+    op = f"conv{rank}d"
+
+    def kernel(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] | str = (0,),
+        dilation: Sequence[int] = (1,),
+        groups: int = 1,
+    ) -> Any:
+        _check(op, input, weight, bias, rank=rank, groups=groups)
+        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        check_numbers(op, stride=steps, dilation=holes)
+        if isinstance(padding, str):
+            pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
+        else:
+            check_numbers(op, least=0, padding=padding)
+            pads = [(one, one) for one in spread(op, "padding", padding, rank)]
+        _check_sizes(op, input, weight, pads=pads, holes=holes)
+        options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
+        return _convolve_batch(input, weight, bias, groups, **options)
+
+    return kernel
+
+
+def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
+    """Convolves by options of JAX, where the input may lack the axis of the batch, and adds a bias."""
+    rank = weight.ndim - 2
+    array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
+    layout = _layout(rank)
+    found = lax.conv_general_dilated(
+        array, weight, dimension_numbers=layout, feature_group_count=groups, **options
+    )
+    found = _add_bias(found, bias, rank)
+    return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+
+
+def _transpose(rank: int) -> Any:
+    op = f"conv_transpose{rank}d"
+
+    def kernel(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] = (0,),
+        output_padding: Sequence[int] = (0,),
+        groups: int = 1,
+        dilation: Sequence[int] = (1,),
+    ) -> Any:
+        _check(op, input, weight, bias, rank=rank, groups=groups)
+        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        pads, extra = spread(op, "padding", padding, rank), spread(op, "output_padding", output_padding, rank)
+        _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
+        reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
+        around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
+        options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
+        return _convolve_batch(
+            input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options
+        )
+
+    return kernel
+
+
+def _check_transposed(
+    op: str, input: Any, weight: Any, *, steps: Any, holes: Any, pads: Any, extra: Any
+) -> None:
+    """Raises where a number is too small, or there would be no place in the result."""
+    sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]
+    check_numbers(op, stride=steps, dilation=holes, kernel_size=kernel)
+    check_numbers(op, least=0, padding=pads, output_padding=extra)
+    if any(more >= max(step, hole) for more, step, hole in zip(extra, steps, holes, strict=True)):
+        raise ArgumentError(
+            f"{op}: output padding must be smaller than either stride or dilation. Got output_padding="
+            f"{list(extra)}, stride={list(steps)} and dilation={list(holes)}. Ask for less of it."
+        )
+    reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
+    counts = [
+        (size - 1) * step - 2 * pad + far + more
+        for size, step, pad, far, more in zip(sizes, steps, pads, reach, extra, strict=True)
+    ]
+    if min(counts) < 1 or 0 in sizes:
+        raise ArgumentError(
+            f"{op}: the output size is too small. Got {describe(input)} and {describe(weight)}, which give "
+            f"{counts} places. Pad less."
+        )
+
+
+def _flip(weight: Any, groups: int, rank: int) -> Any:
+    """The weight of the convolution that the transposed one is: mirrored, channels exchanged by groups."""
+    mirrored = lax.rev(weight, tuple(range(2, rank + 2)))
+    into, out = weight.shape[:2]
+    grouped = lax.reshape(mirrored, (groups, into // groups, out, *weight.shape[2:]))
+    return lax.reshape(jnp.swapaxes(grouped, 1, 2), (groups * out, into // groups, *weight.shape[2:]))
+
+
+def _rows(rank: int) -> tuple[Row, Row, Row]:
+    many = f"int[{rank}]"
+    head = "Tensor input, Tensor weight, Tensor? bias=None"
+    doc = f"convolution over the last {rank} axes" if rank > 1 else "convolution over the last axis"
+    source = f"torch.nn.functional.conv{rank}d"
+    return (
+        Row(
+            f"conv{rank}d.padding({head}, {many} stride=1, str padding='valid', {many} dilation=1, int "
+            "groups=1) -> Tensor",
+            _convolve(rank),
+            f"{doc}, padded by name",
+            source=source,
+            dtypes="ihfc",
+        ),
+        Row(
+            f"conv{rank}d({head}, {many} stride=1, {many} padding=0, {many} dilation=1, int groups=1) -> "
+            "Tensor",
+            _convolve(rank),
+            doc,
+            source=source,
+            dtypes="ihfc",
+        ),
+        Row(
+            f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
+            f"int groups=1, {many} dilation=1) -> Tensor",
+            _transpose(rank),
+            f"transpose of the {doc}",
+            source=f"torch.nn.functional.conv_transpose{rank}d",
+            dtypes="ihfc",
+        ),
+    )
+
+
+ROWS = (*_rows(1), *_rows(2), *_rows(3))

@@ -1,0 +1,260 @@
+# ruff: noqa: A002  `input` is torch's name
+"""Dropout: items, or whole features, replaced at random while training."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.autograd.array_functions.array_types import match_type
+from oplib.autograd.recording.in_place import check_may_write, refuse_cast, write_in_place
+from oplib.builtin.in_place import check_written
+from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
+from oplib.builtin.rows.row import Row
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
+from oplib.tensor import Generator, Tensor, get_default_dtype
+from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
+
+Function = Callable[..., Any]
+_ALPHA = 1.7580993408473766  # the scale of SELU times its alpha: what it tends to where its input is low
+
+
+def draw_kept(shape: tuple[int, ...], p: Any, generator: Any) -> Any:
+    """Draws what is kept, which is each with probability ``1 - p``."""
+    drawn = jax.random.uniform(generator.next_key(), shape, jnp.float32)
+    return drawn >= broadcast_to(lax.convert_element_type(p, jnp.float32), shape)
+
+
+def drop(array: Any, kept: Any, p: Any) -> Any:
+    """Zeros for what is not kept; the rest is scaled so that the mean stays. ``p`` is of single precision."""
+    one = strong(1, p)
+    scale = one / (one - p)
+    scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
+    return jnp.where(spread(kept, array), scaled, jnp.zeros_like(array))
+
+
+def spread(value: Any, like: Any) -> Any:
+    """Broadcasts a value, and spreads it over the devices of an explicit mesh as another is."""
+    return match_type(broadcast_to(value, like.shape), jax.typeof(like))
+
+
+def _dropout(input: Any, p: Any, *, generator: Any) -> Any:
+    p = lax.convert_element_type(p, jnp.float32)
+    return drop(input, draw_kept(input.shape, p, generator), p)
+
+
+def _feature_dropout(input: Any, p: Any, features: int = 2, *, generator: Any) -> Any:
+    p = lax.convert_element_type(p, jnp.float32)
+    return drop(input, draw_kept(_name_features("feature_dropout", input, features), p, generator), p)
+
+
+def _alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
+    return _drop_to_alpha(input, input.shape, p, generator)
+
+
+def _feature_alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
+    return _drop_to_alpha(input, _name_features("feature_alpha_dropout", input, 2), p, generator)
+
+
+def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -> Any:
+    """What SELU tends to for what is not kept; then all is brought back to the mean and variance it had."""
+    p = lax.convert_element_type(p, jnp.float32)
+    kept = draw_kept(shape, p, generator)
+    one, alpha = strong(1, p), strong(_ALPHA, p)
+    scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
+    own = [spread(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = spread(to_dtype_of(alpha * scale * (p - one), array), array)
+    return jnp.where(spread(kept, array), array * own[0] + own[1], dropped)
+
+
+def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
+    """The shape with one item for each feature."""
+    if input.ndim < features:
+        raise ArgumentError(
+            f"{op}: Feature dropout requires at least 2 dimensions in the input. Got "
+            f"{describe(input)}. Use dropout, or reshape it."
+        )
+    return (*input.shape[:features], *([1] * (input.ndim - features)))
+
+
+def check_p(op: str, p: Any) -> None:
+    """Raises where a number is no probability.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentValueError: it is no probability.
+    """
+    if not isinstance(p, (int, float)):
+        raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. Give a probability.")
+    if not 0 <= p <= 1:
+        raise ArgumentValueError(
+            f"{op}: dropout probability has to be between 0 and 1, but got {p}. Give a probability."
+        )
+
+
+def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
+    """Runs a dropout where it does something: nothing is drawn where all, or nothing, is kept."""
+    check_p(name, p)
+    if not isinstance(input, (Tensor, jax.Array)):
+        raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
+    if inplace:
+        check_written(input, f"{name}_")
+    if not training or p == 0 or not math.prod(input.shape):
+        return input
+    if input.dtype not in FLOATING | COMPLEX:
+        refuse_cast(name, get_default_dtype(), input.dtype)
+    if not inplace:
+        return run()
+    written: Any = input  # a Tensor, which was looked at above
+    check_may_write(written, name)
+    return write_in_place(written, run(), name)
+
+
+def _make(name: str, *, trains: bool) -> Function:
+    """Makes the function over an op that takes the input, ``p`` and a Generator."""
+
+    def dropout(
+        input: Any,
+        p: float = 0.5,
+        training: bool = trains,
+        inplace: bool = False,
+        *,
+        generator: Generator | None = None,
+    ) -> Any:
+        def run() -> Any:
+            return getattr(ops, name)(input, p, generator=generator) if p < 1 else input * 0
+
+        return _apply(run, name, input, p, training=training, inplace=inplace)
+
+    dropout.__name__, dropout.__doc__ = name, _DOCS[name] + _ARGS.format(name=name, shape="2, 3")
+    return dropout
+
+
+_DOCS = {
+    "dropout": "Replaces items by 0 with probability ``p`` in training; scales the others to keep the mean.",
+    "alpha_dropout": "Replaces items with probability ``p``; mean and variance stay, as SELU needs it.",
+    "feature_alpha_dropout": "As ``alpha_dropout``, for all items of a feature, ``[N, C, ...]``, at once.",
+}
+_ARGS = """
+
+Args:
+    input: the tensor; it is returned where nothing is to be done.
+    p: the probability, from 0 to 1.
+    training: whether anything is to be done.
+    inplace: the result is written into the tensor, which is returned.
+    generator: where the randomness comes from; by default the global Generator.
+
+Returns:
+    A tensor like the input, or the input itself.
+
+Raises:
+    ArgumentValueError: ``p`` is no probability.
+    ArgumentError: a tensor of integers.
+    UnsupportedDtypeError: a complex tensor.
+    TracingError: the Generator was made outside the running trace.
+
+Gradient:
+    What is kept passes it on, scaled as the item was.
+
+Source:
+    torch.nn.functional.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.nn.functional.{name}(oplib.ones({shape}), 0.0).shape
+    ({shape})
+"""
+
+
+def _make_of_features(rank: int) -> Function:
+    """Makes ``dropout1d`` and so on, which drop whole channels of so many dimensions."""
+    name = f"dropout{rank}d"
+
+    def dropout(
+        input: Any,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        *,
+        generator: Generator | None = None,
+    ) -> Any:
+        check_p(name, p)
+        features = _count_features(name, rank, input)
+
+        def run() -> Any:
+            return ops.feature_dropout(input, p, features, generator=generator) if p < 1 else input * 0
+
+        return _apply(run, name, input, p, training=training, inplace=inplace)
+
+    summary = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions."
+    dropout.__name__, dropout.__doc__ = name, summary + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
+    return dropout
+
+
+def _count_features(name: str, rank: int, input: Any) -> int:
+    """How many axes name a channel: one where there is no batch. Ranks that torch warns of, it warns of."""
+    if not hasattr(input, "ndim"):
+        return rank  # the op refuses it
+    fits = input.ndim in (rank + 1, rank + 2)
+    if rank == 1 and not fits:
+        raise ArgumentError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Got {describe(input)}. "
+            "Give [N, C, L] or [C, L]."
+        )
+    if not fits or (rank == 2 and input.ndim == 3):
+        warnings.warn(
+            f"{name}: Received a {input.ndim}-D input, which is not what {name} is for. The first two axes "
+            "are taken for batch and channels, or the first one without a batch. Give an axis for each.",
+            stacklevel=4,  # behind the function and its guard
+        )
+    return 2 if rank == 2 or input.ndim == rank + 2 else 1
+
+
+_SOURCE = "torch.nn.functional."
+ROWS = (
+    Row(
+        "dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
+        _dropout,
+        "zeros with probability `p`, the rest scaled to keep the mean",
+        operand=("p",),
+        dtypes="hf",
+        source=f"{_SOURCE}dropout",
+    ),
+    Row(
+        "feature_dropout(Tensor input, float p, int features=2, *, Generator? generator=None) -> Tensor",
+        _feature_dropout,
+        "whole features of zeros, named by the first axes",
+        operand=("p",),
+        dtypes="hf",
+        source=f"{_SOURCE}dropout2d",
+    ),
+    Row(
+        "alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
+        _alpha_dropout,
+        "items replaced so that mean and variance stay",
+        operand=("p",),
+        dtypes="hf",
+        source=f"{_SOURCE}alpha_dropout",
+    ),
+    Row(
+        "feature_alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
+        _feature_alpha_dropout,
+        "whole features replaced so that mean and variance stay",
+        operand=("p",),
+        dtypes="hf",
+        source=f"{_SOURCE}feature_alpha_dropout",
+    ),
+)
+DROPOUTS = (
+    _make("dropout", trains=True),
+    _make("alpha_dropout", trains=False),
+    _make("feature_alpha_dropout", trains=False),
+    *map(_make_of_features, (1, 2, 3)),
+)

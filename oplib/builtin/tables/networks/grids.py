@@ -1,0 +1,223 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Grids: images sampled at places that tensors tell, and the places of an affine map."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.interpolation import weigh_cubic
+from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+
+# Places -----------------------------------------------------------------------------------------------------
+
+
+def _scale(place: Any, size: int, align_corners: bool) -> Any:
+    """From [-1, 1] to places along an axis: the ends are the centers of the outer items, or their edges."""
+    half = strong(0.5, place)
+    if align_corners:
+        return (place + strong(1, place)) * (half * strong(size - 1, place))
+    return ((place + strong(1, place)) * strong(size, place) - strong(1, place)) * half
+
+
+def _clip(place: Any, size: int) -> Any:
+    """At the border and beyond there is no gradient."""
+    low, high = strong(0, place), strong(size - 1, place)
+    return jnp.where(place <= low, low, jnp.where(place >= high, high, place))
+
+
+def _reflect(place: Any, size: int, align_corners: bool) -> Any:
+    """Thrown back at the centers of the outer items, or at their edges, as often as needed."""
+    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+    if low == high:
+        return jnp.zeros_like(place)
+    away = place - strong(low, place)
+    away = jnp.where(away < strong(0, away), -away, away)
+    span = strong(high - low, place)
+    rest, flips = lax.rem(away, span), lax.floor(away / span)
+    is_turned = lax.rem(flips, strong(2, flips)) == strong(1, flips)
+    return jnp.where(is_turned, span - rest, rest) + strong(low, place)
+
+
+def _bound(place: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+    if padding_mode == "zeros":
+        return place
+    return _clip(_reflect(place, size, align_corners) if padding_mode == "reflection" else place, size)
+
+
+# Sampling ---------------------------------------------------------------------------------------------------
+
+
+def _fetch(image: Any, places: Sequence[Any]) -> Any:
+    """The items at whole places, and 0 where there are none."""
+    count, channels, *sizes = image.shape
+    flat = jnp.zeros(places[0].shape, jnp.int32)
+    is_within = jnp.ones(places[0].shape, bool)
+    for place, size in zip(places, sizes, strict=True):
+        low, high = strong(0, place), strong(size - 1, place)
+        is_within &= (place >= low) & (place <= high)
+        whole = lax.convert_element_type(lax.clamp(low, place, high), flat.dtype)
+        flat = flat * strong(size, flat) + whole
+    rows = lax.reshape(image, (count, channels, image.size // max(count * channels, 1)))
+    index = lax.reshape(flat, (count, flat.size // max(count, 1)))
+    found = jax.vmap(lambda row, place: jnp.take(row, place, axis=1, mode="clip"))(rows, index)
+    found = lax.reshape(found, (count, channels, *flat.shape[1:]))
+    return jnp.where(lax.expand_dims(is_within, (1,)), found, strong(0, found))
+
+
+def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
+    """Sums items by weights, for every choice of one place and its weight along each axis."""
+    total = None
+    for chosen in itertools.product(*taps):
+        weight = chosen[0][1]
+        for _, factor in chosen[1:]:
+            weight = weight * factor
+        part = _fetch(image, [place for place, _ in chosen]) * lax.expand_dims(weight, (1,))
+        total = part if total is None else total + part
+    return total
+
+
+def _sample(image: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
+    sizes = image.shape[2:]
+    given = [lax.index_in_dim(grid, axis, grid.ndim - 1, keepdims=False) for axis in range(len(sizes))][::-1]
+    places = [_scale(place, size, align_corners) for place, size in zip(given, sizes, strict=True)]
+    if mode == "bicubic":
+        taps = [
+            _list_cubic(place, size, padding_mode, align_corners)
+            for place, size in zip(places, sizes, strict=True)
+        ]
+        return _sum_taps(image, taps)
+    places = [
+        _bound(place, size, padding_mode, align_corners) for place, size in zip(places, sizes, strict=True)
+    ]
+    if mode == "nearest":
+        return _fetch(image, [lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN) for place in places])
+    return _sum_taps(image, [_list_linear(place) for place in places])
+
+
+def _list_linear(place: Any) -> list[tuple[Any, Any]]:
+    low = lax.floor(place)
+    share, one = place - low, strong(1, place)
+    return [(low, one - share), (low + one, share)]
+
+
+def _list_cubic(place: Any, size: int, padding_mode: str, align_corners: bool) -> list[tuple[Any, Any]]:
+    low = lax.floor(place)
+    return [
+        (_bound(low + strong(offset, low), size, padding_mode, align_corners), weight)
+        for offset, weight in weigh_cubic(place - low).items()
+    ]
+
+
+def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in (
+        "zeros",
+        "border",
+        "reflection",
+    ):
+        raise ArgumentValueError(
+            "grid_sample: expected mode to be 'bilinear', 'nearest' or 'bicubic', and padding_mode 'zeros', "
+            f"'border' or 'reflection'. Got {mode!r} and {padding_mode!r}. Choose one of each."
+        )
+    check_dtypes("grid_sample", input, grid)
+    rank = input.ndim - 2
+    fits = rank in (2, 3) and grid.ndim == input.ndim and grid.shape[-1] == rank
+    if not fits or grid.shape[0] != input.shape[0] or 0 in input.shape[2:]:
+        raise ArgumentError(
+            "grid_sample: expected a 4D or 5D input with items, and a grid of as many dimensions and the "
+            "same batch, whose last holds one number for each axis of places. Got "
+            f"{describe(input)} and {describe(grid)}. Reshape one of them."
+        )
+    if mode == "bicubic" and rank != 2:
+        raise ArgumentError(
+            f"grid_sample: bicubic interpolation only supports 4D input. Got {describe(input)}. Use bilinear."
+        )
+
+
+def _grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    _check_grid(input, grid, mode, padding_mode)
+    how: dict[str, Any] = {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
+    return in_single(lambda x, g: _sample(x, g, **how))(input, grid)
+
+
+# Affine maps ------------------------------------------------------------------------------------------------
+
+
+def _check_theta(theta: Any, size: Sequence[int]) -> None:
+    rank = len(size) - 2
+    if theta.dtype.kind not in "fV":
+        raise ArgumentValueError(
+            f"affine_grid: expected theta to have floating point type. Got {describe(theta)}. Convert it."
+        )
+    if rank not in (2, 3):
+        raise UnsupportedArgumentError(
+            f"affine_grid: only 4D and 5D sizes are supported. Got {list(size)}. Give batch, channels, "
+            "places."
+        )
+    if theta.shape[1:] != (rank, rank + 1):
+        raise ArgumentValueError(
+            f"affine_grid: expected a batch of affine matrices, {rank} by {rank + 1}. Got {describe(theta)} "
+            f"for size {list(size)}. Give one for each example."
+        )
+    if min(size) <= 0:
+        raise ArgumentValueError(
+            f"affine_grid: expected non-zero, positive output size. Got {list(size)}. Ask for some places."
+        )
+    if theta.shape[0] != size[0]:
+        raise ArgumentError(
+            f"affine_grid: expected one matrix for each example. Got {describe(theta)} for size "
+            f"{list(size)}. Expand theta."
+        )
+
+
+def _affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+    _check_theta(theta, size)
+    sizes = tuple(size[2:])
+
+    def compute(theta: Any) -> Any:
+        axes = [_spread(count, bool(align_corners), theta.dtype) for count in sizes]
+        places = jnp.meshgrid(*axes, indexing="ij")[::-1]  # x first
+        base = jnp.stack([*places, jnp.ones(sizes, theta.dtype)], -1)
+        return jnp.einsum("...k,njk->n...j", base, theta)
+
+    return in_single(compute)(theta)
+
+
+def _spread(count: int, align_corners: bool, dtype: Any) -> Any:
+    if count == 1:
+        return jnp.zeros(1, dtype)
+    ends = jnp.linspace(-1, 1, count, dtype=dtype)
+    return ends if align_corners else ends * strong((count - 1) / count, ends)
+
+
+_FUNCTIONAL = "torch.nn.functional."
+ROWS = (
+    Row(
+        "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
+        "bool? align_corners=None) -> Tensor",
+        _grid_sample,
+        "items between the items, at places from -1 to 1 that the grid tells",
+        dtypes="hf",
+        source=f"{_FUNCTIONAL}grid_sample",
+    ),
+    Row(
+        "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
+        _affine_grid,
+        "to which places affine maps bring those of an image of a size",
+        dtypes="hf",
+        source=f"{_FUNCTIONAL}affine_grid",
+    ),
+)

@@ -1,0 +1,182 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Pooling by norms, the way back from a pool of largest items, and what divides by neighbouring channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.builtin.kernels.promotion import in_single, strong, to_floating
+from oplib.builtin.kernels.windows import spread
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.library import Derivative
+
+from .pooling import make_avg_pool, make_max_pool
+
+# By norms ---------------------------------------------------------------------------------------------------
+
+
+def _root(total: Any, order: float) -> Any:
+    """Where the sum is 0, so are the root and its gradient."""
+    is_none = total == strong(0, total)
+    root = lax.pow(jnp.where(is_none, strong(1, total), total), strong(1 / order, total))
+    return jnp.where(is_none, strong(0, total), root)
+
+
+def _lp_pool(rank: int) -> Any:
+    average, largest = make_avg_pool(rank), make_max_pool(rank)
+
+    def kernel(
+        input: Any,
+        norm_type: float,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        ceil_mode: bool = False,
+    ) -> Any:
+        array = to_floating(input)
+        if math.isinf(norm_type):
+            sign = strong(math.copysign(1, norm_type), array)
+            return sign * largest(sign * jnp.abs(array), kernel_size, stride, ceil_mode=ceil_mode)[0]
+        count = math.prod(spread(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
+
+        def compute(x: Any) -> Any:
+            means = average(lax.pow(x, strong(norm_type, x)), kernel_size, stride, ceil_mode=ceil_mode)
+            return _root(means * strong(count, means), norm_type)
+
+        return in_single(compute)(array)
+
+    return kernel
+
+
+# Back -------------------------------------------------------------------------------------------------------
+
+
+def _max_unpool(rank: int) -> Any:
+    op = f"max_unpool{rank}d"
+
+    def kernel(input: Any, indices: Any, output_size: Sequence[int]) -> Any:
+        if indices.dtype.kind not in "iu":
+            raise ArgumentError(f"{op}: indices are integers. Got {describe(indices)}. Convert them.")
+        if indices.shape != input.shape or input.ndim not in (rank + 1, rank + 2) or len(output_size) != rank:
+            raise ArgumentError(
+                f"{op}: expected {rank + 1}D or {rank + 2}D input, and indices of the same shape. Got "
+                f"{describe(input)}, {describe(indices)} and sizes {list(output_size)}. Give those of a pool."
+            )
+        lead, count = input.shape[:-rank], math.prod(input.shape[:-rank])
+        rows = (count, input.size // max(count, 1))
+        flat = jnp.zeros((count, math.prod(output_size)), input.dtype)
+        row = lax.broadcasted_iota(indices.dtype, rows, 0)
+        places = row, lax.reshape(indices, rows)
+        return flat.at[places].set(lax.reshape(input, rows), mode="drop").reshape(*lead, *output_size)
+
+    return kernel
+
+
+def _save_places(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(inputs[1])
+
+
+def _unpool_backward(rank: int) -> Any:
+    def backward(ctx: Any, g: Any) -> Any:
+        """An item that windows share has the gradient for each of them, as in torch."""
+        (indices,) = ctx.saved_tensors
+        count = max(math.prod(g.shape[:-rank]), 1)
+        rows, places = (lax.reshape(one, (count, one.size // count)) for one in (g, indices))
+        items = jnp.take_along_axis(rows, places, 1, mode="clip")
+        return lax.reshape(items, indices.shape), None, None
+
+    return backward
+
+
+# By channels ------------------------------------------------------------------------------------------------
+
+
+def _local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    if input.ndim < 3:
+        raise ArgumentValueError(
+            f"local_response_norm: expected 3D or higher dimensionality input. Got {describe(input)}. Give "
+            "batch, channels, places."
+        )
+    if size < 1:
+        raise ArgumentError(f"local_response_norm: size must be positive. Got {size}. Give at least 1.")
+    if not input.size:
+        return input
+
+    def compute(x: Any) -> Any:
+        rest = x.ndim - 2
+        pads = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * rest]
+        window, steps = (1, size, *(1,) * rest), (1,) * x.ndim
+        total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, steps, pads)
+        divisor = total * strong(alpha / size, x) + strong(k, x)
+        return x / lax.pow(divisor, strong(beta, x))
+
+    return in_single(compute)(input)
+
+
+# Distances --------------------------------------------------------------------------------------------------
+
+
+def _pdist(input: Any, p: float = 2.0) -> Any:
+    if input.ndim != 2 or p < 0:
+        raise ArgumentError(
+            f"pdist: only supports 2D tensors, and non-negative p values. Got {describe(input)} and p={p}. "
+            "Give one vector in each row."
+        )
+    rows, columns = np.triu_indices(input.shape[0], 1)
+    return in_single(lambda x: compute_norm(x[rows] - x[columns], p, (1,), keepdim=False))(input)
+
+
+_FUNCTIONAL = "torch.nn.functional."
+
+
+def _rows(rank: int) -> tuple[Row, ...]:
+    many = f"int[{rank}]"
+    return (
+        Row(
+            f"lp_pool{rank}d(Tensor input, float norm_type, {many} kernel_size, {many} stride=[], "
+            "bool ceil_mode=False) -> Tensor",
+            _lp_pool(rank),
+            "roots of the sums of powers in each window",
+            source=f"{_FUNCTIONAL}lp_pool{rank}d",
+            dtypes="bihf",
+        ),
+        Row(
+            f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
+            _max_unpool(rank),
+            "items where they stood before a pool, and 0 elsewhere",
+            derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_places),
+            source=f"{_FUNCTIONAL}max_unpool{rank}d",
+            dtypes="hf",
+        ),
+    )
+
+
+ROWS = (
+    *_rows(1),
+    *_rows(2),
+    *_rows(3),
+    Row(
+        "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.) -> "
+        "Tensor",
+        _local_response_norm,
+        "self over a power of the mean square of neighbouring channels",
+        source=f"{_FUNCTIONAL}local_response_norm",
+        dtypes="hf",
+    ),
+    Row(
+        "pdist(Tensor input, float p=2.) -> Tensor",
+        _pdist,
+        "distances of every two rows, each pair once",
+        source=f"{_FUNCTIONAL}pdist",
+        dtypes="hf",
+    ),
+)

@@ -1,0 +1,325 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Normalisation: softmax and its kin, and what brings mean and variance to 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import in_single, strong
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.errors import ArgumentError, describe
+from oplib.library import Derivative
+from oplib.tensor.dtypes import names as dtypes
+
+_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+
+# Softmax ----------------------------------------------------------------------------------------------------
+
+
+def _along(op: str, function: Any) -> Any:
+    def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
+        array = self if dtype is None else lax.convert_element_type(self, dtype)
+        axis = find_dim(op, array.ndim, dim)
+        if not array.ndim:
+            return in_single(lambda x: lax.squeeze(function(lax.expand_dims(x, (0,)), 0), (0,)))(array)
+        return in_single(lambda x: function(x, axis))(array) if array.size else array
+
+    return kernel
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    top = lax.stop_gradient(jnp.max(x, axis, keepdims=True))
+    exponentials = lax.exp(x - top)
+    return exponentials / jnp.sum(exponentials, axis, keepdims=True)
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    moved = x - lax.stop_gradient(jnp.max(x, axis, keepdims=True))
+    return moved - lax.log(jnp.sum(lax.exp(moved), axis, keepdims=True))
+
+
+def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(output)
+    ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
+
+
+def _softmax_backward(ctx: Any, g: Any) -> Any:
+    (y,) = ctx.saved_tensors
+    axis = find_dim("softmax", y.ndim, ctx.dim)
+    weighted = g * y
+    total = jnp.sum(weighted, axis, keepdims=True) if y.ndim else weighted
+    return lax.convert_element_type(weighted - y * total, ctx.dtype), None
+
+
+def _log_softmax_backward(ctx: Any, g: Any) -> Any:
+    (y,) = ctx.saved_tensors
+    axis = find_dim("log_softmax", y.ndim, ctx.dim)
+    total = jnp.sum(g, axis, keepdims=True) if y.ndim else g
+    return lax.convert_element_type(g - lax.exp(y) * total, ctx.dtype), None
+
+
+_ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
+SOFTMAX = (
+    Row(
+        f"softmax{_ALONG}",
+        _along("softmax", _softmax),
+        "exp(self) over its sum along a dim",
+        derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
+        dtypes="hf",
+    ),
+    Row(
+        f"log_softmax{_ALONG}",
+        _along("log_softmax", _log_softmax),
+        "logarithm of softmax",
+        derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
+        dtypes="hf",
+    ),
+    Row(
+        f"softmin{_ALONG}",
+        _along("softmin", lambda x, axis: _softmax(-x, axis)),
+        "softmax of -self",
+        source="torch.nn.functional.softmin",
+        dtypes="hf",
+    ),
+)
+
+# Mean and variance ------------------------------------------------------------------------------------------
+
+
+def _check_shape(op: str, array: Any, normalized_shape: Sequence[int], *others: Any) -> tuple[int, ...]:
+    """Returns the last axes, which must have the shape that is normalised."""
+    shape, count = tuple(normalized_shape), len(normalized_shape)
+    if not count or array.shape[-count:] != shape or array.ndim < count:
+        raise ArgumentError(
+            f"{op}: given normalized_shape={list(shape)}, expected input with shape [*, "
+            f"{', '.join(map(str, shape))}]. Got {describe(array)}. Name the sizes of the last axes."
+        )
+    for other in others:
+        if other is not None and other.shape != shape:
+            raise ArgumentError(
+                f"{op}: expected weight and bias of the same shape as normalized_shape. Got "
+                f"{describe(other)} and normalized_shape={list(shape)}. Reshape it."
+            )
+    return tuple(range(array.ndim - count, array.ndim))
+
+
+def _standardise(x: Any, axes: Sequence[int], eps: float) -> Any:
+    away = x - jnp.mean(x, axis=tuple(axes), keepdims=True)
+    variance = jnp.mean(lax.square(away), axis=tuple(axes), keepdims=True)
+    return away * lax.rsqrt(variance + strong(eps, x))
+
+
+def _scale(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:
+    if weight is not None:
+        x = x * jnp.broadcast_to(lax.reshape(weight, shape), x.shape)
+    return x if bias is None else x + jnp.broadcast_to(lax.reshape(bias, shape), x.shape)
+
+
+def _with_optionals(function: Any, *arrays: Any) -> Any:
+    """Has half precision computed in single; arrays that are absent stay so."""
+    places = [place for place, array in enumerate(arrays) if array is not None]
+
+    def compute(*given: Any) -> Any:
+        full: list[Any] = [None] * len(arrays)
+        for place, array in zip(places, given, strict=True):
+            full[place] = array
+        return function(*full)
+
+    return in_single(compute)(*[arrays[place] for place in places])
+
+
+def _layer_norm(
+    input: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    axes = _check_shape("layer_norm", input, normalized_shape, weight, bias)
+    _check_parameters("layer_norm", input, weight, bias)
+    shape = (1,) * axes[0] + tuple(normalized_shape)
+    return _with_optionals(
+        lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, shape), input, weight, bias
+    )
+
+
+def _rms_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
+    axes = _check_shape("rms_norm", input, normalized_shape, weight)
+    shape = (1,) * axes[0] + tuple(normalized_shape)
+    small = float(jnp.finfo(input.dtype).eps) if eps is None else eps
+
+    def compute(x: Any, w: Any) -> Any:
+        mean = jnp.mean(lax.square(x), axis=axes, keepdims=True)
+        return _scale(x * lax.rsqrt(mean + strong(small, x)), w, None, shape)
+
+    return _with_optionals(compute, input, weight)
+
+
+def _check_parameters(op: str, input: Any, *parameters: Any) -> None:
+    """Parameters have the dtype of the input; that of half precision may have float32 ones."""
+    allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
+    if any(one is not None and one.dtype not in allowed for one in parameters):
+        given = [describe(one) for one in parameters if one is not None]
+        raise ArgumentError(
+            f"{op}: expected the parameters to have the dtype of the input. Got {', '.join(given)} for "
+            f"{describe(input)}. Convert them: tensor.to(dtype)."
+        )
+
+
+def _channel_shape(x: Any) -> tuple[int, ...]:
+    return (1, x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
+        raise ArgumentError(
+            f"group_norm: expected number of channels in input to be divisible by num_groups. Got "
+            f"{describe(input)} and num_groups={num_groups}. Choose a divisor of the size of axis 1."
+        )
+    _check_channels("group_norm", input, weight, bias)
+
+    def compute(x: Any, w: Any, b: Any) -> Any:
+        grouped = lax.reshape(x, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
+        flat = _standardise(grouped, range(2, grouped.ndim), eps)
+        return _scale(lax.reshape(flat, x.shape), w, b, _channel_shape(x))
+
+    return _with_optionals(compute, input, weight, bias)
+
+
+def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    if input.ndim < 3:
+        raise ArgumentError(
+            f"instance_norm: expected input with at least 3 axes: batch, channels, places. Got "
+            f"{describe(input)}. Add an axis with unsqueeze."
+        )
+    _check_channels("instance_norm", input, weight, bias)
+    return _with_optionals(
+        lambda x, w, b: _scale(_standardise(x, range(2, x.ndim), eps), w, b, _channel_shape(x)),
+        input,
+        weight,
+        bias,
+    )
+
+
+def _check_channels(op: str, input: Any, *others: Any) -> None:
+    if input.ndim < 2:
+        raise ArgumentError(
+            f"{op}: expected at least 2 axes: batch and channels. Got {describe(input)}. Add one by "
+            "unsqueeze."
+        )
+    _check_parameters(op, input, *others)
+    for other in others:
+        if other is not None and other.shape != (input.shape[1],):
+            raise ArgumentError(
+                f"{op}: expected one number for each channel. Got {describe(other)} for {describe(input)}. "
+                f"Give {input.shape[1]} of them."
+            )
+
+
+def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> tuple[Any, Any, Any]:
+    """Gives the moments of the batch too, for those that run along."""
+    _check_channels("batch_norm", input, weight, bias)
+    axes = (0, *range(2, input.ndim))
+    is_half = input.dtype in (dtypes.float16, dtypes.bfloat16)
+    wide = lax.convert_element_type(input, dtypes.float32) if is_half else input
+    mean = jnp.mean(wide, axis=axes)
+    variance = jnp.mean(lax.square(wide - lax.reshape(mean, _channel_shape(wide))), axis=axes)
+    out = _with_optionals(
+        lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, _channel_shape(x)), input, weight, bias
+    )
+    return out, mean, variance
+
+
+def _batch_norm_fixed(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    _check_channels("batch_norm", input, running_mean, running_var, weight, bias)
+
+    def compute(x: Any, mean: Any, variance: Any, w: Any, b: Any) -> Any:
+        shape = _channel_shape(x)
+        away = x - lax.reshape(lax.convert_element_type(mean, x.dtype), shape)
+        root = lax.rsqrt(lax.convert_element_type(variance, x.dtype) + strong(eps, x))
+        return _scale(away * lax.reshape(root, shape), w, b, shape)
+
+    return _with_optionals(compute, input, running_mean, running_var, weight, bias)
+
+
+def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float = 1e-12) -> Any:
+    axes = tuple(find_dim("normalize", input.ndim, one) for one in dim)
+
+    def compute(x: Any) -> Any:
+        length = compute_norm(x, p, axes, keepdim=True)
+        least = strong(eps, length)
+        return x / lax.convert_element_type(jnp.where(length < least, least, length), x.dtype)
+
+    return in_single(compute)(input)
+
+
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "hf") -> Row:
+    return Row(schema, kernel, doc, source=f"torch.nn.functional.{schema.partition('(')[0]}", dtypes=dtypes)
+
+
+ROWS = (
+    *SOFTMAX,
+    _row(
+        "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+        "float eps=1e-05) -> Tensor",
+        _layer_norm,
+        "mean 0 and variance 1 over the last axes, then scaled and moved",
+    ),
+    _row(
+        "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+        _rms_norm,
+        "mean square 1 over the last axes, then scaled",
+        "hfc",
+    ),
+    _row(
+        "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
+        " -> Tensor",
+        _group_norm,
+        "mean 0 and variance 1 over groups of channels, then scaled and moved",
+    ),
+    Row(
+        "native_instance_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
+        "Tensor",
+        _instance_norm,
+        "mean 0 and variance 1 over the places of each channel, then scaled and moved",
+        source="torch.nn.functional.instance_norm",
+        dtypes="hf",
+    ),
+    Row(
+        "native_batch_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
+        " -> (Tensor, Tensor, Tensor)",
+        _batch_norm,
+        "mean 0 and variance 1 of each channel over the batch, then scaled and moved; and these moments",
+        source="torch.nn.functional.batch_norm",
+        dtypes="hf",
+    ),
+    Row(
+        "fixed_batch_norm(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight=None, "
+        "Tensor? bias=None, float eps=1e-05) -> Tensor",
+        _batch_norm_fixed,
+        "batch_norm by moments that are given",
+        source="torch.nn.functional.batch_norm",
+        dtypes="hf",
+    ),
+    _row(
+        "normalize(Tensor input, float p=2., int[1] dim=[1], float eps=1e-12) -> Tensor",
+        _normalize,
+        "self over its norm along a dim",
+        "hfc",
+    ),
+)

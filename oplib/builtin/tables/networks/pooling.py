@@ -1,0 +1,215 @@
+# ruff: noqa: A002, PLR0917  the parameters are torch's
+"""Pooling and interpolation: one number for several places, and the other way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.builtin.kernels.interpolation import find_ranges, interpolate
+from oplib.builtin.kernels.promotion import in_single, is_integral, strong
+from oplib.builtin.kernels.windows import Windows, check_numbers, check_places, spread
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import default_int_dtype
+
+# Poolings ---------------------------------------------------------------------------------------------------
+
+
+def make_max_pool(rank: int) -> Any:
+    """Makes the kernel that gives the largest items of windows, and where they stand."""
+    op = f"max_pool{rank}d"
+
+    def kernel(
+        input: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[Any, Any]:
+        """The gradient goes to the first of the largest items, and so to the place that is given."""
+        check_places(op, rank, input)
+        sizes = input.shape[-rank:]
+        where: dict[str, Any] = {
+            "kernel": kernel_size,
+            "stride": stride,
+            "padding": padding,
+            "dilation": dilation,
+        }
+        windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
+        lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
+        numbers = _number_places(sizes)
+        flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
+        items, places = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
+        is_there = places >= strong(0, places)
+        return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, places, 0)
+
+    return kernel
+
+
+def _number_places(sizes: Sequence[int]) -> Any:
+    return lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
+
+
+def _take_first(key: Any, items: Any, places: Any, axis: int) -> tuple[Any, Any]:
+    """The items and places along an axis where the key is largest, of equal ones the first."""
+    best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
+    first, where = (jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, places))
+    return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
+
+
+def make_avg_pool(rank: int) -> Any:
+    """Makes the kernel that gives the means of windows."""
+    op = f"avg_pool{rank}d"
+
+    def kernel(
+        input: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        check_places(op, rank, input)
+        sizes = input.shape[-rank:]
+        windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
+        total = in_single(windows.sum)(input)
+        if divisor_override is not None:
+            if not divisor_override:
+                raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
+            return _divide(total, strong(divisor_override, total))
+        return _divide(total, jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype))
+
+    return kernel
+
+
+def _divide(total: Any, counts: Any) -> Any:
+    """Means of ints are ints, rounded towards zero."""
+    return lax.div(total, jnp.broadcast_to(counts, total.shape))
+
+
+def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool) -> np.ndarray[Any, Any]:
+    """How many items each window has; padding counts if told so, but not what ceil_mode adds."""
+    counts = np.ones((), np.int64)
+    for axis, size in enumerate(sizes):
+        pad, end = windows.padding[axis], windows.ends[axis]
+        starts = np.arange(-pad, size + end - windows.kernel[axis] + 1, windows.stride[axis])
+        low, high = (-pad, size + pad) if count_include_pad else (0, size)
+        stops = np.minimum(starts + windows.kernel[axis], high)
+        counts = counts[..., None] * (stops - np.maximum(starts, low))
+    return counts
+
+
+# Adaptive poolings ------------------------------------------------------------------------------------------
+
+
+def _find_counts(op: str, rank: int, input: Any, output_size: Sequence[int], *, has_channels: bool) -> Any:
+    check_places(op, rank, input, has_channels=has_channels)
+    counts = spread(op, "output_size", output_size, rank)
+    check_numbers(op, least=0, output_size=counts)
+    return counts
+
+
+def _adaptive_avg_pool(rank: int) -> Any:
+    op = f"adaptive_avg_pool{rank}d"
+
+    def kernel(input: Any, output_size: Sequence[int]) -> Any:
+        found, counts = input, _find_counts(op, rank, input, output_size, has_channels=False)
+        for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
+            parts = [
+                jnp.mean(lax.slice_in_dim(found, start, stop, axis=axis), axis=axis, keepdims=True)
+                for start, stop in find_ranges(input.shape[axis], count)
+            ]
+            found = lax.concatenate(parts or [lax.slice_in_dim(found, 0, 0, axis=axis)], axis)
+        return found
+
+    return kernel
+
+
+def _adaptive_max_pool(rank: int) -> Any:
+    op = f"adaptive_max_pool{rank}d"
+
+    def kernel(input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
+        """The gradient goes to the first of the largest items, and so to the place that is given."""
+        counts = _find_counts(op, rank, input, output_size, has_channels=True)
+        sizes = input.shape[-rank:]
+        items, places = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
+        places = jnp.broadcast_to(places, items.shape)
+        return _take_first(lax.stop_gradient(items), items, places, items.ndim - 1)
+
+    return kernel
+
+
+def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:
+    """The items of each range along a new last axis; the last one several times where a range is short."""
+    rank, lead = len(counts), array.ndim - len(counts)
+    for place, count in enumerate(counts):
+        axis = lead + 2 * place
+        ranges = find_ranges(array.shape[axis], count)
+        length = max((stop - start for start, stop in ranges), default=1)
+        rows = [[min(start + offset, stop - 1) for offset in range(length)] for start, stop in ranges]
+        index = np.asarray(rows, np.int32).reshape(count, length)
+        array = jnp.take(array, index, axis=axis, mode="clip")
+    windows = [lead + 2 * place for place in range(rank)]
+    within = [axis + 1 for axis in windows]
+    moved = lax.transpose(array, (*range(lead), *windows, *within))
+    return lax.reshape(moved, (*moved.shape[: lead + rank], math.prod(moved.shape[lead + rank :])))
+
+
+def _rows(rank: int) -> tuple[Row, ...]:
+    many = f"int[{rank}]"
+    functional = "torch.nn.functional"
+    return (
+        Row(
+            f"max_pool{rank}d_with_indices(Tensor input, {many} kernel_size, {many} stride=[], {many} "
+            f"padding=0, {many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+            make_max_pool(rank),
+            "largest item of each window, and where it stands among the places of its channel",
+            source=f"{functional}.max_pool{rank}d_with_indices",
+            dtypes="ihf",
+        ),
+        Row(
+            f"avg_pool{rank}d(Tensor input, {many} kernel_size, {many} stride=[], {many} padding=0, "
+            "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+            make_avg_pool(rank),
+            "mean of each window",
+            source=f"{functional}.avg_pool{rank}d",
+            dtypes="ihf",
+        ),
+        Row(
+            f"adaptive_avg_pool{rank}d(Tensor input, {many} output_size) -> Tensor",
+            _adaptive_avg_pool(rank),
+            "means of windows, as many as asked for",
+            source=f"{functional}.adaptive_avg_pool{rank}d",
+            dtypes="hf",
+        ),
+        Row(
+            f"adaptive_max_pool{rank}d_with_indices(Tensor input, {many} output_size) -> (Tensor, Tensor)",
+            _adaptive_max_pool(rank),
+            "largest items of windows, as many as asked for, and where they stand among the places",
+            source=f"{functional}.adaptive_max_pool{rank}d_with_indices",
+            dtypes="hf",
+        ),
+    )
+
+
+ROWS = (
+    *_rows(1),
+    *_rows(2),
+    *_rows(3),
+    Row(
+        "interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', "
+        "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
+        interpolate,
+        "items between the items, for another number of places",
+        source="torch.nn.functional.interpolate",
+        dtypes="ihf",
+    ),
+)

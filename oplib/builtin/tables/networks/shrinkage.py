@@ -1,0 +1,128 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Further activations: shrinkage, thresholds and gates; the names of ``oplib.nn.functional``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+
+from .activations import keep_within
+
+
+def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", in_place: bool = False) -> Row:
+    """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
+    name = schema.partition("(")[0]
+
+    def kernel(input: Any, *numbers: Any) -> Any:
+        return in_single(lambda x: function(x, *numbers))(input)
+
+    source = f"torch.nn.functional.{name}"
+    return Row(schema, kernel, doc, in_place=in_place, source=source, dtypes=dtypes)
+
+
+def _threshold(x: Any, threshold: Any, value: Any) -> Any:
+    return jnp.where(x <= strong(threshold, x), strong(value, x), x)  # nan stays
+
+
+def _hardshrink(x: Any, lambd: float) -> Any:
+    low, high = strong(-lambd, x), strong(lambd, x)
+    near = lax.stop_gradient(jnp.where((x >= low) & (x <= high), strong(0, x), x))  # nan stays
+    return jnp.where((x < low) | (x > high), x, near)
+
+
+def _softshrink(x: Any, lambd: float) -> Any:
+    if lambd < 0:
+        raise ArgumentError(
+            f"softshrink: lambda must be greater or equal to 0. Got {lambd}. Give one that is not negative."
+        )
+    far = strong(lambd, x)
+    return jnp.where(x > far, x - far, jnp.where(x < -far, x + far, x * strong(0, x)))
+
+
+def _hardsigmoid(x: Any) -> Any:
+    three = strong(3, x)
+    return (keep_within(x, -three, three) + three) / strong(6, x)
+
+
+def _softsign(x: Any) -> Any:
+    x = to_floating(x)
+    return x / (strong(1, x) + lax.convert_element_type(lax.abs(x), x.dtype))
+
+
+def _tanhshrink(x: Any) -> Any:
+    x = to_floating(x)
+    return x - lax.tanh(x)
+
+
+def _glu(input: Any, dim: int) -> Any:
+    axis = find_dim("glu", input.ndim, dim)
+    if not input.ndim or input.shape[axis] % 2:
+        raise ArgumentError(
+            f"glu: halving dimension must be even, and the tensor have one. Got {describe(input)} and "
+            f"dim={dim}. Choose another dim."
+        )
+
+    def compute(x: Any) -> Any:
+        half = x.shape[axis] // 2
+        first, gate = (lax.slice_in_dim(x, start, start + half, axis=axis) for start in (0, half))
+        return first * lax.logistic(gate)
+
+    return in_single(compute)(input)
+
+
+def _prelu(input: Any, weight: Any) -> Any:
+    check_dtypes("prelu", input, weight)
+    channels = input.shape[1] if input.ndim > 1 else 1
+    if weight.ndim > 1 or weight.size not in (1, channels):
+        raise ArgumentError(
+            f"prelu: the weight has one number, or one for each channel. Got {describe(weight)} for "
+            f"{describe(input)}. Give {channels} of them, or one."
+        )
+    shape = (1, channels, *(1,) * (input.ndim - 2)) if weight.size > 1 else (1,) * input.ndim
+    factor = jnp.broadcast_to(lax.reshape(weight, shape), input.shape)
+    return jnp.where(input > strong(0, input), input, factor * input)
+
+
+ROWS = (
+    _row(
+        "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+        _threshold,
+        "self where above a threshold, else a value",
+        dtypes="ihf",
+        in_place=True,
+    ),
+    _row(
+        "hardshrink(Tensor self, float lambd=0.5) -> Tensor",
+        _hardshrink,
+        "self, but 0 where it is no further from 0 than lambd",
+    ),
+    _row(
+        "softshrink(Tensor input, float lambd=0.5) -> Tensor",
+        _softshrink,
+        "self moved towards 0 by lambd, and no further",
+    ),
+    _row("hardsigmoid(Tensor self) -> Tensor", _hardsigmoid, "(self + 3) / 6, kept in [0, 1]", in_place=True),
+    _row("softsign(Tensor input) -> Tensor", _softsign, "self / (1 + abs(self))", dtypes="ihfc"),
+    _row("tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc"),
+    Row(
+        "glu(Tensor input, int dim=-1) -> Tensor",
+        _glu,
+        "the first half of a dimension times the sigmoid of the second",
+        source="torch.nn.functional.glu",
+        dtypes="hf",
+    ),
+    Row(
+        "prelu(Tensor self, Tensor weight) -> Tensor",
+        _prelu,
+        "self where positive, else weight * self, with one weight for each channel",
+        source="torch.nn.functional.prelu",
+        dtypes="hf",
+    ),
+)

@@ -1,0 +1,85 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Unfolding: the windows of an image as columns, and columns summed to an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+
+from oplib.builtin.kernels.windows import Windows, check_places, spread
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+
+
+def _unfold(
+    input: Any,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    stride: Sequence[int] = (1,),
+) -> Any:
+    check_places("unfold", 2, input)
+    options = {"dilation": dilation, "padding": padding, "stride": stride}
+    windows = _find_windows("unfold", input.shape[-2:], kernel_size, **options)
+    array = input if input.ndim == 4 else lax.expand_dims(input, (0,))
+    items = windows.gather(array, lax.full((), 0, input.dtype))  # [kernel, N, C, rows, columns]
+    kept = lax.transpose(items, (1, 2, 0, 3, 4))
+    batch, channels, places = kept.shape[:3]
+    found = lax.reshape(kept, (batch, channels * places, math.prod(windows.counts)))
+    return found if input.ndim == 4 else lax.squeeze(found, (0,))
+
+
+def _fold(
+    input: Any,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    stride: Sequence[int] = (1,),
+) -> Any:
+    if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
+        raise ArgumentError(
+            "fold: expected 2D or 3D (batch mode) input, whose axes but the batch have items. "
+            f"Got {describe(input)}. Give columns: batch, items of a window, windows."
+        )
+    sizes = spread("fold", "output_size", output_size, 2)
+    options = {"dilation": dilation, "padding": padding, "stride": stride}
+    windows = _find_windows("fold", sizes, kernel_size, **options)
+    count = math.prod(windows.kernel)
+    if input.shape[-2] % count or input.shape[-1] != math.prod(windows.counts):
+        raise ArgumentError(
+            f"fold: the columns do not fit the windows. Got {describe(input)} for kernel_size="
+            f"{list(windows.kernel)} and {windows.counts} windows; the last axis but one is divisible "
+            f"by {count}, and the last is {math.prod(windows.counts)}. Change output_size, or the columns."
+        )
+    array = input if input.ndim == 3 else lax.expand_dims(input, (0,))
+    batch, channels = array.shape[0], array.shape[1] // count
+    items = lax.reshape(array, (batch, channels, count, *windows.counts))
+    found = windows.scatter(lax.transpose(items, (2, 0, 1, 3, 4)), (batch, channels, *sizes))
+    return found if input.ndim == 3 else lax.squeeze(found, (0,))
+
+
+def _find_windows(op: str, sizes: Sequence[int], kernel: Any, **options: Any) -> Windows:
+    return Windows(op, sizes, kernel=kernel, **options, limits_padding=False)
+
+
+_HOW = "int[2] dilation=1, int[2] padding=0, int[2] stride=1"
+ROWS = (
+    Row(
+        f"im2col(Tensor input, int[2] kernel_size, {_HOW}) -> Tensor",
+        _unfold,
+        "the windows of images, as columns",
+        source="torch.nn.functional.unfold",
+        dtypes="hfc",
+    ),
+    Row(
+        f"col2im(Tensor input, int[2] output_size, int[2] kernel_size, {_HOW}) -> Tensor",
+        _fold,
+        "images that are the sums of windows, given as columns",
+        source="torch.nn.functional.fold",
+        dtypes="hfc",
+    ),
+)

@@ -1,0 +1,124 @@
+"""Gathering: items taken from places that tensors tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
+from oplib.builtin.kernels.promotion import strong
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype
+
+
+def _from_start(index: Any, length: int) -> Any:
+    """Counts negative places from the end."""
+    return jnp.where(index < strong(0, index), index + strong(length, index), index)
+
+
+def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
+    axis = find_dim("gather", self.ndim, dim)
+    check_fit("gather", self, index, axis)
+    if not self.ndim:
+        return jnp.broadcast_to(self, index.shape)
+    return self.at[list_places(index, axis)].get(mode="clip", wrap_negative_indices=False)
+
+
+def _index_select(self: Any, dim: int, index: Any) -> Any:
+    check_vector("index_select", index)
+    if not self.ndim:
+        if index.size != 1:
+            raise ArgumentError(
+                f"index_select: a tensor without dims is selected once. Got {describe(index)} for "
+                f"{describe(self)}. Give one index."
+            )
+        return self
+    return jnp.take(self, jnp.atleast_1d(index), axis=find_dim("index_select", self.ndim, dim), mode="clip")
+
+
+def _take(self: Any, index: Any) -> Any:
+    check_index("take", index)
+    if not self.size and index.size:
+        raise DimensionError(
+            f"take: tried to take from an empty tensor. Got {describe(self)} and {describe(index)}. Give one "
+            "with items."
+        )
+    flat = lax.reshape(self, (self.size,))
+    return jnp.take(flat, _from_start(index, self.size), mode="clip")
+
+
+def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+    check_index("take_along_dim", indices)
+    if dim is None:
+        return _take(self, lax.reshape(indices, (indices.size,)))
+    axis = find_dim("take_along_dim", self.ndim, dim)
+    fits = all(
+        1 in pair or len(set(pair)) == 1
+        for place, pair in enumerate(zip(self.shape, indices.shape, strict=False))
+        if place != axis
+    )
+    if self.ndim != indices.ndim or not fits:
+        raise ArgumentError(
+            "take_along_dim: input and indices should have the same number of dimensions, and sizes that "
+            f"match or are 1 but along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
+            "one of them."
+        )
+    return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
+
+
+def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
+    """The row of padding has no gradient."""
+    check_index("embedding", indices)
+    rows = jnp.take(weight, indices, axis=0, mode="clip")
+    if padding_idx < 0:
+        return rows
+    is_padding = lax.expand_dims(indices == strong(padding_idx, indices), (indices.ndim,))
+    return jnp.where(is_padding, lax.stop_gradient(rows), rows)
+
+
+def _one_hot(self: Any, num_classes: int) -> Any:
+    if self.dtype != default_int_dtype():
+        raise ArgumentError(
+            f"one_hot: is only applicable to index tensor of type LongTensor. Got {describe(self)}. Convert "
+            "it: tensor.int()."
+        )
+    classes = lax.broadcasted_iota(self.dtype, (*self.shape, num_classes), self.ndim)
+    return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)
+
+
+ROWS = (
+    Row(
+        "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+        _gather,
+        "along a dim the items at these places",
+    ),
+    Row(
+        "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+        _index_select,
+        "slices at these places of a dim",
+    ),
+    Row("take(Tensor self, Tensor index) -> Tensor", _take, "items at these places of the flat tensor"),
+    Row(
+        "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+        _take_along_dim,
+        "as gather, broadcasting the other axes",
+    ),
+    Row(
+        "embedding.padded(Tensor weight, Tensor indices, int padding_idx=-1) -> Tensor",
+        _embedding,
+        "rows at these places; that of padding has no gradient",
+        source="torch.nn.functional.embedding",
+    ),
+    Row(
+        "one_hot.classes(Tensor self, int num_classes) -> Tensor",
+        _one_hot,
+        "1 at the place that each item tells, and 0 elsewhere",
+        derivative=constant("places do not change with the items but by a step"),
+        source="torch.nn.functional.one_hot",
+        dtypes="i",
+    ),
+)

@@ -1,0 +1,196 @@
+"""Indexing: items taken out by their place, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.builtin.kernels import view_rules as rules
+from oplib.builtin.kernels.promotion import broadcast_to, find_shape
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.creation.constants import store
+from oplib.errors import ArgumentError, DimensionError, describe
+
+from .scattering import combine
+
+# A place along one dimension is (start, length, step); start is None where it comes as an operand.
+Window = tuple[int | None, int, int]
+
+
+def _select(self: Any, dim: int, index: Any) -> Any:
+    return lax.dynamic_index_in_dim(self, index, dim, keepdims=False)
+
+
+def _select_static(self: Any, dim: int, index: Sequence[int]) -> Any:
+    return lax.index_in_dim(self, index[0], dim, keepdims=False)
+
+
+def _slice(self: Any, dim: int, start: Any, extent: Sequence[int]) -> Any:
+    length, step = extent
+    whole = lax.dynamic_slice_in_dim(self, start, _span(length, step), dim)
+    return whole if step == 1 else lax.slice_in_dim(whole, 0, None, step, dim)
+
+
+def _slice_static(self: Any, dim: int, window: Sequence[int]) -> Any:
+    start, length, step = window
+    return lax.slice_in_dim(self, start, start + _span(length, step), step, dim)
+
+
+def _span(length: int, step: int) -> int:
+    return (length - 1) * step + 1 if length else 0
+
+
+def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
+    return self[_place(self.ndim, indices, dims)]
+
+
+def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
+    """The index of an array that has these tensors at these dims."""
+    shapes = [index.shape for index in indices]
+    try:
+        shape: Any = jnp.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise DimensionError(
+            f"index: shape mismatch: indexing tensors could not be broadcast together. "
+            f"Got {', '.join(map(describe, indices))}. Reshape one of them."
+        ) from error
+    place: list[Any] = [slice(None)] * ndim
+    for dim, index in zip(dims, indices, strict=True):
+        place[dim] = broadcast_to(index, shape)
+    return tuple(place)
+
+
+def _setitem(  # noqa: PLR0917  the arguments of the schema
+    self: Any, value: Any, starts: Sequence[Any], indices: Sequence[Any], windows: Any, dims: Any, shape: Any
+) -> Any:
+    """Stores a value at a place.
+
+    Args:
+        self: the whole.
+        value: broadcasts to ``shape`` after the tensors, see below.
+        starts: the starts that are operands, in the order of the dims.
+        indices: tensors that index the windowed array, at ``dims``.
+        windows: one window per dim.
+        dims: where the tensors stand.
+        shape: of the windowed array as it is indexed: selected dims left out, new ones put in.
+    """
+    rest = iter(starts)
+    windows = [(next(rest) if start is None else start, length, step) for start, length, step in windows]
+    full = tuple(length for _, length, _ in windows)
+    if not dims and all(step == 1 for *_, step in windows):
+        update = lax.reshape(store("setitem", value, shape, self.dtype), full)
+        return _update(self, update, [start for start, *_ in windows])
+    positions = lax.reshape(_find_positions(self.shape, windows), tuple(shape))
+    places = positions[_place(len(shape), indices, dims)] if dims else positions
+    update = store("setitem", value, places.shape, self.dtype)
+    flat = (
+        lax.reshape(self, (self.size,))
+        .at[lax.reshape(places, (places.size,))]
+        .set(lax.reshape(update, (update.size,)))
+    )
+    return lax.reshape(flat, self.shape)
+
+
+def _update(array: Any, update: Any, starts: list[Any]) -> Any:
+    if not array.ndim:
+        return update
+    return lax.dynamic_update_slice(array, update, [jnp.asarray(start, jnp.int32) for start in starts])
+
+
+def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
+    """The place of each item of a windowed array among all items, counted row by row."""
+    full = tuple(length for _, length, _ in windows)
+    positions = jnp.zeros(full, jnp.int32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        start, _, step = windows[axis]
+        along = lax.broadcasted_iota(jnp.int32, full, axis) * jnp.int32(step) + jnp.asarray(start, jnp.int32)
+        positions = positions + along * jnp.int32(stride)
+        stride *= shape[axis]
+    return positions
+
+
+def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
+    where = _place(self.ndim, indices, dims)
+    place = self.at[where]
+    values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
+    return combine(place, "add" if accumulate else "set", values)
+
+
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if mask.dtype != np.bool_:
+        raise ArgumentError(
+            f"masked_fill: it only supports boolean masks. Got {describe(mask)}. Compare it with "
+            "something: mask != 0."
+        )
+    shape = find_shape("masked_fill", self, mask)
+    filled = store("masked_fill", value, shape, self.dtype)
+    return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
+
+
+_ITEM = "the items at one place of a dimension"
+_ITEMS = "every so many items of a dimension"
+
+ROWS = (
+    Row(
+        "select(Tensor self, int dim, int index) -> Tensor",
+        _select,
+        _ITEM,
+        operand=("index",),
+        view=rules.select,
+    ),
+    Row(
+        "narrow(Tensor self, int dim, int start, int length) -> Tensor",
+        rules.make_kernel(rules.narrow),
+        "some items in a row of a dimension",
+        view=rules.narrow,
+        node="Slice",
+    ),
+    Row("select.static(Tensor self, int dim, int[1] index) -> Tensor", _select_static, _ITEM),
+    Row(
+        "slice(Tensor self, int dim, int start, int[2] extent) -> Tensor",
+        _slice,
+        _ITEMS,
+        operand=("start",),
+        source="torch.Tensor.__getitem__",
+    ),
+    Row("slice.static(Tensor self, int dim, int[3] window) -> Tensor", _slice_static, _ITEMS),
+    Row(
+        "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
+        _index,
+        "the items that integer tensors name, along some dimensions",
+        source="torch.Tensor.__getitem__",
+    ),
+    Row(
+        "_index_put(Tensor self, Tensor[] indices, Tensor values, int[] dims, bool accumulate) -> Tensor",
+        _index_put,
+        "the tensor with other items at places, or with these added",
+        source="torch.index_put",
+    ),
+    Row(
+        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+        _masked_fill,
+        "one value where a mask holds",
+        operand=("value",),
+        in_place=True,
+        source="torch.Tensor.masked_fill",
+    ),
+    Row(
+        "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
+        _masked_fill,
+        "one value where a mask holds",
+        source="torch.Tensor.masked_fill",
+    ),
+    Row(
+        "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, "
+        "int[] shape) -> Tensor",
+        _setitem,
+        "the tensor with other items at a place",
+        source="torch.Tensor.__setitem__",
+    ),
+)

@@ -1,0 +1,303 @@
+"""Scattering: items put at places that tensors tell, or combined with what stands there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
+from oplib.builtin.kernels.promotion import find_shape, is_integral, strong
+from oplib.builtin.kernels.scatter_product import multiply_scattered
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+# Along a dim ------------------------------------------------------------------------------------------------
+
+
+def _check_source(op: str, index: Any, src: Any) -> None:
+    """The source of scatter has an item for each place."""
+    if not index.size:
+        return
+    if max(index.ndim, 1) != max(src.ndim, 1) or any(
+        mine > other for mine, other in zip(index.shape, src.shape, strict=False)
+    ):
+        raise ArgumentError(
+            f"{op}: index must have the same number of dimensions as src, and be no larger. Got "
+            f"{describe(index)} for {describe(src)}. Cut it, or give more items."
+        )
+
+
+def _check_dtype(op: str, self: Any, src: Any) -> None:
+    if self.dtype != src.dtype:
+        raise ArgumentError(
+            f"{op}: expected self.dtype to be equal to src.dtype. Got {describe(self)} and {describe(src)}. "
+            "Convert one: tensor.to(dtype)."
+        )
+
+
+def _cut_to(src: Any, index: Any) -> Any:
+    return lax.slice(src, (0,) * src.ndim, index.shape) if src.shape != index.shape else src
+
+
+_OF_BOOLS = {"add": "max", "multiply": "min"}
+
+
+def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
+    """Puts items at a place as ``.at[...]`` gives it; the sum of bools is "or", the product "and"."""
+    return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
+
+
+def _scatter_with(op: str, put: str) -> Any:
+    def kernel(self: Any, dim: int, index: Any, src: Any) -> Any:
+        axis = find_dim(op, self.ndim, dim)
+        check_fit(op, self, index, axis)
+        _check_dtype(op, self, src)
+        _check_source(op, index, src)
+        if not index.size:
+            return self
+        if not self.ndim:
+            return combine(self.at[()], put, lax.reshape(src, ()))
+        return combine(self.at[list_places(index, axis)], put, _cut_to(src, index), mode="drop")
+
+    return kernel
+
+
+def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
+    axis = find_dim("scatter", self.ndim, dim)
+    check_fit("scatter", self, index, axis)
+    items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
+    return self.at[list_places(index, axis)].set(items, mode="drop")
+
+
+_REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce(
+    self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    axis = find_dim("scatter_reduce", self.ndim, dim)
+    check_fit("scatter_reduce", self, index, axis)
+    _check_dtype("scatter_reduce", self, src)
+    _check_source("scatter_reduce", index, src)
+    _check_reduce("scatter_reduce", reduce, self)
+    if not index.size:
+        return self
+    places, items = list_places(index, axis), _cut_to(src, index)
+    return _reduce_at(self, places, items, reduce, include_self=include_self)
+
+
+def _reduce_at(self: Any, places: Any, items: Any, reduce: str, *, include_self: bool) -> Any:
+    if reduce == "prod" and self.ndim and items.size and self.size:
+        return multiply_scattered(self, places, items, include_self=include_self)
+    start = self if include_self else self.at[places].set(_neutral(reduce, self), mode="drop")
+    target = start.at[places]
+    if reduce != "mean":
+        return combine(target, _REDUCTIONS[reduce], items, mode="drop")
+    total = combine(target, "add", items, mode="drop")
+    ones = jnp.ones(items.shape, self.dtype)
+    start_counts = jnp.full(self.shape, int(include_self), self.dtype)
+    counts = start_counts.at[places].add(ones, mode="drop")
+    counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
+    return jnp.floor_divide(total, counts) if is_integral(self.dtype) else total / counts
+
+
+def _check_reduce(op: str, reduce: str, self: Any) -> None:
+    if reduce not in (*_REDUCTIONS, "mean"):
+        raise ArgumentError(
+            f"{op}: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
+            "Choose one of them."
+        )
+    if reduce == "mean" and self.dtype == dtypes.bool:
+        raise UnsupportedDtypeError(
+            f"{op}: bools have no mean. Got {describe(self)}, reduce={reduce!r}. Convert them."
+        )
+    if reduce in ("amax", "amin") and self.dtype.kind == "c":
+        raise UnsupportedDtypeError(
+            f"{op}: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
+            "Choose sum, prod or mean."
+        )
+
+
+def _neutral(reduce: str, like: Any) -> Any:
+    if reduce in ("sum", "mean"):
+        return strong(0, like)
+    if reduce == "prod":
+        return strong(1, like)
+    limits = jnp.iinfo(like.dtype) if is_integral(like.dtype) else None
+    low, high = (limits.min, limits.max) if limits else (-jnp.inf, jnp.inf)
+    return strong(low if reduce == "amax" else high, like)
+
+
+# Whole slices, the flat tensor, and masks -------------------------------------------------------------------
+
+
+def _whole(axis: int, index: Any) -> tuple[Any, ...]:
+    return (*(slice(None),) * axis, index)
+
+
+def _index_with(op: str, put: str) -> Any:
+    """The kernel of index_add and index_copy, on whole slices along a dim."""
+
+    def kernel(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
+        check_vector(op, index)
+        _check_dtype(op, self, source)
+        axis = find_dim(op, self.ndim, dim)
+        items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
+        if not self.ndim:
+            return combine(self.at[()], put, lax.reshape(items, ()))
+        expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
+        if items.shape != expected:
+            kind = DimensionError if op == "index_copy" else ArgumentError
+            raise kind(
+                f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
+                f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
+                f"{describe(self)}. Give a source of shape {list(expected)}."
+            )
+        return combine(self.at[_whole(axis, index)], put, items, mode="drop")
+
+    return kernel
+
+
+def _index_reduce(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    op = "index_reduce"
+    check_vector(op, index)
+    _check_dtype(op, self, source)
+    axis = find_dim(op, self.ndim, dim)
+    if reduce == "sum":
+        raise ArgumentError(
+            f"{op}: expected reduce to be one of prod, mean, amax or amin. Got {reduce!r}. Use index_add."
+        )
+    _check_reduce(op, reduce, self)
+    whole = self if self.ndim else lax.reshape(self, (1,))
+    items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
+    expected = (*whole.shape[:axis], index.size, *whole.shape[axis + 1 :])
+    if items.shape != expected or source.ndim != self.ndim:
+        raise ArgumentError(
+            f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those of "
+            f"the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of {describe(self)}. "
+            f"Give a source of shape {list(expected)}."
+        )
+    full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
+    found = _reduce_at(whole, list_places(full, axis), items, reduce, include_self=include_self)
+    return lax.reshape(found, self.shape)
+
+
+def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise DimensionError(
+            f"index_fill: expected dtype int64 for index. Got {describe(index)}. Convert it: tensor.int()."
+        )
+    if index.ndim > 1:
+        raise ArgumentError(
+            f"index_fill: index has to be a vector, or without axes. Got {describe(index)}. Flatten it."
+        )
+    axis = find_dim("index_fill", self.ndim, dim)
+    item = lax.convert_element_type(value, self.dtype)
+    if not self.ndim:
+        return jnp.broadcast_to(item, ())
+    return self.at[_whole(axis, jnp.atleast_1d(index))].set(item, mode="drop")
+
+
+def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    check_index("put", index)
+    _check_dtype("put", self, source)
+    if index.size != source.size:
+        raise DimensionError(
+            "put: expected source and index to have the same number of elements. Got "
+            f"{describe(source)} and {describe(index)}. Give one item for each place."
+        )
+    flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
+    items = lax.reshape(source, (source.size,))
+    found = combine(flat, "add" if accumulate else "set", items, mode="drop")
+    return lax.reshape(found, self.shape)
+
+
+def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+    """The items of the source in order, where the mask holds."""
+    if mask.dtype != dtypes.bool:
+        raise ArgumentError(
+            f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
+        )
+    _check_dtype("masked_scatter", self, source)
+    shape = find_shape("masked_scatter", self, mask)
+    holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
+    order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
+    items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")
+    return lax.reshape(jnp.where(holds, items, jnp.broadcast_to(self, shape).reshape(-1)), shape)
+
+
+ROWS = (
+    Row(
+        "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        _scatter_value,
+        "with a number at these places along a dim",
+        operand=("value",),
+    ),
+    Row(
+        "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        _scatter_with("scatter", "set"),
+        "with the items of src at these places along a dim",
+        in_place=True,
+    ),
+    Row(
+        "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        _scatter_with("scatter_add", "add"),
+        "with the items of src added at these places along a dim",
+        in_place=True,
+    ),
+    Row(
+        "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        _scatter_reduce,
+        "with the items of src combined with those at these places along a dim",
+        in_place=True,
+        source="torch.scatter_reduce",
+    ),
+    Row(
+        "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+        _index_with("index_add", "add"),
+        "with the slices of source added at these places of a dim",
+        operand=("alpha",),
+        in_place=True,
+    ),
+    Row(
+        "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+        _index_with("index_copy", "set"),
+        "with the slices of source at these places of a dim",
+        in_place=True,
+    ),
+    Row(
+        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        _index_reduce,
+        "with the slices of source combined with those at these places of a dim",
+        in_place=True,
+    ),
+    Row(
+        "index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        _index_fill,
+        "with a number in the slices at these places of a dim",
+        operand=("value",),
+        in_place=True,
+    ),
+    Row(
+        "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+        _put,
+        "with the items of source at these places of the flat tensor",
+        in_place=True,
+    ),
+    Row(
+        "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+        _masked_scatter,
+        "with the items of source, in order, where the mask holds",
+        in_place=True,
+    ),
+)

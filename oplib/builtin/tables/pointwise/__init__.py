@@ -1,0 +1,1 @@
+"""Ops that compute each item from the items at its place."""

@@ -1,0 +1,203 @@
+"""Further arithmetic, item by item: angles, extrema that pass over nan, sums of exponentials, divisors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    elementwise,
+    in_single,
+    is_integral,
+    on_floating,
+    strong,
+)
+from oplib.builtin.rows.row import DERIVED, Row, constant, save_inputs
+from oplib.library import Derivative
+from oplib.tensor.dtypes.rules import COMPLEX
+
+from .basic import find_sign
+
+_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+_WHOLE = constant("integers have no gradient")
+
+# Of one tensor ----------------------------------------------------------------------------------------------
+
+
+def _scale(factor: float) -> Any:
+    return on_floating(in_single(lambda x: x * strong(factor, x)))
+
+
+def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
+    return Row(f"{op}(Tensor self) -> Tensor", function, doc, derivative=_STEP, dtypes=dtypes)
+
+
+def _is_infinite(sign: int) -> Any:
+    def kernel(self: Any) -> Any:
+        if is_integral(self.dtype):
+            return jnp.zeros(self.shape, bool)
+        return self == strong(sign * math.inf, self)
+
+    return kernel
+
+
+def _i0(x: Any) -> Any:
+    size = x * find_sign(x)  # JAX's derivative of abs is 1 at 0, where that of i0 is 0
+    return lax.exp(size) * lax.bessel_i0e(x)
+
+
+def _i0_backward(ctx: Any, g: Any) -> Any:
+    """Where JAX's is the difference of two numbers too large."""
+    (x,) = ctx.saved_tensors
+    return g * in_single(lambda x: lax.exp(x * find_sign(x)) * lax.bessel_i1e(x))(x)
+
+
+def _sinc(x: Any) -> Any:
+    return divide_sine(x * strong(math.pi, x))
+
+
+def divide_sine(angle: Any) -> Any:
+    """Computes sin(angle) / angle; near 0 a series, as the derivative of the quotient divides by squares."""
+    is_small = lax.abs(angle) < strong(0.5, lax.abs(angle))
+    near = jnp.where(is_small, angle, strong(0, angle))
+    away = jnp.where(is_small, strong(1, angle), angle)
+    square, series = near * near, strong(1, near)
+    for n in (156, 110, 72, 42, 20, 6):  # n of the terms: 2k * (2k + 1)
+        series = strong(1, near) - square * series / strong(n, near)
+    return jnp.where(is_small, series, lax.sin(away) / away)
+
+
+def _signbit(self: Any) -> Any:
+    return self < strong(0, self) if is_integral(self.dtype) else jnp.signbit(self)
+
+
+def _isreal(self: Any) -> Any:
+    if self.dtype not in COMPLEX:
+        return jnp.ones(self.shape, bool)
+    imaginary = lax.imag(self)
+    return imaginary == strong(0, imaginary)
+
+
+# Of two -----------------------------------------------------------------------------------------------------
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    """The first of equals, whose gradient goes to it alone, as torch's."""
+    is_first = x >= y
+    return jnp.where(is_first if is_integral(x.dtype) else is_first | jnp.isnan(y), x, y)
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    is_first = x <= y
+    return jnp.where(is_first if is_integral(x.dtype) else is_first | jnp.isnan(y), x, y)
+
+
+def _log_sum(power: Any, log: Any) -> Any:
+    def compute(x: Any, y: Any) -> Any:
+        top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
+        top = jnp.where(jnp.isinf(top), strong(0, top), top)  # two infinities would leave nothing to add
+        top = lax.convert_element_type(top, x.dtype)
+        return top + log(power(x - top) + power(y - top))
+
+    return in_single(compute)
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    """0 where x is 0, whatever y may be, but for nan."""
+    is_none = (x == strong(0, x)) & ~jnp.isnan(y)
+    logarithm = lax.log(jnp.where(is_none & (y <= strong(0, y)), strong(1, y), y))
+    return x * logarithm
+
+
+def _nextafter_backward(ctx: Any, g: Any) -> Any:
+    """The step is too small to be seen: by self it is 1, but 0 where self is other already, as in torch."""
+    x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
+    return jnp.where(x == other, strong(0, g), g), None
+
+
+def _ldexp(x: Any, y: Any) -> Any:
+    return x * lax.exp2(y)
+
+
+def _pair(
+    op: str,
+    function: Any,
+    doc: str,
+    *,
+    derivative: Derivative = DERIVED,
+    dtypes: str = "bihf",
+    in_place: bool = False,
+    floating: bool = False,
+) -> Row:
+    return Row(
+        f"{op}(Tensor self, Tensor other) -> Tensor",
+        elementwise(op.partition(".")[0], function, floating=floating),
+        doc,
+        derivative=derivative,
+        in_place=in_place,
+        dtypes=dtypes,
+    )
+
+
+ROWS = (
+    Row(
+        "deg2rad(Tensor self) -> Tensor",
+        _scale(math.pi / 180),
+        "degrees as radians",
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "rad2deg(Tensor self) -> Tensor",
+        _scale(180 / math.pi),
+        "radians as degrees",
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row("sinc(Tensor self) -> Tensor", on_floating(_sinc), "sin(pi self) / (pi self)", in_place=True),
+    Row(
+        "i0(Tensor self) -> Tensor",
+        on_floating(in_single(_i0)),
+        "modified Bessel function of the first kind and order 0",
+        derivative=Derivative(backward=_i0_backward, setup_context=save_inputs),
+        in_place=True,
+        dtypes="bihf",
+    ),
+    _ask("signbit", _signbit, "whether self is negative, be it -0.0"),
+    _ask("isposinf", _is_infinite(1), "whether self is infinite and positive"),
+    _ask("isneginf", _is_infinite(-1), "whether self is infinite and negative"),
+    _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
+    _pair("fmax", _fmax, "the larger of two items, or that which is a number; of equals the first"),
+    _pair("fmin", _fmin, "the smaller of two items, or that which is a number; of equals the first"),
+    _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
+    _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
+    _pair("xlogy.Tensor", _xlogy, "self * log(other), and 0 where self is 0", in_place=True, floating=True),
+    Row(
+        "xlogy.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("xlogy", _xlogy, floating=True),
+        "self * log(other), and 0 where self is 0",
+        operand=("other",),
+        dtypes="bihf",
+    ),
+    Row(
+        "xlogy.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        elementwise("xlogy", _xlogy, floating=True),
+        "self * log(other), and 0 where self is 0",
+        operand=("self",),
+        dtypes="bihf",
+    ),
+    _pair("ldexp", _ldexp, "self * 2 ** other", in_place=True, floating=True, dtypes="bihfc"),
+    _pair(
+        "nextafter",
+        jnp.nextafter,
+        "the number next to self on the way to other",
+        derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
+        dtypes="hf",
+    ),
+    _pair("gcd", jnp.gcd, "greatest common divisor", derivative=_WHOLE, in_place=True, dtypes="i"),
+    _pair("lcm", jnp.lcm, "least common multiple", derivative=_WHOLE, in_place=True, dtypes="i"),
+)

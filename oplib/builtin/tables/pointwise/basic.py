@@ -1,0 +1,325 @@
+"""Pointwise: arithmetic and elementary functions, item by item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    compute_dtype,
+    elementwise,
+    find_dtype,
+    is_integral,
+    on_floating,
+    strong,
+)
+from oplib.builtin.rows.row import Row, from_output, save_inputs
+from oplib.errors import ArgumentError, describe
+from oplib.library import Derivative
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX
+
+# Arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _refuse_bool(op: str, *operands: Any) -> None:
+    if any(operand.dtype == dtypes.bool for operand in operands):
+        raise ArgumentError(
+            f"{op}: subtraction with a bool operand is not supported. Got "
+            f"{', '.join(map(describe, operands))}. "
+            f"Use the comparison !=, or convert it first."
+        )
+
+
+def _scaled(op: str, function: Any, check: Any = None) -> Any:
+    """The kernel of ``add`` or ``sub`` with ``alpha``."""
+
+    def kernel(self: Any, other: Any, *, alpha: Any) -> Any:
+        if check is not None:
+            check(op, self, other)
+        dtype = find_dtype(self, other)
+        if is_integral(dtype) and not is_integral(alpha.dtype):
+            raise ArgumentError(
+                f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "
+                f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the "
+                "operands."
+            )
+        own = compute_dtype(dtype, (self, other, alpha))
+        x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
+        factor = lax.broadcast(lax.convert_element_type(alpha, own), y.shape)
+        return lax.convert_element_type(function(x, _mul(y, factor)), dtype)
+
+    return kernel
+
+
+def _add(x: Any, y: Any) -> Any:
+    return lax.bitwise_or(x, y) if x.dtype == dtypes.bool else lax.add(x, y)
+
+
+def _mul(x: Any, y: Any) -> Any:
+    return lax.bitwise_and(x, y) if x.dtype == dtypes.bool else lax.mul(x, y)
+
+
+def _reversed(function: Any) -> Any:
+    return lambda x, y: function(y, x)
+
+
+def _neg(array: Any) -> Any:
+    return lax.neg(array)
+
+
+def _abs(array: Any) -> Any:
+    return array if array.dtype.kind == "u" else lax.abs(array)
+
+
+def find_sign(x: Any) -> Any:
+    """The sign of a real number; that of nan is 0, as torch has it, and of -0. too."""
+    zero, one = strong(0, x), strong(1, x)
+    above = jnp.where(x > zero, one, zero)
+    return above if x.dtype.kind == "u" else jnp.where(x < zero, strong(-1, x), above)
+
+
+def find_direction(x: Any) -> Any:
+    """The sign; of a complex number it over its size, as JAX's sign of it has no derivative."""
+    if x.dtype.kind != "c":
+        return find_sign(x)
+    size = lax.abs(x)
+    is_zero = size == strong(0, size)
+    safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), x.dtype)
+    return jnp.where(is_zero, strong(0, x), x / safe)
+
+
+def _abs_backward(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return lax.convert_element_type(g, x.dtype) * find_direction(x)  # 0 at 0, where JAX has 1; g is real
+
+
+def _kernel_pow(x: Any, exponent: Any) -> Any:
+    if not is_integral(x.dtype):
+        return lax.pow(x, exponent)
+    if x.dtype.kind != "i":
+        return jnp.power(x, exponent)
+    zero, one = strong(0, x), strong(1, x)
+    positive = jnp.power(x, lax.abs(exponent))
+    is_unit = lax.abs(x) == one
+    return jnp.where((exponent >= zero) | is_unit, positive, zero)  # 1 / x, rounded towards zero
+
+
+def _pow_int(self: Any, exponent: int) -> Any:
+    if exponent < 0 and is_integral(self.dtype):
+        raise ArgumentError(
+            f"pow: integers to negative integer powers are not allowed. Got {describe(self)} and {exponent}. "
+            f"Convert the tensor to a floating dtype."
+        )
+    own = default_int_dtype() if self.dtype == dtypes.bool else self.dtype
+    return lax.integer_pow(lax.convert_element_type(self, own), exponent)
+
+
+def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs, output if ctx.needs_input_grad[1] else None)
+
+
+def _pow_backward(ctx: Any, g: Any) -> Any:
+    """Torch's answers at the corners: x**0 has no gradient, and neither has 0**y for y >= 0 by y."""
+    x, exponent, y = ctx.saved_tensors
+    are_real = [value.dtype not in COMPLEX for value in (x, exponent)]
+    own = compute_dtype(g.dtype, (x, exponent))
+    arrays = (value for value in (g, x, exponent, y) if value is not None)
+    g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays], "pow")
+    zero, one = strong(0, x), strong(1, x)
+    by_base, by_exponent = None, None
+    if ctx.needs_input_grad[0]:
+        slope = exponent * lax.pow(x, jnp.where(exponent == zero, zero, exponent - one))
+        by_base = jnp.where(exponent == zero, zero, g * jnp.conj(slope))
+    if ctx.needs_input_grad[1]:
+        flat = (x == zero) & (exponent >= zero)
+        slope = jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
+        by_exponent = g * jnp.conj(slope)
+    return tuple(map(_cut_to_real, (by_base, by_exponent), are_real))
+
+
+def _cut_to_real(grad: Any, is_real: bool) -> Any:
+    """A real operand beside a complex one has the real part of the gradient."""
+    return lax.real(grad) if is_real and grad is not None and grad.dtype in COMPLEX else grad
+
+
+POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
+
+
+# Overloads with a number come first: a packet calls the first that fits, and a number fits a tensor's place.
+ARITHMETIC = (
+    Row(
+        "add.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("add", _add),
+        "self + other",
+        operand=("other",),
+    ),
+    Row(
+        "add.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("add", _add),
+        "self + other",
+        in_place=True,
+    ),
+    Row(
+        "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
+        _scaled("add", _add),
+        "self + alpha * other",
+        operand=("alpha",),
+    ),
+    Row(
+        "sub.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("sub", lax.sub, check=_refuse_bool),
+        "self - other",
+        operand=("other",),
+        dtypes="ihfc",
+    ),
+    Row(
+        "sub.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("sub", lax.sub, check=_refuse_bool),
+        "self - other",
+        in_place=True,
+        dtypes="ihfc",
+    ),
+    Row(
+        "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
+        _scaled("sub", lax.sub, _refuse_bool),
+        "self - alpha * other",
+        operand=("alpha",),
+        dtypes="ihfc",
+    ),
+    Row(
+        "rsub.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("rsub", _reversed(lax.sub), check=_refuse_bool),
+        "other - self",
+        operand=("other",),
+        dtypes="ihfc",
+    ),
+    Row(
+        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("mul", _mul),
+        "self * other",
+        operand=("other",),
+    ),
+    Row(
+        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("mul", _mul),
+        "self * other",
+        in_place=True,
+    ),
+    Row(
+        "div.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("div", lax.div, floating=True),
+        "self / other, floating for integers too",
+        operand=("other",),
+    ),
+    Row(
+        "div.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("div", lax.div, floating=True),
+        "self / other, floating for integers too",
+        in_place=True,
+    ),
+    Row(
+        "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("rdiv", _reversed(lax.div), floating=True),
+        "other / self, floating for integers too",
+        operand=("other",),
+        source="torch.Tensor.__rtruediv__",
+    ),
+    Row(
+        "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "self to the power of exponent",
+        derivative=POW,
+        operand=("exponent",),
+    ),
+    Row(
+        "pow.Tensor_int(Tensor self, int exponent) -> Tensor",
+        _pow_int,
+        "self to the power of a small integer",
+    ),
+    Row(
+        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "a number to the power of exponent",
+        derivative=POW,
+        operand=("self",),
+    ),
+    Row(
+        "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        elementwise("pow", _kernel_pow),
+        "self to the power of exponent",
+        derivative=POW,
+        in_place=True,
+        dtypes="ihfc",
+    ),
+    Row(
+        "neg(Tensor self) -> Tensor",
+        _neg,
+        "-self",
+        in_place=True,
+        dtypes="ihfc",
+    ),
+    Row(
+        "abs(Tensor self) -> Tensor",
+        _abs,
+        "absolute value; the gradient at 0 is 0",
+        derivative=Derivative(backward=_abs_backward, setup_context=save_inputs),
+        in_place=True,
+        dtypes="ihfc",
+    ),
+)
+
+# Elementary functions ---------------------------------------------------------------------------------------
+
+
+def _relu(array: Any) -> Any:
+    return lax.max(array, lax.full_like(array, 0))
+
+
+FUNCTIONS = (
+    Row(
+        "exp(Tensor self) -> Tensor",
+        on_floating(lax.exp),
+        "e to the power of self",
+        derivative=from_output(lambda g, y: g * jnp.conj(y)),
+        in_place=True,
+    ),
+    Row("log(Tensor self) -> Tensor", on_floating(lax.log), "natural logarithm", in_place=True),
+    Row(
+        "sqrt(Tensor self) -> Tensor",
+        on_floating(lax.sqrt),
+        "square root",
+        derivative=from_output(lambda g, y: g / jnp.conj(strong(2, y) * y)),
+        in_place=True,
+    ),
+    Row("sin(Tensor self) -> Tensor", on_floating(lax.sin), "sine", in_place=True),
+    Row("cos(Tensor self) -> Tensor", on_floating(lax.cos), "cosine", in_place=True),
+    Row(
+        "tanh(Tensor self) -> Tensor",
+        on_floating(lax.tanh),
+        "hyperbolic tangent",
+        derivative=from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
+        in_place=True,
+    ),
+    Row(
+        "sigmoid(Tensor self) -> Tensor",
+        on_floating(lax.logistic),
+        "1 / (1 + exp(-self))",
+        derivative=from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
+        in_place=True,
+    ),
+    Row(
+        "relu(Tensor self) -> Tensor",
+        _relu,
+        "the larger of self and 0; the gradient at 0 is 0",
+        derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
+        in_place=True,
+        dtypes="ihf",
+    ),
+)
+
+ROWS = (*ARITHMETIC, *FUNCTIONS)

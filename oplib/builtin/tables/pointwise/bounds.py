@@ -1,0 +1,316 @@
+"""Bounds, remainders and blends: what several operands give item by item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    compute_dtype,
+    elementwise,
+    find_dtype,
+    is_integral,
+    strong,
+)
+from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
+from oplib.builtin.rows.row import DERIVED, Row
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.library import Derivative
+from oplib.tensor.dtypes.rules import COMPLEX
+
+_NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
+
+
+def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
+    """Rows for ``op(self, other)``, where one of the two may be a number."""
+    return (
+        Row(
+            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
+            kernel,
+            doc,
+            operand=("other",),
+            derivative=derivative,
+            dtypes="ihf",
+        ),
+        Row(
+            f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            operand=("self",),
+            derivative=derivative,
+            dtypes="ihf",
+        ),
+        Row(
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=derivative,
+            in_place=True,
+            dtypes="ihf",
+        ),
+    )
+
+
+# Maxima and clamping ----------------------------------------------------------------------------------------
+
+
+def _clamp_min(x: Any, low: Any) -> Any:
+    chosen = jnp.where(x < low, low, x)
+    return chosen if is_integral(x.dtype) else _keep_nan(x, low, chosen)
+
+
+def _clamp_max(x: Any, high: Any) -> Any:
+    chosen = jnp.where(x > high, high, x)
+    return chosen if is_integral(x.dtype) else _keep_nan(x, high, chosen)
+
+
+def _keep_nan(x: Any, bound: Any, chosen: Any) -> Any:
+    """An item or a bound that is no number makes the result none, and neither has a gradient."""
+    return jnp.where(jnp.isnan(x) | jnp.isnan(bound), lax.stop_gradient(x + bound), chosen)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    """Where min is above max the result is max."""
+    return _clamp_max(_clamp_min(x, low), high)
+
+
+_INSIDE = "the gradient at a bound is that inside"
+BOUNDS = (
+    Row(
+        "maximum(Tensor self, Tensor other) -> Tensor",
+        elementwise("maximum", lax.max),
+        "the larger of two items; equal ones share the gradient",
+        derivative=LARGER,
+        dtypes="bihf",
+    ),
+    Row(
+        "minimum(Tensor self, Tensor other) -> Tensor",
+        elementwise("minimum", lax.min),
+        "the smaller of two items; equal ones share the gradient",
+        derivative=SMALLER,
+        dtypes="bihf",
+    ),
+    Row(
+        "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
+        elementwise("clamp", _clamp),
+        f"self kept in [min, max]; {_INSIDE}",
+        operand=("min", "max"),
+        in_place=True,
+        dtypes="ihf",
+    ),
+    Row(
+        "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
+        elementwise("clamp", _clamp),
+        f"self kept in [min, max]; {_INSIDE}",
+        dtypes="ihf",
+    ),
+    Row(
+        "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
+        elementwise("clamp_min", _clamp_min),
+        f"the larger of self and min; {_INSIDE}",
+        operand=("min",),
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+        elementwise("clamp_min", _clamp_min),
+        f"the larger of self and min; {_INSIDE}",
+        dtypes="bihf",
+    ),
+    Row(
+        "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
+        elementwise("clamp_max", _clamp_max),
+        f"the smaller of self and max; {_INSIDE}",
+        operand=("max",),
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        elementwise("clamp_max", _clamp_max),
+        f"the smaller of self and max; {_INSIDE}",
+        dtypes="bihf",
+    ),
+)
+
+# Division with a rest ---------------------------------------------------------------------------------------
+
+
+def _divide_down(x: Any, y: Any) -> Any:
+    """Rounds towards minus infinity, exactly: the quotient of what the remainder leaves."""
+    if is_integral(x.dtype):
+        return jnp.floor_divide(x, y)
+    rest = lax.rem(x, y)
+    zero = strong(0, x)
+    is_over = (rest != zero) & ((y < zero) != (rest < zero))
+    quotient = (x - rest) / y
+    quotient = jnp.where(is_over, quotient - strong(1, x), quotient)
+    floor = lax.floor(quotient)
+    floor = jnp.where(quotient - floor > strong(0.5, x), floor + strong(1, x), floor)
+    floor = jnp.where(quotient == zero, jnp.copysign(zero, x / y), floor)
+    return jnp.where(y == zero, x / y, floor)
+
+
+def _divide_towards_zero(x: Any, y: Any) -> Any:
+    quotient = lax.div(x, y)
+    return quotient if is_integral(x.dtype) else jnp.trunc(quotient)
+
+
+_ROUNDINGS = {"floor": _divide_down, "trunc": _divide_towards_zero}
+
+
+def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
+    if rounding_mode not in _ROUNDINGS:
+        raise ArgumentError(
+            f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
+            "Leave it out for the exact quotient."
+        )
+    return lax.stop_gradient(elementwise("div", _ROUNDINGS[rounding_mode])(self, other))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Has the sign of y, as Python's."""
+    rest = lax.rem(x, y)
+    zero = strong(0, x)
+    return jnp.where((rest != zero) & ((rest < zero) != (y < zero)), rest + y, rest)
+
+
+_ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
+DIVISIONS = (
+    Row(
+        "div.Scalar_mode(Tensor self, Scalar other, *, str rounding_mode) -> Tensor",
+        _div_rounded,
+        _ROUNDED,
+        operand=("other",),
+        dtypes="ihf",
+    ),
+    Row(
+        "div.Tensor_mode(Tensor self, Tensor other, *, str rounding_mode) -> Tensor",
+        _div_rounded,
+        _ROUNDED,
+        dtypes="ihf",
+    ),
+    *_all_ways(
+        "floor_divide",
+        elementwise("floor_divide", _divide_down),
+        "self / other, rounded down",
+        _NOT_DIVIDED,
+    ),
+    *_all_ways(
+        "remainder",
+        elementwise("remainder", _remainder),
+        "what is left of self / other, with the sign of other",
+    ),
+    *_all_ways(
+        "fmod",
+        elementwise("fmod", lax.rem),
+        "what is left of self / other, with the sign of self",
+    ),
+)
+
+# Blends -----------------------------------------------------------------------------------------------------
+
+
+def _lerp(self: Any, end: Any, weight: Any) -> Any:
+    """From the nearer end, so that a weight of 1 gives end exactly."""
+    if not self.dtype == end.dtype:
+        raise ArgumentError(
+            f"lerp: expected both ends to have the same dtype. Got {describe(self)} and {describe(end)}. "
+            "Convert one: tensor.to(dtype)."
+        )
+    if is_integral(self.dtype):
+        raise UnsupportedDtypeError(
+            f"lerp: not implemented for integers. Got {describe(self)} and {describe(end)}. Convert them: "
+            "tensor.float()."
+        )
+    own = compute_dtype(self.dtype, (self, end, weight))
+    x, y, w = broadcast([lax.convert_element_type(one, own) for one in (self, end, weight)], "lerp")
+    is_near = lax.abs(w) < strong(0.5, lax.abs(w))
+    blend = jnp.where(is_near, x + w * (y - x), y - (y - x) * (strong(1, w) - w))
+    return lax.convert_element_type(blend, self.dtype)
+
+
+def _add_combined(op: str, combine: Any) -> Any:
+    """The kernel of ``self + value * combine(first, second)``."""
+
+    def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+        dtype = find_dtype(self, tensor1, tensor2)
+        if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
+            raise ArgumentError(
+                f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
+                f"{describe(tensor2)}. Convert them to a floating dtype."
+            )
+        own = compute_dtype(dtype, (self, tensor1, tensor2, value))
+        operands = [lax.convert_element_type(one, own) for one in (self, tensor1, tensor2, value)]
+        x, first, second, factor = broadcast(operands, op)
+        return lax.convert_element_type(x + factor * combine(first, second), dtype)
+
+    return kernel
+
+
+BLENDS = (
+    Row(
+        "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+        _lerp,
+        "self + weight * (end - self)",
+        operand=("weight",),
+        in_place=True,
+        dtypes="hfc",
+    ),
+    Row(
+        "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+        _lerp,
+        "self + weight * (end - self)",
+        dtypes="hfc",
+    ),
+    Row(
+        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        _add_combined("addcmul", lax.mul),
+        "self + value * tensor1 * tensor2",
+        operand=("value",),
+        in_place=True,
+        dtypes="ihfc",
+    ),
+    Row(
+        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        _add_combined("addcdiv", lax.div),
+        "self + value * tensor1 / tensor2",
+        operand=("value",),
+        in_place=True,
+        dtypes="hfc",
+    ),
+)
+
+# Numbers that are none --------------------------------------------------------------------------------------
+
+
+def _nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    if is_integral(self.dtype):
+        return self
+    if self.dtype in COMPLEX:
+        parts = [_nan_to_num(part, nan, posinf, neginf) for part in (lax.real(self), lax.imag(self))]
+        return lax.complex(*parts)
+    limits = jnp.finfo(self.dtype)
+    high = strong(limits.max if posinf is None else posinf, self)
+    low = strong(limits.min if neginf is None else neginf, self)
+    finite = jnp.where(
+        self == strong(jnp.inf, self), high, jnp.where(self == strong(-jnp.inf, self), low, self)
+    )
+    return jnp.where(jnp.isnan(self), strong(nan, self), finite)
+
+
+ROWS = (
+    *BOUNDS,
+    *DIVISIONS,
+    *BLENDS,
+    Row(
+        "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
+        _nan_to_num,
+        "nan and infinities replaced, by 0 and the largest finite numbers if not told; no gradient there",
+        in_place=True,
+    ),
+)

@@ -1,0 +1,80 @@
+"""Comparison: bools, and the choice that they are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast, comparison, find_dtype
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+
+
+def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
+    kernel = comparison(op, function)
+    doc = f"self {sign} other"
+    taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
+    return (
+        Row(
+            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_STEP,
+            operand=("other",),
+            dtypes=taken,
+        ),
+        Row(
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_STEP,
+            in_place=True,
+            dtypes=taken,
+        ),
+    )
+
+
+def _where(condition: Any, self: Any, other: Any) -> Any:
+    if condition.dtype != dtypes.bool:
+        raise ArgumentError(
+            f"where: argument 'condition' is expected to be a boolean tensor. Got {describe(condition)}. "
+            f"Compare it with something: condition != 0."
+        )
+    dtype = find_dtype(self, other)
+    pair = [lax.convert_element_type(operand, dtype) for operand in (self, other)]
+    return lax.select(*broadcast([condition, *pair], "where"))
+
+
+_WHERE = "self where the condition holds, other elsewhere"
+
+ROWS = (
+    *_compare("eq", lax.eq, "=="),
+    *_compare("ne", lax.ne, "!="),
+    *_compare("lt", lax.lt, "<"),
+    *_compare("le", lax.le, "<="),
+    *_compare("gt", lax.gt, ">"),
+    *_compare("ge", lax.ge, ">="),
+    Row(
+        "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
+        _where,
+        _WHERE,
+        operand=("self", "other"),
+    ),
+    Row(
+        "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
+        _where,
+        _WHERE,
+        operand=("other",),
+    ),
+    Row(
+        "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
+        _where,
+        _WHERE,
+        operand=("self",),
+    ),
+    Row("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", _where, _WHERE),
+)

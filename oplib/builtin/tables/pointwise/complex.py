@@ -1,0 +1,66 @@
+"""Complex numbers: parts, angles and how they are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast, strong, to_floating
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX
+
+
+def _conj(self: Any) -> Any:
+    return lax.conj(self) if self.dtype in COMPLEX else self
+
+
+def _angle(self: Any) -> Any:
+    """Of a real number 0 or pi, and flat."""
+    if self.dtype in COMPLEX:
+        is_origin = self == strong(0, self)
+        safe = jnp.where(is_origin, strong(1, self), self)
+        at_origin = lax.stop_gradient(lax.atan2(lax.imag(self), lax.real(self)))  # zeros have signs
+        return jnp.where(is_origin, at_origin, lax.atan2(lax.imag(safe), lax.real(safe)))
+    x = to_floating(self)
+    steps = jnp.where(x < strong(0, x), strong(jnp.pi, x), strong(0, x))
+    return lax.stop_gradient(jnp.where(jnp.isnan(x), x, steps))
+
+
+def _check_parts(op: str, first: Any, second: Any) -> list[Any]:
+    if first.dtype not in (dtypes.float32, dtypes.float64) or first.dtype != second.dtype:
+        raise ArgumentError(
+            f"{op}: expected both inputs to be float32 or both float64. Got {describe(first)} and "
+            f"{describe(second)}. Convert them: tensor.to(dtype)."
+        )
+    return broadcast([first, second], op)
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    return lax.complex(*_check_parts("complex", real, imag))
+
+
+def _polar(abs: Any, angle: Any) -> Any:  # noqa: A002  torch's name
+    size, direction = _check_parts("polar", abs, angle)
+    return lax.complex(size * lax.cos(direction), size * lax.sin(direction))
+
+
+ROWS = (
+    Row("conj(Tensor self) -> Tensor", _conj, "complex conjugate"),
+    Row("angle(Tensor self) -> Tensor", _angle, "angle in radians, of a real number 0 or pi"),
+    Row(
+        "complex(Tensor real, Tensor imag) -> Tensor",
+        _complex,
+        "the number with these parts",
+        dtypes="f",
+    ),
+    Row(
+        "polar(Tensor abs, Tensor angle) -> Tensor",
+        _polar,
+        "the number of this size and angle",
+        dtypes="f",
+    ),
+)

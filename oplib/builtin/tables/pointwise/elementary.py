@@ -1,0 +1,315 @@
+"""Elementary and special functions, item by item."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    check_dtypes,
+    elementwise,
+    in_single,
+    is_integral,
+    on_floating,
+    strong,
+    to_floating,
+)
+from oplib.builtin.rows.row import DERIVED, Row, from_output, save_inputs
+from oplib.errors import UnsupportedDtypeError, describe
+from oplib.library import Derivative
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+from .basic import find_direction, find_sign
+
+_LN2 = math.log(2.0)
+
+
+def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+    """A row for a function of floating items; integers are converted to the default dtype."""
+    return Row(
+        f"{name}(Tensor self) -> Tensor", on_floating(function), doc, derivative=derivative, in_place=True
+    )
+
+
+def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+    """A row for a function that complex numbers do not have."""
+    return Row(
+        f"{name}(Tensor self) -> Tensor",
+        on_floating(function),
+        doc,
+        derivative=derivative,
+        in_place=True,
+        dtypes="bihf",
+    )
+
+
+def _step(name: str, function: Any, doc: str) -> Row:
+    """A row for a rounding: integers stay as they are; JAX's derivative of it is 0."""
+
+    def kernel(self: Any) -> Any:
+        return self if is_integral(self.dtype) else function(self)
+
+    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, in_place=True, dtypes="ihf")
+
+
+# Exponentials and powers ------------------------------------------------------------------------------------
+
+
+def _square(self: Any) -> Any:
+    if self.dtype == dtypes.bool:
+        return lax.convert_element_type(self, default_int_dtype())
+    return lax.square(self)
+
+
+def _log_to(log_of_base: float) -> Any:
+    """Parts are divided one by one: as complex numbers they would be nan where one is infinite."""
+
+    def compute(x: Any) -> Any:
+        log = lax.log(x)
+        if x.dtype.kind != "c":
+            return log / strong(log_of_base, x)
+        real, imag = lax.real(log), lax.imag(log)
+        return lax.complex(real / strong(log_of_base, real), imag / strong(log_of_base, imag))
+
+    return compute
+
+
+EXPONENTIALS = (
+    _unary(
+        "exp2",
+        lax.exp2,
+        "2 to the power of self",
+        from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
+    ),
+    _unary(
+        "expm1",
+        lax.expm1,
+        "exp(self) - 1, exact near 0",
+        from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
+    ),
+    _unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2"),
+    _unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10"),
+    _unary("log1p", lax.log1p, "log(1 + self), exact near 0"),
+    _unary(
+        "rsqrt",
+        lax.rsqrt,
+        "1 / sqrt(self)",
+        from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
+    ),
+    _unary(
+        "reciprocal",
+        lambda x: lax.div(strong(1, x), x),
+        "1 / self",
+        from_output(lambda g, y: -g * jnp.conj(y * y)),
+    ),
+    Row("square(Tensor self) -> Tensor", _square, "self * self", in_place=True),
+)
+
+# Trigonometric and hyperbolic -------------------------------------------------------------------------------
+
+
+def _acosh_backward(ctx: Any, g: Any) -> Any:
+    """A root of each factor: that of the product has the wrong sign left of the imaginary axis."""
+    x = to_floating(ctx.saved_tensors[0])
+    one = strong(1, x)
+    if x.dtype.kind != "c":
+        return g * lax.rsqrt((x - one) * (x + one))
+    return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
+
+
+_ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
+
+TRIGONOMETRIC = (
+    _unary(
+        "tan",
+        lax.tan,
+        "tangent",
+        from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
+    ),
+    _unary("asin", lax.asin, "inverse sine"),
+    _unary("acos", lax.acos, "inverse cosine"),
+    _unary("atan", lax.atan, "inverse tangent"),
+    _unary("sinh", lax.sinh, "hyperbolic sine"),
+    _unary("cosh", lax.cosh, "hyperbolic cosine"),
+    _unary("asinh", lax.asinh, "inverse hyperbolic sine"),
+    _unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH),
+    _unary("atanh", lax.atanh, "inverse hyperbolic tangent"),
+)
+
+
+def _atan2_backward(ctx: Any, g: Any) -> Any:
+    """The gradient at the origin is 0, where the formula would be 0 / 0."""
+    y, x = broadcast(ctx.saved_tensors, "atan2")
+    squares = x * x + y * y
+    is_origin = squares == strong(0, squares)
+    scale = jnp.where(is_origin, strong(0, g), g / jnp.where(is_origin, strong(1, squares), squares))
+    return scale * x, -scale * y
+
+
+_ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)
+
+# Special functions ------------------------------------------------------------------------------------------
+
+
+def _logit(self: Any, eps: float | None = None) -> Any:
+    x = to_floating(self)
+    if eps is not None:
+        low, high = strong(eps, x), strong(1 - eps, x)
+        known = jnp.where(jnp.isnan(x), lax.stop_gradient(x), x)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, known))
+    return in_single(lambda x: lax.log(x / (strong(1, x) - x)))(x)
+
+
+SPECIAL = (
+    _real("erf", lax.erf, "error function"),
+    _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
+    _real("erfinv", lax.erf_inv, "inverse of the error function"),
+    _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
+    _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
+    Row(
+        "logit(Tensor self, float? eps=None) -> Tensor",
+        _logit,
+        "log(self / (1 - self)), with self kept in [eps, 1 - eps] where eps is given",
+        in_place=True,
+        dtypes="bihf",
+    ),
+)
+
+# Rounding and signs -----------------------------------------------------------------------------------------
+
+
+def _round(self: Any, *, decimals: int = 0) -> Any:
+    if is_integral(self.dtype):
+        if decimals:
+            raise UnsupportedDtypeError(
+                f"round: integers are not rounded to decimals. Got {describe(self)}, decimals={decimals}. "
+                "Leave decimals out, or convert to a floating dtype first."
+            )
+        return self
+    if not decimals:
+        return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
+    scale = strong(10.0 ** abs(decimals), self)
+    moved = self * scale if decimals > 0 else self / scale
+    rounded = lax.round(moved, lax.RoundingMethod.TO_NEAREST_EVEN)
+    return rounded / scale if decimals > 0 else rounded * scale
+
+
+def _trunc(x: Any) -> Any:
+    return jnp.where(x < strong(0, x), lax.ceil(x), lax.floor(x))
+
+
+def _sign(self: Any) -> Any:
+    return self if self.dtype == dtypes.bool else find_sign(self)
+
+
+def _frac(x: Any) -> Any:
+    return x - lax.stop_gradient(_trunc(x))
+
+
+def _sgn(self: Any) -> Any:
+    return find_direction(self) if self.dtype.kind == "c" else lax.stop_gradient(_sign(self))
+
+
+STEPS = (
+    _step("floor", lax.floor, "largest integer that is not above self"),
+    _step("ceil", lax.ceil, "smallest integer that is not below self"),
+    _step("trunc", _trunc, "self without its fraction"),
+    Row(
+        "round(Tensor self, *, int decimals=0) -> Tensor",
+        _round,
+        "nearest integer, the even one of two; or so many decimals",
+        in_place=True,
+        dtypes="ihf",
+    ),
+    Row(
+        "frac(Tensor self) -> Tensor",
+        _frac,
+        "self less its integer part",
+        in_place=True,
+        dtypes="hf",
+    ),
+    Row(
+        "sign(Tensor self) -> Tensor",
+        _sign,
+        "-1, 0 or 1",
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
+)
+
+# Two operands -----------------------------------------------------------------------------------------------
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    """An infinite side makes it infinite, whatever the other is."""
+    is_infinite = jnp.isinf(x) | jnp.isinf(y)
+    return jnp.where(is_infinite, strong(jnp.inf, x), lax.sqrt(x * x + y * y))
+
+
+def _copysign_backward(ctx: Any, g: Any) -> Any:
+    """By self it is 1 or -1, and 0 where self is 0; by other it is flat."""
+    x, other = broadcast(ctx.saved_tensors, "copysign")
+    flips = jnp.signbit(x) != jnp.signbit(other)
+    slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
+    return g * slope, jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
+
+
+_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=save_inputs)
+
+
+def _heaviside(x: Any, values: Any) -> Any:
+    zero, one = strong(0, x), strong(1, x)
+    return jnp.where(x == zero, values, jnp.where(x > zero, one, zero))  # of nan it is 0, as torch has it
+
+
+PAIRS = (
+    Row(
+        "atan2(Tensor self, Tensor other) -> Tensor",
+        elementwise("atan2", lax.atan2, floating=True),
+        "angle of the point (other, self); the gradient at the origin is 0",
+        derivative=_ATAN2,
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "hypot(Tensor self, Tensor other) -> Tensor",
+        elementwise("hypot", _hypot),
+        "length of the vector (self, other)",
+        in_place=True,
+        dtypes="hf",
+    ),
+    Row(
+        "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+        elementwise("copysign", jnp.copysign, floating=True),
+        "size of self with the sign of other",
+        derivative=_COPYSIGN,
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+        elementwise("copysign", jnp.copysign, floating=True),
+        "size of self with the sign of other",
+        derivative=_COPYSIGN,
+        operand=("other",),
+        dtypes="bihf",
+    ),
+    Row(
+        "heaviside(Tensor self, Tensor values) -> Tensor",
+        elementwise("heaviside", _heaviside, check=check_dtypes),
+        "0 below 0, 1 above, and values at 0",
+        derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
+        in_place=True,
+        dtypes="bihf",
+    ),
+)
+
+ROWS = (*EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL, *STEPS, *PAIRS)

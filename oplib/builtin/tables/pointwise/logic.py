@@ -1,0 +1,138 @@
+"""Logic: bools and bits, and questions about single items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import broadcast, elementwise, is_integral, strong
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.tensor.dtypes import names as dtypes
+
+_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+_BITS = constant("integers have no gradient")
+
+
+def _to_bool(array: Any) -> Any:
+    return array if array.dtype == dtypes.bool else array != strong(0, array)
+
+
+def _logical(op: str, function: Any, doc: str) -> Row:
+    def kernel(self: Any, other: Any) -> Any:
+        return function(*broadcast([_to_bool(self), _to_bool(other)], op))
+
+    return Row(f"{op}(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP, in_place=True)
+
+
+def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, Row, Row]:
+    kernel = elementwise(op, function)
+    return (
+        Row(
+            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_BITS,
+            operand=("other",),
+            dtypes=taken,
+        ),
+        Row(
+            f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_BITS,
+            operand=("self",),
+            dtypes=taken,
+        ),
+        Row(
+            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
+            kernel,
+            doc,
+            derivative=_BITS,
+            in_place=True,
+            dtypes=taken,
+        ),
+    )
+
+
+def _bitwise_not(self: Any) -> Any:
+    return lax.bitwise_not(self)
+
+
+def _shift_right(x: Any, y: Any) -> Any:
+    return lax.shift_right_arithmetic(x, y) if x.dtype.kind == "i" else lax.shift_right_logical(x, y)
+
+
+def _ask(op: str, function: Any, doc: str) -> Row:
+    """A row for a question about a floating item, to which integers give one answer."""
+
+    def kernel(self: Any) -> Any:
+        if is_integral(self.dtype):
+            return jnp.full(self.shape, op == "isfinite")
+        return function(self)
+
+    return Row(f"{op}(Tensor self) -> Tensor", kernel, doc, derivative=_STEP)
+
+
+def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(
+            f"isclose: rtol and atol must be greater than or equal to zero. Got rtol={rtol} and atol={atol}. "
+            "Give the size of what is allowed."
+        )
+    if self.dtype != other.dtype:
+        raise UnsupportedDtypeError(
+            f"isclose: the operands have different dtypes. Got {describe(self)} and {describe(other)}. "
+            "Convert one: tensor.to(dtype)."
+        )
+    x, y = broadcast([self, other], "isclose")
+    same = lax.eq(x, y)
+    if is_integral(self.dtype):
+        if rtol == atol == 0:
+            return same
+        x, y = (lax.convert_element_type(one, dtypes.float32) for one in (x, y))
+    elif equal_nan:
+        same = same | (jnp.isnan(x) & jnp.isnan(y))
+    size = lax.abs(y)
+    allowed = strong(atol, size) + strong(rtol, size) * size
+    error = lax.abs(x - y)
+    return same | (jnp.isfinite(error) & (error <= allowed))
+
+
+ROWS = (
+    _logical("logical_and", lax.bitwise_and, "whether both are true, or not 0"),
+    _logical("logical_or", lax.bitwise_or, "whether one is true, or not 0"),
+    _logical("logical_xor", lax.bitwise_xor, "whether just one is true, or not 0"),
+    Row(
+        "logical_not(Tensor self) -> Tensor",
+        lambda self: lax.bitwise_not(_to_bool(self)),
+        "whether self is false, or 0",
+        derivative=_STEP,
+        in_place=True,
+    ),
+    *_bitwise("bitwise_and", lax.bitwise_and, "self & other"),
+    *_bitwise("bitwise_or", lax.bitwise_or, "self | other"),
+    *_bitwise("bitwise_xor", lax.bitwise_xor, "self ^ other"),
+    *_bitwise("bitwise_left_shift", lax.shift_left, "self << other", "i"),
+    *_bitwise("bitwise_right_shift", _shift_right, "self >> other", "i"),
+    Row(
+        "bitwise_not(Tensor self) -> Tensor",
+        _bitwise_not,
+        "~self, the complement of a bool",
+        derivative=_BITS,
+        in_place=True,
+        dtypes="bi",
+    ),
+    _ask("isnan", jnp.isnan, "whether self is no number"),
+    _ask("isinf", jnp.isinf, "whether self is infinite"),
+    _ask("isfinite", jnp.isfinite, "whether self is a number, and finite"),
+    Row(
+        "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
+        " -> Tensor",
+        _isclose,
+        "whether abs(self - other) <= atol + rtol * abs(other)",
+        derivative=_STEP,
+    ),
+)

@@ -1,0 +1,289 @@
+"""Special functions: of the normal distribution, and Bessel, gamma and zeta functions."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma
+from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
+from oplib.builtin.kernels.rational import (
+    CENTRE,
+    FAR,
+    FAR_TAIL,
+    MIDDLE,
+    NEAR_TAIL,
+    divide_polynomials,
+)
+from oplib.builtin.rows.row import DERIVED, Row, from_output
+from oplib.errors import ArgumentError, MissingRuleError, describe
+from oplib.library import Derivative
+
+from .arithmetic import divide_sine
+from .basic import find_sign
+
+_ROOT_OF_HALF = math.sqrt(0.5)
+
+# The normal distribution ------------------------------------------------------------------------------------
+
+
+def _erfcx(x: Any) -> Any:
+    """Near 0 as it stands, and further out W. J. Cody's quotients; below 0 by the symmetry of erfc."""
+    size = jnp.where(x < strong(0, x), -x, x)
+    is_near, is_far = size < strong(0.5, x), size > strong(4, x)
+    near = jnp.where(is_near, x, strong(0, x))
+    middle = jnp.where(is_near | is_far, strong(1, x), size)
+    far = jnp.where(is_far, size, strong(5, x))
+    inverse = strong(1, x) / (far * far)
+    series = inverse * divide_polynomials(FAR, inverse)
+    away = jnp.where(
+        is_far, (strong(1 / math.sqrt(math.pi), x) - series) / far, divide_polynomials(MIDDLE, middle)
+    )
+    below = jnp.where((x < strong(0, x)) & ~is_near, x, strong(0, x))
+    turned = jnp.where(x < strong(0, x), strong(2, x) * lax.exp(below * below) - away, away)
+    found = jnp.where(is_near, lax.exp(near * near) * lax.erfc(near), turned)
+    return jnp.where(jnp.isnan(x), x, found)
+
+
+def _ndtr(x: Any) -> Any:
+    return strong(0.5, x) * lax.erfc(x * strong(-_ROOT_OF_HALF, x))
+
+
+def _log_ndtr(x: Any) -> Any:
+    scaled = x * strong(_ROOT_OF_HALF, x)
+    is_low = x < strong(-1, x)
+    low, high = (
+        jnp.where(mask, scaled, strong(0, x)) for mask in (is_low & ~jnp.isinf(x), ~is_low | jnp.isinf(x))
+    )
+    tail = lax.log(strong(0.5, x) * _erfcx(-low)) - low * low
+    return jnp.where(is_low & ~jnp.isinf(x), tail, lax.log1p(strong(-0.5, x) * lax.erfc(high)))
+
+
+def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
+    """The density over the probability; the two together neither vanish nor overflow."""
+    (x,) = ctx.saved_tensors
+    return g * strong(math.sqrt(2 / math.pi), x) / _erfcx(x * strong(-_ROOT_OF_HALF, x))
+
+
+def _ndtri(p: Any) -> Any:
+    """S. L. Moshier's quotients: one about the middle, two for the tails, which are alike."""
+    is_high = p > strong(1 - math.exp(-2), p)
+    tail = jnp.where(is_high, strong(1, p) - p, p)
+    is_centre = tail > strong(math.exp(-2), p)
+    off = jnp.where(is_centre, tail - strong(0.5, p), strong(0, p))
+    square = off * off
+    middle = (off + off * square * divide_polynomials(CENTRE, square)) * strong(math.sqrt(2 * math.pi), p)
+    is_tail = ~is_centre & (tail > strong(0, p))
+    x = lax.sqrt(strong(-2, p) * lax.log(jnp.where(is_tail, tail, strong(0.1, p))))
+    inverse = strong(1, p) / x
+    away = jnp.where(
+        x < strong(8, p), divide_polynomials(NEAR_TAIL, inverse), divide_polynomials(FAR_TAIL, inverse)
+    )
+    outer = x - lax.log(x) / x - inverse * away
+    found = jnp.where(is_centre, jnp.where(is_high, -middle, middle), jnp.where(is_high, outer, -outer))
+    found = jnp.where(
+        tail == strong(0, p), jnp.where(is_high, strong(math.inf, p), strong(-math.inf, p)), found
+    )
+    return jnp.where((p >= strong(0, p)) & (p <= strong(1, p)), found, strong(math.nan, p))
+
+
+def _ndtri_backward(g: Any, y: Any) -> Any:
+    return g * strong(math.sqrt(2 * math.pi), y) * lax.exp(strong(0.5, y) * y * y)
+
+
+def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(*inputs)
+
+
+def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, dtypes: str = "bihf") -> Row:
+    """A row of ``oplib.special`` for a function of real items."""
+    return Row(
+        f"special_{name}(Tensor self) -> Tensor",
+        on_floating(in_single(function)),
+        doc,
+        derivative=derivative,
+        dtypes=dtypes,
+        source=f"torch.special.{name}",
+    )
+
+
+NORMAL = (
+    _unary("ndtr", _ndtr, "probability that a normal number is below self"),
+    _unary("ndtri", _ndtri, "inverse of ndtr", from_output(_ndtri_backward), "bif"),
+    _unary(
+        "log_ndtr",
+        _log_ndtr,
+        "logarithm of ndtr, exact where that vanishes",
+        Derivative(backward=_log_ndtr_backward, setup_context=_save_inputs),
+        "bif",
+    ),
+    _unary("erfcx", _erfcx, "exp(self * self) * erfc(self), which does not vanish", dtypes="bif"),
+)
+
+# Entropy, logarithms ----------------------------------------------------------------------------------------
+
+
+def _entr(x: Any) -> Any:
+    is_positive, zero = x > strong(0, x), strong(0, x)
+    safe = jnp.where(is_positive, x, strong(1, x))
+    elsewhere = jnp.where(x < zero, strong(-math.inf, x), x - x)  # 0 at 0, and nan of nan
+    return jnp.where(is_positive, -safe * lax.log(safe), elsewhere)
+
+
+def _entr_backward(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g * (strong(-1, x) - lax.log(x))
+
+
+def _xlog1py(x: Any, y: Any) -> Any:
+    """0 where x is 0, whatever y may be, but for nan."""
+    is_none = (x == strong(0, x)) & ~jnp.isnan(y)
+    return x * lax.log1p(jnp.where(is_none & (y <= strong(-1, y)), strong(0, y), y))
+
+
+# Bessel functions -------------------------------------------------------------------------------------------
+
+
+def _i1(x: Any) -> Any:
+    size = x * lax.stop_gradient(find_sign(x))  # JAX's derivative of abs is 1 at 0
+    return lax.exp(size) * lax.bessel_i1e(x)
+
+
+def _spherical_j0(x: Any) -> Any:
+    is_infinite = jnp.isinf(x)
+    return jnp.where(is_infinite, strong(0, x), divide_sine(jnp.where(is_infinite, strong(1, x), x)))
+
+
+BESSEL = (
+    _unary("i0e", lax.bessel_i0e, "exp(-abs(self)) * i0(self)"),
+    _unary("i1", _i1, "modified Bessel function of the first kind and order 1"),
+    _unary("i1e", lax.bessel_i1e, "exp(-abs(self)) * i1(self)"),
+    _unary(
+        "spherical_bessel_j0",
+        _spherical_j0,
+        "spherical Bessel function of the first kind and order 0, sin(self) / self",
+        dtypes="bif",
+    ),
+)
+
+# Gamma and zeta functions -----------------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def _zeta(s: Any, q: Any) -> Any:
+    return lax.zeta(s, q)
+
+
+@functools.partial(_zeta.defjvp, symbolic_zeros=True)
+def _differentiate_zeta(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """JAX has none of its own."""
+    (s, q), (of_s, of_q) = primals, tangents
+    if not isinstance(of_s, SymbolicZero):
+        raise MissingRuleError(
+            f"special.zeta: it has no derivative by its first argument, here or in torch. Got {describe(s)}, "
+            "which requires grad. Detach it."
+        )
+    value = _zeta(s, q)
+    if isinstance(of_q, SymbolicZero):
+        return value, jnp.zeros_like(value)
+    return value, -s * _zeta(s + strong(1, s), q) * of_q
+
+
+def _polygamma(self: Any, n: int) -> Any:
+    if n < 0:
+        raise ArgumentError(
+            f"polygamma: polygamma(n, x) does not support negative n. Got n={n} for {describe(self)}. Give "
+            "how many times digamma is to be differentiated."
+        )
+
+    return on_floating(in_single(lambda x: compute_polygamma(n, x)))(self)
+
+
+def _mvlgamma(self: Any, p: int) -> Any:
+    if p < 1:
+        raise ArgumentError(
+            f"mvlgamma: p has to be greater than or equal to 1. Got p={p} for {describe(self)}. Give the "
+            "count of dimensions."
+        )
+
+    def compute(x: Any) -> Any:
+        shares = [compute_lgamma(x - strong(0.5 * place, x)) for place in range(p)]
+        return sum(shares, strong(p * (p - 1) / 4 * math.log(math.pi), x))
+
+    return on_floating(in_single(compute))(self)
+
+
+def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -> tuple[Row, ...]:
+    """Rows of a function of two, of which one may be a number; ``missing`` says why not by the first."""
+    forms = (
+        ("Tensor", "Tensor self, Tensor other", ()),
+        ("Scalar", "Tensor self, Scalar other", ("other",)),
+        ("Scalar_Tensor", "Scalar self, Tensor other", ("self",)),
+    )
+    kernel = elementwise(f"special.{name}", in_single(function), floating=True)
+    of_first = Derivative(missing=missing) if missing else DERIVED
+    return tuple(
+        Row(
+            f"special_{name}.{kind}({parameters}) -> Tensor",
+            kernel,
+            doc,
+            derivative=of_first if kind == "Scalar" else DERIVED,
+            operand=operand,
+            dtypes=dtypes,
+            source=f"torch.special.{name}",
+        )
+        for kind, parameters, operand in forms
+    )
+
+
+def _incomplete(name: str, function: Any, doc: str) -> Row:
+    return Row(
+        f"{name}(Tensor self, Tensor other) -> Tensor",
+        elementwise(name, in_single(function)),
+        doc,
+        in_place=True,
+        dtypes="hf",
+    )
+
+
+ROWS = (
+    *NORMAL,
+    _unary(
+        "entr",
+        _entr,
+        "-self * log(self), 0 at 0",
+        Derivative(backward=_entr_backward, setup_context=_save_inputs),
+    ),
+    *_pairs("xlog1py", _xlog1py, "self * log(1 + other), and 0 where self is 0", "bihf"),
+    *BESSEL,
+    *_pairs(
+        "zeta",
+        _zeta,
+        "sum of (other + k) ** -self over k = 0, 1, ...",
+        "bif",
+        missing="torch has none either, by the first argument",
+    ),
+    Row(
+        "polygamma(Tensor self, int n) -> Tensor",
+        _polygamma,
+        "derivative of digamma, n times; the function takes n first",
+        in_place=True,
+        dtypes="bihf",
+    ),
+    Row(
+        "mvlgamma(Tensor self, int p) -> Tensor",
+        _mvlgamma,
+        "logarithm of the gamma function of p dimensions",
+        in_place=True,
+        dtypes="ihf",
+    ),
+    _incomplete("igamma", lax.igamma, "lower incomplete gamma function of self at other, regularised"),
+    _incomplete("igammac", lax.igammac, "1 - igamma(self, other), exact where igamma is near 1"),
+)

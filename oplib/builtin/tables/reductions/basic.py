@@ -1,0 +1,303 @@
+"""Reduction: sums and products, extrema, moments, norms, and questions about all items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim, find_dims
+from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
+from oplib.builtin.kernels.promotion import elementwise, is_integral, strong, to_floating
+from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import COMPLEX
+
+_STEP = constant("the result is a bool or a place, which does not change with the items but by a step")
+_DIM = "int[1]? dim=None, bool keepdim=False"
+
+# Sums and products ------------------------------------------------------------------------------------------
+
+
+def _find_sum_dtype(self: Any, dtype: Any) -> Any:
+    """Integers are summed in int64, unless told otherwise."""
+    if dtype is None and is_integral(self.dtype):
+        return default_int_dtype()
+    return dtype or self.dtype
+
+
+def _sum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
+    found = _find_sum_dtype(self, dtype)
+    return jnp.sum(self, axis=find_dims("sum", self, dim), keepdims=keepdim, dtype=found)
+
+
+def _nansum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
+    return _sum(_without_nan(self), dim, keepdim, dtype=dtype)
+
+
+def _without_nan(array: Any) -> Any:
+    return array if is_integral(array.dtype) else jnp.where(jnp.isnan(array), strong(0, array), array)
+
+
+def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
+    return jnp.mean(self, axis=find_dims("mean", self, dim), keepdims=keepdim, dtype=dtype or self.dtype)
+
+
+def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
+    found = dtype or self.dtype
+    axes = find_dims("nanmean", self, dim)
+    counts = jnp.sum(~jnp.isnan(self), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
+    total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=found)
+    is_none = counts == strong(0, counts)
+    mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), found)
+    none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
+    return jnp.where(is_none, none * jnp.sum(self, axis=axes, keepdims=keepdim, dtype=found), mean)
+
+
+def _prod(self: Any, *, dtype: Any = None) -> Any:
+    return _multiply(self, None, keepdim=False, dtype=dtype)
+
+
+def _prod_dim(self: Any, dim: int, keepdim: bool, *, dtype: Any = None) -> Any:
+    return _multiply(self, find_dims("prod", self, [dim]), keepdim=keepdim, dtype=dtype)
+
+
+def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
+    """Unless told its dtype, numpy's product widens short integers."""
+    found = _find_sum_dtype(self, dtype)
+    return jnp.prod(lax.convert_element_type(self, found), axis=axes, keepdims=keepdim, dtype=found)
+
+
+def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
+    is_there = self != strong(0, self)
+    return jnp.sum(is_there, axis=find_dims("count_nonzero", self, dim), dtype=default_int_dtype())
+
+
+def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    """The largest item is taken out first; where all are -inf the gradient is 0, and not nan."""
+    array = to_floating(self)
+    axes = find_dims("logsumexp", array, dim)
+    if not array.size:
+        return lax.log(jnp.sum(lax.exp(array), axis=axes, keepdims=keepdim))
+    top = lax.stop_gradient(
+        jnp.max(lax.real(array) if array.dtype in COMPLEX else array, axis=axes, keepdims=True)
+    )
+    top = lax.convert_element_type(jnp.where(jnp.isfinite(top), top, strong(0, top)), array.dtype)
+    total = jnp.sum(lax.exp(array - top), axis=axes, keepdims=keepdim)
+    is_none = total == strong(0, total)
+    log = lax.log(jnp.where(is_none, strong(1, total), total)) + top.reshape(total.shape)
+    return jnp.where(is_none, strong(-jnp.inf, total), log)
+
+
+SUMS = (
+    Row(f"sum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor", _sum, "sum over some axes, or all"),
+    Row(
+        f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
+        _nansum,
+        "sum in which a nan counts as 0",
+        dtypes="bihf",
+    ),
+    Row(
+        f"mean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
+        _mean,
+        "mean over some axes, or all",
+        dtypes="hfc",
+    ),
+    Row(
+        f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
+        _nanmean,
+        "mean of what is no nan",
+        dtypes="hf",
+    ),
+    Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items"),
+    Row(
+        "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        _prod_dim,
+        "product along a dim",
+    ),
+    Row(
+        "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
+        _count_nonzero,
+        "how many items are not 0",
+        derivative=_STEP,
+    ),
+    Row(
+        "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        _logsumexp,
+        "log(sum(exp(self))) without overflow",
+    ),
+)
+
+# Extrema ----------------------------------------------------------------------------------------------------
+
+
+def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
+    """Raises where a reduction would have to choose among no items.
+
+    Raises:
+        DimensionError: one of the axes has no items.
+    """
+    for axis in axes:
+        if self.ndim and not self.shape[axis]:
+            raise DimensionError(
+                f"{op}: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose "
+                "another dim."
+            )
+
+
+def _find_whole(op: str, reduce: Any) -> Any:
+    def kernel(self: Any) -> Any:
+        if not self.size:
+            raise ArgumentError(
+                f"{op}: expected reduction dim to be specified for a tensor without items. Got "
+                f"{describe(self)}. Give dim=, or a tensor that has some."
+            )
+        return reduce(self)
+
+    return kernel
+
+
+def take_at(array: Any, places: Any, axis: int) -> Any:
+    """The items at places along an axis, which keeps one of them."""
+    return jnp.take_along_axis(array, lax.expand_dims(places, (axis,)), axis, mode="promise_in_bounds")
+
+
+def _find_along(op: str, find: Any) -> Any:
+    """The gradient goes to the one item that was picked: the first of equal ones."""
+
+    def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        axis = find_dim(op, self.ndim, dim)
+        if not self.ndim:
+            return self, lax.full((), 0, default_int_dtype())
+        refuse_empty(op, self, [axis])
+        picked = find(self, axis, default_int_dtype())
+        values = take_at(self, picked, axis)
+        if keepdim:
+            return values, lax.expand_dims(picked, (axis,))
+        return lax.squeeze(values, (axis,)), picked
+
+    return kernel
+
+
+def _find_place(op: str, find: Any) -> Any:
+    def kernel(self: Any, dim: int | None, keepdim: bool) -> Any:
+        if dim is None:
+            if not self.size:
+                raise DimensionError(
+                    f"{op}: expected reduction dim to be specified for a tensor without items. Got "
+                    f"{describe(self)}. Give dim=, or a tensor that has some."
+                )
+            place = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
+            return lax.reshape(place, (1,) * self.ndim) if keepdim else place
+        axis = find_dim(op, self.ndim, dim)
+        if not self.ndim:
+            return lax.full((), 0, default_int_dtype())
+        refuse_empty(op, self, [axis])
+        place = find(self, axis, default_int_dtype())
+        return lax.expand_dims(place, (axis,)) if keepdim else place
+
+    return kernel
+
+
+def _extreme(op: str, reduce: Any) -> Any:
+    def kernel(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+        axes = find_dims(op, self, dim)
+        if not dim and not self.size:
+            raise ArgumentError(
+                f"{op}: expected reduction dim to be specified for a tensor without items. Got "
+                f"{describe(self)}. Give dim=, or a tensor that has some."
+            )
+        refuse_empty(op, self, axes)
+        return reduce(self, axis=axes, keepdims=keepdim)
+
+    return kernel
+
+
+def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
+    dims = [] if dim is None else [dim]
+    return _extreme("aminmax", jnp.min)(self, dims, keepdim), _extreme("aminmax", jnp.max)(
+        self, dims, keepdim
+    )
+
+
+def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> tuple[Row, ...]:
+    """The rows of ``max`` or ``min``."""
+    return (
+        Row(
+            f"{op}(Tensor self) -> Tensor",
+            _find_whole(op, reduce),
+            f"{adjective}est item; equal ones share the gradient",
+            derivative=OF_ALL,
+            dtypes="bihf",
+        ),
+        Row(
+            f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+            _find_along(op, find),
+            f"{adjective}est items along a dim, and where they stand",
+            derivative=OF_CHOSEN,
+            dtypes="bihf",
+        ),
+        Row(
+            f"{op}.other(Tensor self, Tensor other) -> Tensor",
+            elementwise(op, choose),
+            f"the {adjective}er of two items; equal ones share the gradient",
+            derivative=LARGER if op == "max" else SMALLER,
+            dtypes="bihf",
+        ),
+        Row(
+            f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+            _extreme(f"a{op}", reduce),
+            f"{adjective}est items over some axes, or all; equal ones share the gradient",
+            derivative=ALONG,
+            dtypes="bihf",
+        ),
+        Row(
+            f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+            _find_place(f"arg{op}", find),
+            f"where the {adjective}est item stands, of equal ones the first",
+            derivative=_STEP,
+            dtypes="ihf",
+        ),
+    )
+
+
+EXTREMA = (
+    *_extremum("max", "larg", jnp.max, lax.argmax, lax.max),
+    *_extremum("min", "small", jnp.min, lax.argmin, lax.min),
+    Row(
+        "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+        _aminmax,
+        "smallest and largest items; equal ones share the gradient",
+        derivative=OF_EXTREMA,
+        dtypes="bihf",
+    ),
+)
+
+# Questions about all items ----------------------------------------------------------------------------------
+
+
+def _ask(op: str, reduce: Callable[..., Any]) -> Any:
+    """In uint8 the answer is uint8, and no dims are none: torch has both here, and in no other reduction."""
+
+    def kernel(self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
+        is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
+        axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
+        answer = reduce(is_there, axis=axes, keepdims=keepdim)
+        return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
+
+    return kernel
+
+
+QUESTIONS = (
+    Row(
+        f"all(Tensor self, {_DIM}) -> Tensor", _ask("all", jnp.all), "whether all are true", derivative=_STEP
+    ),
+    Row(f"any(Tensor self, {_DIM}) -> Tensor", _ask("any", jnp.any), "whether one is true", derivative=_STEP),
+)
+
+ROWS = (*SUMS, *EXTREMA, *QUESTIONS)

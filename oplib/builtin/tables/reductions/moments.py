@@ -1,0 +1,173 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Moments and norms: variances, lengths and distances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dims
+from oplib.builtin.kernels.promotion import broadcast, find_dtype, in_single, is_integral, strong
+from oplib.builtin.rows.row import Row
+from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.dtypes.rules import COMPLEX
+
+_DIM = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
+
+# Variances --------------------------------------------------------------------------------------------------
+
+
+def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
+    count = math.prod(self.shape[axis] for axis in axes)
+    away = self - jnp.mean(self, axis=tuple(axes), keepdims=True)
+    total = jnp.sum(_square_size(away), axis=tuple(axes), keepdims=keepdim)
+    return total / strong(max(count - correction, 0), total)
+
+
+def _sqrt(array: Any) -> Any:
+    """A root whose gradient at 0 is 0."""
+    is_zero = array == strong(0, array)
+    return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, strong(1, array), array)))
+
+
+def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
+    """The kernel of var, std, var_mean or std_mean."""
+
+    def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
+        found = _var(array, axes, correction, keepdim)
+        return _sqrt(found) if is_root else found
+
+    def kernel(
+        self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
+    ) -> Any:
+        axes = find_dims(op, self, dim)
+        less = 1 if correction is None else correction
+        found = in_single(lambda array: compute(array, axes, less, keepdim))(self)
+        return (found, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else found
+
+    return kernel
+
+
+VARIANCES = (
+    Row(
+        f"var(Tensor self, {_DIM}) -> Tensor",
+        _moment("var"),
+        "variance; divided by count - correction",
+        dtypes="hfc",
+    ),
+    Row(
+        f"std(Tensor self, {_DIM}) -> Tensor",
+        _moment("std", is_root=True),
+        "standard deviation; its gradient where it is 0 is 0",
+        dtypes="hfc",
+    ),
+    Row(
+        f"var_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
+        _moment("var_mean", has_mean=True),
+        "variance and mean",
+        dtypes="hfc",
+    ),
+    Row(
+        f"std_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
+        _moment("std_mean", is_root=True, has_mean=True),
+        "standard deviation and mean",
+        dtypes="hfc",
+    ),
+)
+
+# Norms ------------------------------------------------------------------------------------------------------
+
+
+def _abs(array: Any) -> Any:
+    """Sizes, whose gradient at 0 is 0, and at nan."""
+    if array.dtype not in COMPLEX:
+        return array * find_sign(array)
+    is_zero = array == strong(0, array)
+    size = lax.abs(jnp.where(is_zero, strong(1, array), array))
+    return jnp.where(is_zero, strong(0, size), size)
+
+
+def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
+    """Returns the vector norm over some axes; its gradient at the origin is 0."""
+    if order == 2:
+        squares = _square_size(array)
+        return _sqrt(jnp.sum(squares, axis=tuple(axes), keepdims=keepdim))
+    sizes = _abs(array)
+    if order == 0:
+        return jnp.sum(
+            lax.convert_element_type(sizes != strong(0, sizes), sizes.dtype),
+            axis=tuple(axes),
+            keepdims=keepdim,
+        )
+    if math.isinf(order):
+        return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
+    if order == 1:
+        return jnp.sum(sizes, axis=tuple(axes), keepdims=keepdim)
+    total = jnp.sum(_power(sizes, order), axis=tuple(axes), keepdims=keepdim)
+    return _power(total, 1 / order)
+
+
+def _power(x: Any, exponent: float) -> Any:
+    """A power of what is not negative; its gradient at 0 is 0."""
+    is_zero = x == strong(0, x)
+    power = lax.pow(jnp.where(is_zero, strong(1, x), x), strong(exponent, x))
+    return jnp.where(is_zero, strong(0 if exponent > 0 else math.inf, x), power)
+
+
+def _square_size(array: Any) -> Any:
+    if array.dtype in COMPLEX:
+        return lax.square(lax.real(array)) + lax.square(lax.imag(array))
+    return lax.square(array)
+
+
+def _vector_norm(
+    self: Any,
+    ord: float = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
+    if is_integral(self.dtype):
+        raise ArgumentError(
+            "linalg.vector_norm: expected a floating point or complex tensor as input. Got "
+            f"{describe(self)}. Convert it: tensor.float()."
+        )
+    array = self if dtype is None else lax.convert_element_type(self, dtype)
+    axes = find_dims("vector_norm", array, dim)
+    if not array.size and (ord < 0 or math.isinf(ord)):
+        raise ArgumentError(
+            f"linalg.vector_norm: cannot compute the {ord} norm on an empty dimension, since it has no "
+            f"identity. Got {describe(array)}. Choose another order, or a tensor with items."
+        )
+    return in_single(lambda given: compute_norm(given, ord, axes, keepdim))(array)
+
+
+def _dist(self: Any, other: Any, p: float = 2) -> Any:
+    dtype = find_dtype(self, other)
+    x, y = broadcast([lax.convert_element_type(one, dtype) for one in (self, other)], "dist")
+    return _vector_norm(x - y, p)
+
+
+ROWS = (
+    *VARIANCES,
+    Row(
+        "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+        "ScalarType? dtype=None) -> Tensor",
+        _vector_norm,
+        "vector norm over some axes, or all; its gradient at the origin is 0",
+        source="torch.linalg.vector_norm",
+        dtypes="hfc",
+    ),
+    Row(
+        "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+        _dist,
+        "norm of the difference",
+        dtypes="hfc",
+    ),
+)

@@ -1,0 +1,225 @@
+"""Order: sorting, and what is found by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
+from oplib.builtin.kernels.promotion import is_integral, strong
+from oplib.builtin.kernels.shared_gradients import OF_ALL
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+from .basic import refuse_empty, take_at
+
+_PLACES = constant("places do not change with the items but by a step")
+
+
+def _sort_places(array: Any, axis: int, *, descending: bool) -> Any:
+    """Where the items stand that come first, second, ...; equal ones stay in order, nan is the largest."""
+    places = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
+    key = lax.stop_gradient(array)
+    if key.dtype == dtypes.bool:
+        key = lax.convert_element_type(key, dtypes.uint8)
+    if not descending:
+        return lax.sort((key, places), dimension=axis, num_keys=1, is_stable=True)[1]
+    flipped = lax.rev(key, (axis,)), lax.rev(places, (axis,))
+    return lax.rev(lax.sort(flipped, dimension=axis, num_keys=1, is_stable=True)[1], (axis,))
+
+
+def _sort(
+    self: Any,
+    *,
+    stable: bool | None = None,  # noqa: ARG001  always stable
+    dim: int = -1,
+    descending: bool = False,
+) -> tuple[Any, Any]:
+    axis = find_dim("sort", self.ndim, dim)
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    places = _sort_places(self, axis, descending=descending)
+    return jnp.take_along_axis(self, places, axis, mode="promise_in_bounds"), places
+
+
+def _argsort(self: Any, dim: int, descending: bool, *, stable: bool = False) -> Any:
+    return _sort(self, stable=stable, dim=dim, descending=descending)[1]
+
+
+def _msort(self: Any) -> Any:
+    return _sort(self, dim=0)[0]
+
+
+def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:  # noqa: A002, ARG001  torch's name, and always sorted
+    axis = find_dim("topk", self.ndim, dim)
+    count = self.shape[axis] if self.ndim else 1
+    if not 0 <= k <= count:
+        raise ArgumentError(
+            f"topk: selected index k out of range. Got k={k} for {describe(self)} along dim {axis}. Choose k "
+            f"from 0 to {count}."
+        )
+    values, places = _sort(self, dim=dim, descending=largest)
+    if not self.ndim:
+        return values, places  # also for k=0, as in torch
+    return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(places, 0, k, axis=axis)
+
+
+def _finish(values: Any, places: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
+    """Values still have the axis, places not."""
+    return (values, lax.expand_dims(places, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), places)
+
+
+def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    axis = find_dim("kthvalue", self.ndim, dim)
+    refuse_empty("kthvalue", self, [axis])
+    count = self.shape[axis] if self.ndim else 1
+    if not 1 <= k <= count:
+        raise ArgumentError(
+            f"kthvalue: selected number k out of range for dimension {axis}. Got k={k} for {describe(self)}. "
+            f"Choose k from 1 to {count}."
+        )
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    places = lax.index_in_dim(_sort_places(self, axis, descending=False), k - 1, axis, keepdims=False)
+    return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+
+
+# Median and mode --------------------------------------------------------------------------------------------
+
+
+def _median_place(array: Any, axis: int) -> Any:
+    """The lower of two in the middle; a nan if there is one."""
+    order = _sort_places(array, axis, descending=False)
+    middle = lax.index_in_dim(order, (array.shape[axis] - 1) // 2, axis, keepdims=False)
+    if is_integral(array.dtype):
+        return middle
+    is_nan = jnp.isnan(array)
+    return jnp.where(jnp.any(is_nan, axis), lax.argmax(is_nan, axis, default_int_dtype()), middle)
+
+
+def _nanmedian_place(array: Any, axis: int) -> Any:
+    """The same of the items that are numbers, which stand before the others."""
+    if is_integral(array.dtype):
+        return _median_place(array, axis)
+    order = _sort_places(array, axis, descending=False)
+    count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=order.dtype)
+    middle = lax.max(count - strong(1, count), strong(0, count)) // strong(2, count)
+    return lax.squeeze(jnp.take_along_axis(order, middle, axis, mode="promise_in_bounds"), (axis,))
+
+
+def _median(self: Any, find: Any = _median_place) -> Any:
+    if not self.size:
+        return jnp.full((), jnp.nan, self.dtype)
+    flat = lax.reshape(self, (self.size,))
+    return flat[find(flat, 0)]
+
+
+def _nanmedian(self: Any) -> Any:
+    return _median(self, _nanmedian_place)
+
+
+def _median_along(op: str, find: Any) -> Any:
+    def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        axis = find_dim(op, self.ndim, dim)
+        refuse_empty(op, self, [axis])
+        if not self.ndim:
+            return self, lax.full((), 0, default_int_dtype())
+        places = find(self, axis)
+        return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+
+    return kernel
+
+
+def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The smallest of the most frequent items, where it stands last."""
+    axis = find_dim("mode", self.ndim, dim)
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    if not self.shape[axis]:
+        raise DimensionError(
+            f"mode: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose "
+            "another dim."
+        )
+    items = jnp.moveaxis(lax.stop_gradient(self), axis, -1)
+    ordered = jnp.sort(items, axis=-1)
+    counts = jnp.sum(ordered[..., :, None] == ordered[..., None, :], axis=-1, dtype=dtypes.int32)
+    found = take_at(ordered, lax.argmax(counts, counts.ndim - 1, dtypes.int32), ordered.ndim - 1)
+    is_it = lax.rev(items == found, (items.ndim - 1,))
+    last = lax.argmax(is_it, items.ndim - 1, default_int_dtype())
+    places = strong(self.shape[axis] - 1, last) - last
+    return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+
+
+ROWS = (
+    Row(
+        "sort(Tensor self, *, bool? stable=None, int dim=-1, bool descending=False)"
+        " -> (Tensor values, Tensor indices)",
+        _sort,
+        "items in order along a dim, and where they stood; always stable",
+        derivative=OF_SORTED,
+        dtypes="bihf",
+    ),
+    Row(
+        "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
+        _argsort,
+        "where the items stand that come first, second, ...",
+        derivative=_PLACES,
+        dtypes="bihf",
+    ),
+    Row("msort(Tensor self) -> Tensor", _msort, "items in order along the first dim", dtypes="bihf"),
+    Row(
+        "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)"
+        " -> (Tensor values, Tensor indices)",
+        _topk,
+        "the k largest or smallest items along a dim, in order, and where they stand",
+        derivative=OF_LARGEST,
+        dtypes="ihf",
+    ),
+    Row(
+        "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _kthvalue,
+        "the k-th smallest items along a dim, and where they stand",
+        derivative=OF_CHOSEN,
+        dtypes="ihf",
+    ),
+    Row(
+        "median(Tensor self) -> Tensor",
+        _median,
+        "item in the middle, the lower of two; equal ones share the gradient",
+        derivative=OF_ALL,
+        dtypes="ihf",
+    ),
+    Row(
+        "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _median_along("median", _median_place),
+        "items in the middle along a dim, and where they stand",
+        derivative=OF_CHOSEN,
+        dtypes="ihf",
+    ),
+    Row(
+        "nanmedian(Tensor self) -> Tensor",
+        _nanmedian,
+        "item in the middle of those that are numbers; equal ones share the gradient",
+        derivative=OF_ALL,
+        dtypes="ihf",
+    ),
+    Row(
+        "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _median_along("nanmedian", _nanmedian_place),
+        "items in the middle along a dim of those that are numbers, and where they stand",
+        derivative=OF_CHOSEN,
+        dtypes="ihf",
+    ),
+    Row(
+        "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        _mode,
+        "most frequent items along a dim, the smallest of equals, and where they stand last",
+        derivative=OF_CHOSEN,
+        dtypes="bihf",
+    ),
+)

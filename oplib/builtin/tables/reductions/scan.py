@@ -1,0 +1,88 @@
+"""Scans: what is running along a dim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import is_integral, to_floating
+from oplib.builtin.rows.row import Row
+from oplib.tensor import default_int_dtype
+
+
+def _cumulative(op: str, scan: Any) -> Any:
+    """The kernel of a running sum or product; integers run in int64."""
+
+    def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
+        axis = find_dim(op, self.ndim, dim)
+        found = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
+        array = lax.convert_element_type(self, found)
+        return scan(array, axis) if array.ndim else array
+
+    return kernel
+
+
+def _logcumsumexp(self: Any, dim: int) -> Any:
+    array = to_floating(self)
+    axis = find_dim("logcumsumexp", array.ndim, dim)
+    return lax.cumlogsumexp(array, axis) if array.ndim else array
+
+
+def _running(op: str, is_better: Any) -> Any:
+    """The kernel of a running extremum: of equal items the last one counts, and a nan stays."""
+
+    def choose(left: Any, right: Any) -> Any:
+        (x, i), (y, j) = left, right
+        takes = is_better(y, x)
+        if not is_integral(x.dtype):
+            takes = (takes & ~jnp.isnan(x)) | jnp.isnan(y)
+        return jnp.where(takes, y, x), jnp.where(takes, j, i)
+
+    def kernel(self: Any, dim: int) -> tuple[Any, Any]:
+        axis = find_dim(op, self.ndim, dim)
+        if not self.ndim:
+            return self, lax.full((), 0, default_int_dtype())
+        places = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
+        if not self.size:
+            return self, places
+        _, picked = lax.associative_scan(choose, (lax.stop_gradient(self), places), axis=axis)
+        return jnp.take_along_axis(self, picked, axis, mode="promise_in_bounds"), picked
+
+    return kernel
+
+
+ROWS = (
+    Row(
+        "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        _cumulative("cumsum", lax.cumsum),
+        "running sum along a dim",
+        in_place=True,
+    ),
+    Row(
+        "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        _cumulative("cumprod", lax.cumprod),
+        "running product along a dim",
+        in_place=True,
+    ),
+    Row(
+        "logcumsumexp(Tensor self, int dim) -> Tensor",
+        _logcumsumexp,
+        "logarithm of the running sum of exponentials",
+        dtypes="hfc",
+    ),
+    Row(
+        "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        _running("cummax", lax.ge),
+        "running maximum along a dim, and where it stands",
+        dtypes="bihf",
+    ),
+    Row(
+        "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        _running("cummin", lax.le),
+        "running minimum along a dim, and where it stands",
+        dtypes="bihf",
+    ),
+)

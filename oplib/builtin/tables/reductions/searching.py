@@ -1,0 +1,67 @@
+"""Searching: where items stand among others that are sorted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import find_dtype
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import default_int_dtype
+from oplib.tensor.dtypes import names as dtypes
+
+_PLACES = constant("places do not change with the items but by a step")
+
+
+def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
+    common = find_dtype(sorted_sequence, self)
+    sorted_sequence, self = (lax.convert_element_type(one, common) for one in (sorted_sequence, self))
+    if not sorted_sequence.ndim:
+        raise ArgumentError(
+            f"searchsorted: the boundaries must have an axis. Got {describe(sorted_sequence)}. Reshape them."
+        )
+    side = "right" if right else "left"
+    dtype = dtypes.int32 if out_int32 else default_int_dtype()
+    if sorted_sequence.ndim == 1:
+        return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
+    if sorted_sequence.shape[:-1] != self.shape[:-1]:
+        raise ArgumentError(
+            f"searchsorted: the sequences and the values must have the same axes but the last. Got "
+            f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
+        )
+    search = partial(jnp.searchsorted, side=side)
+    for _ in self.shape[:-1]:
+        search = jax.vmap(search)
+    return lax.convert_element_type(search(sorted_sequence, self), dtype)
+
+
+def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    if boundaries.ndim != 1:
+        raise ArgumentError(
+            f"bucketize: the boundaries must have one dimension. Got {describe(boundaries)}. Flatten them."
+        )
+    return _searchsorted(boundaries, self, right=right, out_int32=out_int32)
+
+
+ROWS = (
+    Row(
+        "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, bool "
+        "out_int32=False) -> Tensor",
+        _searchsorted,
+        "where items would stand in a sorted sequence",
+        derivative=_PLACES,
+        dtypes="ihf",
+    ),
+    Row(
+        "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        _bucketize,
+        "between which boundaries items stand",
+        derivative=_PLACES,
+        dtypes="ihf",
+    ),
+)

@@ -1,0 +1,212 @@
+# ruff: noqa: A002  the parameters are torch's
+"""Statistics of observations: covariances, correlations, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, describe
+from oplib.library import Derivative
+from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
+
+
+def _list_variables(op: str, self: Any) -> Any:
+    """One variable in each row."""
+    if self.ndim > 2:
+        raise ArgumentError(
+            f"{op}: expected input to have two or fewer dimensions. Got {describe(self)}. Give one variable "
+            "in each row."
+        )
+    return lax.reshape(to_floating(self), (1,) * (2 - self.ndim) + self.shape)
+
+
+def _check_weights(name: str, weights: Any, kinds: str, rows: Any) -> None:
+    is_right = is_integral(weights.dtype) if kinds == "integral" else weights.dtype in FLOATING
+    if weights.ndim > 1 or weights.size != rows.shape[1] or not is_right:
+        raise ArgumentError(
+            f"cov: expected {name} to have one {kinds} number for each observation. Got "
+            f"{describe(weights)} for {describe(rows)}. Convert or cut them."
+        )
+
+
+def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: int = 1) -> Any:
+    rows = _list_variables("cov", self)
+    real = lax.real(rows) if rows.dtype in COMPLEX else rows
+    given: list[Any] = []
+    for name, weights, kinds in (
+        ("fweights", fweights, "integral"),
+        ("aweights", aweights, "floating point"),
+    ):
+        if weights is not None:
+            _check_weights(name, weights, kinds, rows)
+            given.append(lax.reshape(lax.convert_element_type(weights, real.dtype), (rows.shape[1],)))
+
+    def compute(rows: Any, *given: Any) -> Any:
+        one = strong(1, lax.real(rows) if rows.dtype in COMPLEX else rows)
+        weights = jnp.broadcast_to(one, (rows.shape[1],))
+        for part in given:
+            weights = weights * part
+        total = jnp.sum(weights)
+        less = strong(correction, one)
+        if aweights is not None and correction:
+            less = less * jnp.sum(weights * given[-1]) / total
+        heavy = rows * lax.expand_dims(lax.convert_element_type(weights, rows.dtype), (0,))
+        mean = jnp.sum(heavy, 1, keepdims=True) / lax.convert_element_type(total, rows.dtype)
+        away = rows - mean
+        heavy = away * lax.expand_dims(lax.convert_element_type(weights, rows.dtype), (0,))
+        freedom = total - less
+        freedom = jnp.where(freedom > strong(0, freedom), freedom, strong(0, freedom))
+        return (away @ jnp.conj(heavy.T)) / lax.convert_element_type(freedom, rows.dtype)
+
+    found = in_single(compute)(rows, *given)
+    return lax.reshape(found, tuple(size for size in found.shape if size != 1))
+
+
+def _corrcoef(self: Any) -> Any:
+    found = _cov(_list_variables("corrcoef", self))
+    if not found.ndim:
+        return found / found
+
+    def compute(found: Any) -> Any:
+        deviation = lax.sqrt(jnp.diagonal(found))
+        scaled = found / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
+        if scaled.dtype in COMPLEX:
+            return lax.complex(_clip(lax.real(scaled)), _clip(lax.imag(scaled)))
+        return _clip(scaled)
+
+    return in_single(compute)(found)
+
+
+def _clip(x: Any) -> Any:
+    """Rounding may leave more than 1."""
+    one = strong(1, x)
+    return jnp.where(x > one, one, jnp.where(x < -one, -one, x))
+
+
+def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    if bins < 1 or max < min:
+        raise ArgumentError(
+            f"histc: bins must be > 0, and max must be larger than min. Got bins={bins}, min={min} and "
+            f"max={max}. Give a range."
+        )
+    flat = lax.reshape(self, (self.size,))
+    if not self.size:
+        return jnp.zeros(bins, self.dtype)
+
+    def compute(x: Any) -> Any:
+        is_given = min != max
+        low = strong(min, x) if is_given or min else jnp.min(x)
+        high = strong(max, x) if is_given or max else jnp.max(x)
+        is_point = low == high
+        low, high = (jnp.where(is_point, end + step, end) for end, step in ((low, -1), (high, 1)))
+        place = jnp.floor((x - low) * strong(bins, x) / (high - low))
+        place = jnp.where(x == high, strong(bins - 1, x), place)
+        is_within = (x >= low) & (x <= high)
+        index = jnp.where(is_within, place, strong(bins, x)).astype(jnp.int32)
+        return jnp.zeros(bins, x.dtype).at[index].add(strong(1, x), mode="drop")
+
+    return in_single(compute)(flat)
+
+
+def _find_range(self: Any, bins: int, range: Sequence[float] | None) -> tuple[Any, Any]:
+    if bins < 1 or (range is not None and (len(range) != 2 or range[0] > range[1])):
+        raise ArgumentError(
+            f"histogram: bins must be > 0, and min should not exceed max. Got bins={bins} and range={range}. "
+            "Give a range, the lower end first."
+        )
+    if range is not None:
+        low, high = (strong(end, self) for end in range)
+    elif self.size:
+        low, high = jnp.min(self), jnp.max(self)
+    else:
+        low, high = strong(0, self), strong(1, self)
+    is_point, half = low == high, strong(0.5, self)
+    return jnp.where(is_point, low - half, low), jnp.where(is_point, high + half, high)
+
+
+def _histogram(
+    self: Any,
+    bins: int = 100,
+    weight: Any = None,
+    *,
+    range: Sequence[float] | None = None,
+    density: bool = False,
+) -> tuple[Any, Any]:
+    low, high = _find_range(self, bins, range)
+    steps = jnp.arange(bins + 1, dtype=self.dtype) / strong(bins, self)
+    edges = jnp.where(steps == strong(1, steps), high, low + (high - low) * steps)
+    return _count_between(self, edges, weight, density), edges
+
+
+def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: bool = False) -> tuple[Any, Any]:
+    if bins.ndim != 1 or not bins.size or bins.dtype != self.dtype:
+        raise ArgumentError(
+            "histogram: bins are a vector of edges, of the dtype of the input. Got "
+            f"{describe(bins)} for {describe(self)}. Convert it, or give their number."
+        )
+    return _count_between(self, bins, weight, density), bins
+
+
+def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
+    """An item on an edge is above it, but at the last one."""
+    if weight is not None and (weight.shape != self.shape or weight.dtype != self.dtype):
+        raise ArgumentError(
+            "histogram: if weight tensor is provided it should have the shape and dtype of the input. Got "
+            f"{describe(weight)} for {describe(self)}. Expand or convert it."
+        )
+    count = edges.shape[0] - 1
+    flat = lax.reshape(self, (self.size,))
+    share = jnp.ones_like(flat) if weight is None else lax.reshape(weight, (self.size,))
+    place = jnp.searchsorted(edges, flat, side="right") - 1
+    place = jnp.where(flat == edges[-1], count - 1, place)
+    is_within = (flat >= edges[0]) & (flat <= edges[-1])
+    found = jnp.zeros(count, self.dtype).at[jnp.where(is_within, place, count)].add(share, mode="drop")
+    return found / jnp.sum(found) / jnp.diff(edges) if density else found
+
+
+_UNTOLD = Derivative(
+    missing="torch has none either: counts do not change but by a step; detach what is counted"
+)
+ROWS = (
+    Row(
+        "cov(Tensor self, Tensor? fweights=None, Tensor? aweights=None, *, int correction=1) -> Tensor",
+        _cov,
+        "covariances of variables, one in each row",
+        dtypes="ihfc",
+    ),
+    Row(
+        "corrcoef(Tensor self) -> Tensor",
+        _corrcoef,
+        "coefficients of correlation of variables, one in each row",
+        dtypes="ihfc",
+    ),
+    Row(
+        "histc(Tensor self, int bins=100, float min=0., float max=0.) -> Tensor",
+        _histc,
+        "how many items are in each of so many ranges of one width; by default between the extrema",
+        derivative=constant("counts do not change with the items but by a step"),
+        dtypes="hf",
+    ),
+    Row(
+        "histogram.bin_ct(Tensor self, int bins=100, Tensor? weight=None, *, float[]? range=None, "
+        "bool density=False) -> (Tensor hist, Tensor bin_edges)",
+        _histogram,
+        "how many items are in each range of one width, or the sums of their weights; and the edges",
+        derivative=_UNTOLD,
+        dtypes="f",
+    ),
+    Row(
+        "histogram.bins_tensor(Tensor self, Tensor bins, Tensor? weight=None, *, bool density=False) -> "
+        "(Tensor hist, Tensor bin_edges)",
+        _histogram_between,
+        "how many items are between each two edges, or the sums of their weights; and the edges",
+        derivative=_UNTOLD,
+        dtypes="f",
+    ),
+)

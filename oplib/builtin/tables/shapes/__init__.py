@@ -1,0 +1,1 @@
+"""Ops that move items: views, copies, joins."""

@@ -1,0 +1,126 @@
+"""Views of memory: windows that overlap, strides, and bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.view_rules import Part, make_kernel, rearrange
+from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.viewing import make_viewer
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor
+from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.views import AsDtype, Sliding, Strided, ViewStorage
+from oplib.tensor.views.frame import contiguous_strides
+
+
+def unfold(spec: Any, dimension: int, size: int, step: int) -> Part:
+    """The windows of an axis, along a new last one."""
+    own = tuple(spec.shape)
+    axis, shape = find_dim("unfold", len(own), dimension), own or (1,)
+    if size < 0 or step < 1:
+        raise ArgumentError(
+            f"unfold: size must be >= 0 and step > 0. Got size={size} and step={step} for {describe(spec)}. "
+            "Give a size of at least 0 and a step of at least 1."
+        )
+    if size > shape[axis]:
+        raise ArgumentError(
+            f"unfold: maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}. Got "
+            f"{describe(spec)}. Take a smaller window."
+        )
+    if not own:
+        return _as_strided(spec, (0,), (1,), 0) if not size else (rearrange((), (None,), (1,)), ())
+    return Sliding.of(shape, axis, size, step), ()
+
+
+def as_strided(
+    spec: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Part:
+    """Items by strides of torch's memory, as far as the tensor shows it."""
+    layout = _find_layout(spec)
+    offset = layout[1] if storage_offset is None else storage_offset
+    if len(size) != len(stride) or any(number < 0 for number in (*size, *stride, offset)):
+        raise ArgumentError(
+            "as_strided: sizes, strides and offset are not negative, and there is one stride for each size. "
+            f"Got sizes {list(size)}, strides {list(stride)} and offset {offset}. Give as many of both."
+        )
+    return _as_strided(spec, tuple(size), tuple(stride), offset)
+
+
+def _as_strided(spec: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Part:
+    layout = _find_layout(spec)
+    frame = Strided.of(tuple(spec.shape), layout, size, (stride, offset))
+    if frame is None:
+        raise ArgumentError(
+            f"as_strided: sizes {list(size)}, strides {list(stride)} and storage offset {offset} are out of "
+            f"bounds for the tensor. Got {describe(spec)}, with strides {list(layout[0])} and offset "
+            f"{layout[1]}. Take a tensor that shows all of these items: its base, say."
+        )
+    return frame, ()
+
+
+def _find_layout(spec: Any) -> tuple[tuple[int, ...], int]:
+    return spec.layout if isinstance(spec, ViewStorage) else (contiguous_strides(tuple(spec.shape)), 0)
+
+
+def view_dtype(spec: Any, dtype: Any) -> Part:
+    """The same bits as items of another dtype."""
+    new, shape, old = normalize_dtype(dtype), tuple(spec.shape), spec.dtype
+    if new.itemsize != old.itemsize:
+        _check_bits(spec, new, _find_layout(spec))
+    return AsDtype.of(shape, old, new), ()
+
+
+def _check_bits(spec: Any, new: Any, layout: tuple[tuple[int, ...], int]) -> None:
+    shape, (strides, offset) = tuple(spec.shape), layout
+    what = f"to view {spec.dtype.name} as {new.name} (different element sizes). Got {describe(spec)}"
+    if not shape:
+        raise ArgumentError(f"view: the tensor cannot have 0 dims {what}. Add one: unsqueeze(0).")
+    if strides[-1] != 1:
+        raise ArgumentError(
+            f"view: stride(-1) must be 1 {what} with stride {strides[-1]}. Make it contiguous: contiguous()."
+        )
+    ratio = max(new.itemsize // spec.dtype.itemsize, 1)
+    if any(number % ratio for number in (shape[-1], offset, *strides[:-1])):
+        raise ArgumentError(
+            f"view: size(-1), the other strides and the offset must be divisible by {ratio} {what}, strides "
+            f"{list(strides)} and offset {offset}. Clone it, or pad the last axis."
+        )
+
+
+_BITS = constant("bits do not change with the items but by a step")
+ROWS = (
+    Row(
+        "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
+        make_kernel(unfold),
+        "windows of a dimension, a step apart, along a new last one",
+        view=unfold,
+        source="torch.Tensor.unfold",
+    ),
+    Row(
+        "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+        make_kernel(as_strided),
+        "items by strides and offset, of those that the tensor shows",
+        view=as_strided,
+    ),
+    Row(
+        "view.dtype(Tensor self, ScalarType dtype) -> Tensor",
+        make_kernel(view_dtype),
+        "the same bits as items of another dtype",
+        view=view_dtype,
+        derivative=_BITS,
+        source="torch.Tensor.view",
+    ),
+)
+
+
+def make_view_dtype(overload: Any) -> Any:
+    """Makes ``view(input, dtype)``: what it gives has no history, since bits have no gradient."""
+    look = make_viewer(view_dtype, "View", overload)
+
+    def function(input: Any, dtype: Any) -> Any:  # noqa: A002  torch's name
+        return look(input.detach(), dtype) if isinstance(input, Tensor) else overload.call(input, dtype)
+
+    return function

@@ -1,0 +1,244 @@
+"""Movement: shapes, order, joining, copies; nothing is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels import partition_rules as partition
+from oplib.builtin.kernels import view_rules as rules
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.dtype_classes import ALL
+from oplib.builtin.kernels.promotion import is_integral
+from oplib.builtin.rows.row import Row, constant
+from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.tensor import default_int_dtype, result_type
+
+# Shapes -----------------------------------------------------------------------------------------------------
+
+
+def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
+    lead = self.ndim - len(size)
+    fits = lead >= 0 and all(want in (1, have) for have, want in zip(self.shape[lead:], size, strict=True))
+    if not fits:
+        raise ArgumentError(
+            f"sum_to_size: size {list(size)} is not expandable to that of the tensor. Got {describe(self)}. "
+            f"Give a size from which the tensor can be had by broadcasting."
+        )
+    summed = [lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1]
+    axes = (*range(lead), *summed)
+    # As in torch, where this is ``sum``, integers are widened where something is summed, and only there.
+    dtype = default_int_dtype() if axes and is_integral(self.dtype) else self.dtype
+    return lax.reshape(jnp.sum(self, axis=axes, dtype=dtype), tuple(size))
+
+
+# Joining ----------------------------------------------------------------------------------------------------
+
+
+def _to_common_dtype(op: str, tensors: Sequence[Any]) -> list[Any]:
+    if not tensors:
+        raise ArgumentValueError(
+            f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one."
+        )
+    dtype = result_type(*tensors)
+    return [lax.convert_element_type(tensor, dtype) for tensor in tensors]
+
+
+def _cat(tensors: Sequence[Any], dim: int) -> Any:
+    arrays = _to_common_dtype("cat", tensors)
+    for place, array in enumerate(arrays):
+        if not array.ndim:
+            raise ArgumentError(
+                f"cat: zero-dimensional tensor (at position {place}) cannot be concatenated. Got "
+                f"{describe(array)}. Use stack."
+            )
+    filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch lets these pass
+    axis = find_dim("cat", filled[0].ndim, dim)
+    for array in filled:
+        if _without(array.shape, axis) != _without(filled[0].shape, axis):
+            raise ArgumentError(
+                f"cat: Sizes of tensors must match except in dimension {axis}. Got {describe(filled[0])} and "
+                f"{describe(array)}. Reshape one of them."
+            )
+    return lax.concatenate(filled, axis)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _stack(tensors: Sequence[Any], dim: int) -> Any:
+    arrays = _to_common_dtype("stack", tensors)
+    for array in arrays:
+        if array.shape != arrays[0].shape:
+            raise ArgumentError(
+                f"stack: expects each tensor to be equal size. Got {describe(arrays[0])} and "
+                f"{describe(array)}. Reshape one of them, or use cat."
+            )
+    axis = find_dim("stack", arrays[0].ndim + 1, dim)
+    return lax.concatenate([lax.expand_dims(array, (axis,)) for array in arrays], axis)
+
+
+# Copies -----------------------------------------------------------------------------------------------------
+
+
+def _cut(self: Any) -> Any:
+    return lax.stop_gradient(self)  # in a function of ours: JAX's own has annotations that name nothing
+
+
+def _same(self: Any) -> Any:
+    return self
+
+
+def _to_copy(self: Any, dtype: Any) -> Any:
+    if jnp.issubdtype(self.dtype, jnp.complexfloating) and not jnp.issubdtype(dtype, jnp.complexfloating):
+        self = lax.real(self)
+    return lax.convert_element_type(self, dtype)
+
+
+def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row:
+    """A row of an op that gives a view where memory allows it, and else a copy."""
+    return Row(
+        schema,
+        lambda self, *args: lax.reshape(self, find(self, *args)),
+        doc,
+        view=lambda spec, *args: rules.reshape(spec, find(spec, *args)),
+        node=node,
+    )
+
+
+def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "", dtypes: str = ALL) -> Row:
+    kernel = rules.make_kernel(rule)
+    return Row(schema, kernel, doc, view=rule, node=node, source=source, dtypes=dtypes)
+
+
+def _real(self: Any) -> Any:
+    return lax.real(self) if jnp.iscomplexobj(self) else self
+
+
+VIEWS = (
+    _reshape_row(
+        "reshape(Tensor self, int[] shape) -> Tensor",
+        "the items in another shape; a view where torch gives one",
+        lambda spec, shape: rules.find_shape("reshape", spec, shape),
+    ),
+    _reshape_row(
+        "ravel(Tensor self) -> Tensor",
+        "the items along one dimension; a view where torch gives one",
+        lambda spec: (math.prod(spec.shape),),
+    ),
+    _reshape_row(
+        "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
+        "some dimensions as one; a view where torch gives one",
+        rules.flat_shape,
+    ),
+    _reshape_row(
+        "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
+        "one dimension as several; a view where torch gives one",
+        rules.unflat_shape,
+    ),
+    _row(
+        "view(Tensor self, int[] shape) -> Tensor",
+        rules.view,
+        "the items in another shape",
+        source="torch.Tensor.view",
+    ),
+    _row(
+        "expand(Tensor self, int[] size) -> Tensor",
+        rules.expand,
+        "dimensions of length 1 repeated",
+        source="torch.Tensor.expand",
+    ),
+    _row("broadcast_to(Tensor self, int[] size) -> Tensor", rules.expand, "as expand", node="Expand"),
+    _row(
+        "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
+    ),
+    _row("unsqueeze(Tensor self, int dim) -> Tensor", rules.unsqueeze, "a dimension of length 1 put in"),
+    _row("transpose(Tensor self, int dim0, int dim1) -> Tensor", rules.transpose, "two dimensions exchanged"),
+    _row("t(Tensor self) -> Tensor", rules.t, "the transposed matrix"),
+    _row("permute(Tensor self, int[] dims) -> Tensor", rules.permute, "the dimensions in another order"),
+    _row(
+        "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
+        rules.movedim,
+        "some dimensions at other places",
+        node="Permute",
+    ),
+    _row("alias(Tensor self) -> Tensor", rules.alias, "the same items", source="torch.Tensor.__getitem__"),
+    _row(
+        "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        rules.diagonal,
+        "the items where two dimensions have the same place, as the last dimension",
+    ),
+    _row(
+        "unbind(Tensor self, int dim=0) -> Tensor[]",
+        partition.unbind,
+        "one tensor for each place of a dimension",
+    ),
+    _row(
+        "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
+        partition.split_evenly,
+        "parts of a dimension, of one length",
+    ),
+    _row(
+        "split.sizes(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]",
+        partition.split,
+        "parts of a dimension, of given lengths",
+        node="SplitWithSizes",
+    ),
+    _row(
+        "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+        partition.chunk,
+        "so many parts of a dimension, or fewer",
+        node="Split",
+    ),
+    _row(
+        "view_as_real(Tensor self) -> Tensor",
+        rules.view_as_real,
+        "complex numbers as pairs of real ones",
+        dtypes="c",
+    ),
+    _row(
+        "view_as_complex(Tensor self) -> Tensor",
+        rules.view_as_complex,
+        "pairs of real numbers as complex ones",
+        dtypes="f",
+    ),
+    Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
+    Row(
+        "imag(Tensor self) -> Tensor",
+        rules.make_kernel(rules.imag),
+        "imaginary parts",
+        view=rules.imag,
+        node="Select",
+        dtypes="c",
+    ),
+)
+
+ROWS = (
+    *VIEWS,
+    Row(
+        "sum_to_size(Tensor self, int[] size) -> Tensor",
+        _sum_to_size,
+        "broadcasting undone by summing",
+        source="torch.Tensor.sum_to_size",
+    ),
+    Row("cat(Tensor[] tensors, int dim=0) -> Tensor", _cat, "tensors joined along a dimension"),
+    Row("stack(Tensor[] tensors, int dim=0) -> Tensor", _stack, "tensors joined along a new dimension"),
+    Row("clone(Tensor self) -> Tensor", _same, "a copy, with history"),
+    Row(
+        "detach(Tensor self) -> Tensor",
+        _cut,
+        "the same items without history",
+        derivative=constant("it is there to cut the graph"),
+    ),
+    Row(
+        "_to_copy(Tensor self, ScalarType dtype) -> Tensor",
+        _to_copy,
+        "the items in another dtype",
+        source="torch.Tensor.to",
+    ),
+)

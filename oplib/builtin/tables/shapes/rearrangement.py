@@ -1,0 +1,327 @@
+"""Rearrangement: items repeated, mirrored, rolled, masked and padded. The results are new, and no views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim, find_dims
+from oplib.builtin.kernels.promotion import strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError, describe
+
+# Repeated ---------------------------------------------------------------------------------------------------
+
+
+def _check_repeats(op: str, self: Any, repeats: Sequence[int]) -> None:
+    if any(times < 0 for times in repeats):
+        raise ArgumentError(
+            f"{op}: nothing can be repeated a negative number of times. Got {list(repeats)} for "
+            f"{describe(self)}. Give 0 or more."
+        )
+
+
+def _repeat(self: Any, repeats: Sequence[int]) -> Any:
+    _check_repeats("repeat", self, repeats)
+    if len(repeats) < self.ndim:
+        raise ArgumentError(
+            "repeat: number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            f"tensor. Got {list(repeats)} for {describe(self)}. Give one number for each axis."
+        )
+    return jnp.tile(self, tuple(repeats))
+
+
+def _tile(self: Any, dims: Sequence[int]) -> Any:
+    _check_repeats("tile", self, dims)
+    return jnp.tile(self, tuple(dims))
+
+
+def _repeat_interleave(self: Any, repeats: int, dim: int | None) -> Any:
+    if repeats < 0:
+        raise ArgumentError(f"repeat_interleave: repeats can not be negative. Got {repeats}. Give 0 or more.")
+    if dim is None:
+        return jnp.repeat(lax.reshape(self, (self.size,)), repeats)
+    return jnp.repeat(self, repeats, axis=find_dim("repeat_interleave", self.ndim, dim))
+
+
+# Mirrored and rolled ----------------------------------------------------------------------------------------
+
+
+def _flip(self: Any, dims: Sequence[int]) -> Any:
+    return lax.rev(self, find_dims("flip", self, dims)) if dims else self
+
+
+def _flip_axis(op: str, axis: int) -> Any:
+    def kernel(self: Any) -> Any:
+        if self.ndim <= axis:
+            raise ArgumentError(
+                f"{op}: input must be >= {axis + 1}-d. Got {describe(self)}. Add an axis with unsqueeze."
+            )
+        return lax.rev(self, (axis,))
+
+    return kernel
+
+
+def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
+    if not dims:
+        if len(shifts) != 1:
+            raise ArgumentError(f"roll: without dims there is one shift. Got {list(shifts)}. Name the dims.")
+        return lax.reshape(jnp.roll(lax.reshape(self, (self.size,)), shifts[0]), self.shape)
+    if len(shifts) != len(dims):
+        raise ArgumentError(
+            f"roll: shifts and dimensions must align. Got {list(shifts)} and {list(dims)}. Give as many "
+            "shifts as dims."
+        )
+    if not self.ndim:
+        raise DimensionError(
+            f"roll: Dimension specified as {dims[0]} but tensor has no dimensions. Got {describe(self)}. "
+            "Leave out dims."
+        )
+    return jnp.roll(self, tuple(shifts), tuple(find_dim("roll", self.ndim, dim) for dim in dims))
+
+
+def _rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
+    if len(dims) != 2 or len(set(find_dims("rot90", self, dims))) != 2:
+        raise ArgumentError(f"rot90: expected two different dims. Got {list(dims)}. Name the plane to turn.")
+    return jnp.rot90(self, k, (dims[0], dims[1]))
+
+
+# Triangles and diagonals ------------------------------------------------------------------------------------
+
+
+def _triangle(op: str, cut: Any) -> Any:
+    def kernel(self: Any, diagonal: int) -> Any:
+        if self.ndim < 2:
+            raise ArgumentError(
+                f"{op}: input tensor must have at least 2 dimensions. Got {describe(self)}. Add an axis."
+            )
+        return cut(self, diagonal)
+
+    return kernel
+
+
+def _diag(self: Any, diagonal: int) -> Any:
+    if self.ndim not in (1, 2):
+        raise ArgumentError(
+            f"diag: supports 1D or 2D tensors. Got {describe(self)}. Use diagonal or diag_embed for "
+            "the others."
+        )
+    return jnp.diag(self, diagonal)
+
+
+def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+    if not self.ndim:
+        raise DimensionError(
+            f"diag_embed: the tensor has no axis to make diagonals of. Got {describe(self)}. Add one: "
+            "unsqueeze(0)."
+        )
+    size = self.shape[-1] + abs(offset)
+    rows = lax.broadcasted_iota(jnp.int32, (size, size), 0)
+    columns = lax.broadcasted_iota(jnp.int32, (size, size), 1)
+    places = jnp.where(columns - rows == offset, rows + min(offset, 0), -1)
+    if self.shape[-1]:
+        items = jnp.take(self, jnp.clip(places, 0, None), axis=-1, mode="clip")
+        matrix = jnp.where(places >= 0, items, strong(0, self))
+    else:
+        matrix = jnp.zeros((*self.shape[:-1], size, size), self.dtype)
+    first, second = (find_dim("diag_embed", self.ndim + 1, dim) for dim in (dim1, dim2))
+    if first == second:
+        raise ArgumentError(f"diag_embed: expected two different dims. Got {dim1} and {dim2}. Change one.")
+    if first > second:
+        matrix = jnp.swapaxes(matrix, -1, -2)
+    return jnp.moveaxis(matrix, (-2, -1), sorted((first, second)))
+
+
+# Padded -----------------------------------------------------------------------------------------------------
+
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+    if mode != "constant" and mode not in _MODES:
+        raise UnsupportedArgumentError(
+            f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
+        )
+    if len(pad) % 2 or len(pad) > 2 * self.ndim:
+        raise ArgumentError(
+            "pad: padding length must be divisible by 2 and at most twice the number of dims. Got "
+            f"{list(pad)} for {describe(self)}. Give the numbers before and after, the last axis first."
+        )
+    widths = [(0, 0)] * self.ndim
+    for place in range(len(pad) // 2):
+        widths[self.ndim - 1 - place] = (pad[2 * place], pad[2 * place + 1])
+    if any(size + low + high < 0 for size, (low, high) in zip(self.shape, widths, strict=True)):
+        raise ArgumentError(
+            f"pad: more is taken away than there is. Got {list(pad)} for {describe(self)}. Take less away."
+        )
+    if mode == "constant":
+        return lax.pad(self, strong(value or 0, self), [(low, high, 0) for low, high in widths])
+    _check_mode(self, pad, mode, value)
+    for (low, high), size in zip(widths, self.shape, strict=True):
+        limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
+        if max(low, high) > limit:
+            raise ArgumentError(
+                f"pad: padding size should be less than the corresponding input dimension. Got {list(pad)} "
+                f"for {describe(self)} with mode={mode!r}. Pad less."
+            )
+    grown = jnp.pad(self, [(max(low, 0), max(high, 0)) for low, high in widths], mode=_MODES[mode])
+    return lax.pad(grown, strong(0, self), [(min(low, 0), min(high, 0), 0) for low, high in widths])
+
+
+def _check_mode(self: Any, pad: Sequence[int], mode: str, value: float | None) -> None:
+    """What torch asks of the modes that repeat items."""
+    if value is not None and value != 0:
+        raise ArgumentError(
+            f"pad: mode {mode!r} doesn't take in a value argument. Got {value}. Leave it out."
+        )
+    if self.ndim - len(pad) // 2 not in (1, 2):
+        raise UnsupportedArgumentError(
+            f"pad: with mode={mode!r} the last axes are padded, all but one or two. Got {list(pad)} for "
+            f"{describe(self)}. Give two numbers for each of these axes, or reshape."
+        )
+
+
+def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+    factor = upscale_factor
+    _check_pixels("pixel_shuffle", self, factor)
+    if self.shape[-3] % factor**2:
+        raise ArgumentError(
+            f"pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square of "
+            f"upscale_factor. Got {describe(self)} and {factor}. Choose another factor."
+        )
+    *lead, channels, height, width = self.shape
+    parts = lax.reshape(self, (*lead, channels // factor**2, factor, factor, height, width))
+    count = len(lead)
+    order = (*range(count + 1), count + 3, count + 1, count + 4, count + 2)
+    return lax.reshape(
+        lax.transpose(parts, order), (*lead, channels // factor**2, height * factor, width * factor)
+    )
+
+
+def _check_pixels(op: str, self: Any, factor: int) -> None:
+    if self.ndim < 3 or factor < 1:
+        raise ArgumentError(
+            f"{op}: expects a positive factor and input with at least 3 dimensions. Got {factor} and "
+            f"{describe(self)}. Add an axis with unsqueeze."
+        )
+
+
+def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+    factor = downscale_factor
+    _check_pixels("pixel_unshuffle", self, factor)
+    if self.shape[-2] % factor or self.shape[-1] % factor:
+        raise ArgumentError(
+            f"pixel_unshuffle: expects height and width to be divisible by downscale_factor. Got "
+            f"{describe(self)} and {factor}. Choose another factor."
+        )
+    *lead, channels, height, width = self.shape
+    parts = lax.reshape(self, (*lead, channels, height // factor, factor, width // factor, factor))
+    count = len(lead)
+    order = (*range(count + 1), count + 2, count + 4, count + 1, count + 3)
+    return lax.reshape(
+        lax.transpose(parts, order), (*lead, channels * factor**2, height // factor, width // factor)
+    )
+
+
+def _channel_shuffle(input: Any, groups: int) -> Any:  # noqa: A002  torch's name
+    if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
+        raise ArgumentError(
+            "channel_shuffle: expects at least 3 dimensions; groups must be positive, and the channels "
+            f"divisible by groups. Got {describe(input)} and {groups}. Choose a divisor."
+        )
+    count, channels, *rest = input.shape
+    parts = lax.reshape(input, (count, groups, channels // groups, *rest))
+    return lax.reshape(jnp.swapaxes(parts, 1, 2), input.shape)
+
+
+# Joined -----------------------------------------------------------------------------------------------------
+
+
+def _joined(op: str, join: Any) -> Any:
+    def kernel(tensors: Sequence[Any]) -> Any:
+        if not tensors:
+            raise ArgumentError(f"{op}: expects a non-empty list of tensors. Got none. Give at least one.")
+        dtype = jnp.result_type(*tensors) if len({one.dtype for one in tensors}) > 1 else tensors[0].dtype
+        try:
+            return join([lax.convert_element_type(one, dtype) for one in tensors])
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "
+                f"{', '.join(map(describe, tensors))}. Reshape one of them."
+            ) from error
+
+    return kernel
+
+
+ROWS = (
+    Row(
+        "repeat(Tensor self, int[] repeats) -> Tensor",
+        _repeat,
+        "repeated along each axis",
+        source="torch.Tensor.repeat",
+    ),
+    Row("tile(Tensor self, int[] dims) -> Tensor", _tile, "repeated along the last axes"),
+    Row(
+        "repeat_interleave(Tensor self, int repeats, int? dim=None) -> Tensor",
+        _repeat_interleave,
+        "each item repeated, along a dim or flat",
+    ),
+    Row("flip(Tensor self, int[] dims) -> Tensor", _flip, "mirrored along some axes"),
+    Row("fliplr(Tensor self) -> Tensor", _flip_axis("fliplr", 1), "mirrored along axis 1"),
+    Row("flipud(Tensor self) -> Tensor", _flip_axis("flipud", 0), "mirrored along axis 0"),
+    Row("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", _roll, "moved along axes, and round"),
+    Row("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", _rot90, "turned by right angles"),
+    Row(
+        "tril(Tensor self, int diagonal=0) -> Tensor",
+        _triangle("tril", jnp.tril),
+        "what is above a diagonal replaced by 0",
+        in_place=True,
+    ),
+    Row(
+        "triu(Tensor self, int diagonal=0) -> Tensor",
+        _triangle("triu", jnp.triu),
+        "what is below a diagonal replaced by 0",
+        in_place=True,
+    ),
+    Row(
+        "diag(Tensor self, int diagonal=0) -> Tensor",
+        _diag,
+        "diagonal of a matrix, or the matrix with this one",
+    ),
+    Row(
+        "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+        _diag_embed,
+        "matrices with these diagonals",
+    ),
+    Row(
+        "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
+        _pad,
+        "more items at the ends of axes, the last axis first",
+        source="torch.nn.functional.pad",
+    ),
+    Row(
+        "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+        _pixel_shuffle,
+        "channels turned into places",
+        source="torch.nn.functional.pixel_shuffle",
+    ),
+    Row(
+        "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+        _pixel_unshuffle,
+        "places turned into channels",
+        source="torch.nn.functional.pixel_unshuffle",
+    ),
+    Row(
+        "channel_shuffle(Tensor input, int groups) -> Tensor",
+        _channel_shuffle,
+        "channels dealt out, one of each group in turn",
+        source="torch.nn.functional.channel_shuffle",
+    ),
+    Row("hstack(Tensor[] tensors) -> Tensor", _joined("hstack", jnp.hstack), "joined along axis 1"),
+    Row("vstack(Tensor[] tensors) -> Tensor", _joined("vstack", jnp.vstack), "joined along axis 0"),
+    Row("dstack(Tensor[] tensors) -> Tensor", _joined("dstack", jnp.dstack), "joined along axis 2"),
+)

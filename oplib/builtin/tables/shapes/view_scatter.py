@@ -1,0 +1,97 @@
+"""A tensor with other items in the place of a view: what a write into the view leaves, as a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.dims import find_dim, name_places
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, DimensionError, describe
+
+
+def _check_shape(op: str, self: Any, src: Any, expected: Sequence[int]) -> Any:
+    """Returns the source in the dtype of the tensor."""
+    if src.shape != tuple(expected):
+        raise ArgumentError(
+            f"{op}: expected src to have a size equal to the slice of self. Got {describe(src)} for a slice "
+            f"{list(expected)} of {describe(self)}. Expand it."
+        )
+    return lax.convert_element_type(src, self.dtype)
+
+
+def _check_axes(op: str, self: Any) -> None:
+    if not self.ndim:
+        raise DimensionError(
+            f"{op}: it takes no 0-dim tensor. Got {describe(self)}. Add a dim: unsqueeze(0)."
+        )
+
+
+def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
+    op = "select_scatter"
+    _check_axes(op, self)
+    axis = find_dim(op, self.ndim, dim)
+    length = self.shape[axis]
+    if not -length <= index < length:
+        raise DimensionError(
+            f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. "
+            f"{name_places(length)}"
+        )
+    items = _check_shape(op, self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
+    return self.at[(*(slice(None),) * axis, index % length)].set(items)
+
+
+def _slice_scatter(
+    self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    op = "slice_scatter"
+    _check_axes(op, self)
+    axis = find_dim(op, self.ndim, dim)
+    if step < 1:
+        raise ArgumentError(f"{op}: slice step must be positive. Got {step}. Turn the tensors with flip.")
+    window = slice(start, end, step)
+    count = len(range(*window.indices(self.shape[axis])))
+    items = _check_shape(op, self, src, (*self.shape[:axis], count, *self.shape[axis + 1 :]))
+    return self.at[(*(slice(None),) * axis, window)].set(items)
+
+
+def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    op = "diagonal_scatter"
+    first, second = find_dim(op, self.ndim, dim1), find_dim(op, self.ndim, dim2)
+    if first == second:
+        raise ArgumentError(
+            f"{op}: diagonal dimensions cannot be identical. Got {dim1} and {dim2}. Name two."
+        )
+    matrices = jnp.moveaxis(self, (first, second), (-2, -1))
+    rows, columns = matrices.shape[-2:]
+    down, right = max(-offset, 0), max(offset, 0)
+    count = max(min(rows - down, columns - right), 0)
+    items = _check_shape(op, self, src, (*matrices.shape[:-2], count))
+    places = lax.iota(jnp.int32, count)
+    found = matrices.at[..., places + jnp.full_like(places, down), places + jnp.full_like(places, right)].set(
+        items
+    )
+    return jnp.moveaxis(found, (-2, -1), (first, second))
+
+
+ROWS = (
+    Row(
+        "select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
+        _select_scatter,
+        "self with the items of src at one place of a dim",
+    ),
+    Row(
+        "slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> "
+        "Tensor",
+        _slice_scatter,
+        "self with the items of src in a slice of a dim",
+    ),
+    Row(
+        "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        _diagonal_scatter,
+        "self with the items of src on a diagonal",
+    ),
+)

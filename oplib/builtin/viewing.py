@@ -1,0 +1,96 @@
+"""View ops on Tensors: what a rule says becomes a view, and nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.recording.in_place import check_may_turn
+from oplib.autograd.recording.view import make_view, make_views, turn_in_place
+from oplib.autograd.recording.view_node import make_view_class
+from oplib.library import OpOverload
+from oplib.library.arguments.binding import Binder
+from oplib.tensor import Tensor
+
+from .in_place import check_written
+from .kernels import partition_rules as partition
+from .kernels.view_rules import Itself, Several
+from .rows.parameters import FURTHER_NAMES
+
+Function = Callable[..., Any]
+
+
+def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
+    """Makes the function of a view op on a Tensor and the other arguments.
+
+    Args:
+        rule: gives the frame.
+        name: of the node, less "Backward0".
+        overload: takes what gives no view, and says what is wrong with arguments.
+    """
+    name = f"{name}Backward0"
+    node_class = make_view_class(name)
+
+    def look(tensor: Tensor, *args: Any) -> Any:
+        try:
+            part = rule(tensor._storage.spec, *args)
+        except TypeError:  # the schema converts the arguments, or says what is wrong with one
+            bound = Binder(overload._schema).bind((tensor, *args), {}, op=overload.name())
+            part = rule(tensor._storage.spec, *bound[1:])
+        if part is None:
+            return overload.call(tensor, *args)
+        if part.__class__ is Itself:
+            return tensor
+        if part.__class__ is Several:
+            return make_views(tensor, part.parts, _find_join(part.joined_by, part.dim), name)
+        frame, starts = part
+        return make_view(tensor, frame, starts, node_class)
+
+    return look
+
+
+def make_turner(rule: Function, name: str) -> Function:
+    """Makes the in-place form of a view op, such as ``transpose_``.
+
+    Args:
+        rule: gives the frame.
+        name: of the op.
+    """
+    node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
+
+    def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
+        check_written(input, f"{name}_")
+        check_may_turn(input, f"{name}_")
+        named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
+        frame, starts = rule(input._storage.spec, *args, **named)
+        return turn_in_place(input, frame, starts, node_class)
+
+    turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."
+    return turn
+
+
+@lru_cache(maxsize=256)
+def _find_join(how: str, dim: int) -> ArrayFunction:
+    """Returns what undoes an op with several views, the same for the same axis: it is compiled."""
+    if how == "stack":
+        return ArrayFunction(lambda *grads: (jnp.stack(grads, dim),), "Unbind")
+    return ArrayFunction(lambda *grads: (jnp.concatenate(grads, dim),), "Split")
+
+
+def choose_split(overloads: Mapping[str, OpOverload]) -> Function:
+    """Makes ``split(tensor, split_size_or_sections, dim=0)``, by one length or by several."""
+    even, given = overloads["split"], overloads["split.sizes"]
+    look_even = make_viewer(partition.split_evenly, "Split", even)
+    look_given = make_viewer(partition.split, "SplitWithSizes", given)
+
+    def function(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
+        is_even = isinstance(split_size_or_sections, int)
+        if isinstance(tensor, Tensor):
+            return (look_even if is_even else look_given)(tensor, split_size_or_sections, dim)
+        return (even if is_even else given).call(tensor, split_size_or_sections, dim)
+
+    return function

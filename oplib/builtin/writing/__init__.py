@@ -1,0 +1,1 @@
+"""Forms that write: ``out=``, random fills, and values put at indices."""

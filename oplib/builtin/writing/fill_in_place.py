@@ -1,0 +1,86 @@
+# ruff: noqa: A002  `input` is torch's name
+"""Values put at places that tensors name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oplib.builtin.checks.stored_numbers import check_fits
+from oplib.builtin.choosers.operands import take_operand
+from oplib.builtin.indexing.subscripts import check_places, read_subscripts
+from oplib.builtin.single_ops import ops
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.library import OpOverload
+
+Function = Callable[..., Any]
+
+
+def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
+    """Makes ``masked_fill(input, mask, value)``, where the value may be a number or a tensor of one item."""
+    on_tensor, on_number = overloads["masked_fill.Tensor"], overloads["masked_fill.Scalar"]
+
+    def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+        value = take_operand(value)
+        if isinstance(value, (bool, int, float, complex)):
+            check_fits("masked_fill", input, value)
+            return on_number.call(input, mask, value)
+        if getattr(value, "ndim", 0):
+            raise ArgumentError(
+                f"masked_fill: only supports a 0-dimensional value tensor. Got {describe(value)}. Use where."
+            )
+        return on_tensor.call(input, mask, value)
+
+    return masked_fill
+
+
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Returns the tensor with values at places, or with these added.
+
+    Args:
+        input: the tensor.
+        indices: for each dimension integers that name places, a mask of bools, or None for all.
+        values: broadcasts to what the indices name.
+        accumulate: adds to what is there; places may then be named several times.
+
+    Returns:
+        A tensor like the input.
+
+    Raises:
+        DimensionError: there is no such place.
+
+    Gradient:
+        That of the places to the values, and of all others to the tensor; of all to it, if accumulated.
+
+    Source:
+        torch.index_put
+
+    Example:
+        >>> import oplib
+        >>> places = oplib.tensor([0, 0])
+        >>> oplib.index_put(oplib.zeros(2), (places,), oplib.ones(2), accumulate=True)
+        tensor([2., 0.])
+    """
+    _check_put(input, indices, values)
+    given = tuple(slice(None) if index is None else index for index in indices)
+    places: list[Any] = []
+    dims: list[int] = []
+    for dim, item in enumerate(read_subscripts(given, tuple(input.shape))):
+        if not isinstance(item, slice):
+            check_places(item, input.shape[dim], dim)
+            places.append(item)
+            dims.append(dim)
+    return ops._index_put(input, places, values, dims, accumulate)
+
+
+def _check_put(input: Any, indices: Any, values: Any) -> None:
+    if not isinstance(indices, (tuple, list)):
+        raise ArgumentTypeError(
+            f"index_put: argument 'indices' is a tuple of tensors. Got {describe(indices)}. Put it into one: "
+            "(index,)."
+        )
+    if getattr(values, "dtype", input.dtype) != input.dtype:
+        raise ArgumentError(
+            f"index_put: the values and the tensor must have the same dtype. Got {describe(values)} for "
+            f"{describe(input)}. Convert them: values.to(tensor.dtype)."
+        )

@@ -1,0 +1,21 @@
+"""The way to every op: ``oplib.ops.namespace.name.overload``.
+
+The built-in ops are registered in the namespace ``oplib`` as any user's. Their tables, and the functions that
+are made from these, are in ``oplib/builtin/``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .library.objects.namespace import ops as _namespaces
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_namespaces, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_namespaces]

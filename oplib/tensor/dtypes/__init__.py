@@ -1,0 +1,1 @@
+"""The dtypes: torch's names, which dtype is allowed where, promotion and limits."""

@@ -1,0 +1,96 @@
+"""What numbers of a dtype can be: ``finfo`` and ``iinfo``, as Python numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.errors import DtypeError
+
+from .rules import find_dtype, get_default_dtype
+
+
+class finfo:  # noqa: N801  torch's name
+    """The limits of a floating dtype; of a complex one those of its parts.
+
+    Args:
+        type: the dtype; the default dtype if left out.
+
+    Attributes:
+        dtype: its name.
+        bits: of one number.
+        eps: from 1 to the next number.
+        max: the largest number.
+        min: the negative of it.
+        tiny: the smallest number with all its digits; also ``smallest_normal``.
+        resolution: the power of ten to which decimals are kept.
+
+    Raises:
+        DtypeError: the dtype is not floating.
+
+    Source:
+        ``torch.finfo`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> oplib.finfo(oplib.float32).eps == 2.0**-23
+        True
+        >>> oplib.finfo(oplib.bfloat16).max
+        3.3895313892515355e+38
+    """
+
+    def __init__(self, type: Any = None) -> None:  # noqa: A002  torch's name
+        dtype = get_default_dtype() if type is None else find_dtype(type)
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            raise DtypeError(
+                f"finfo: only a floating dtype has these limits. Got {dtype.name}. Use oplib.iinfo."
+            )
+        found: Any = jnp.finfo(dtype)
+        self.dtype: str = found.dtype.name
+        self.bits = int(found.bits)
+        self.eps, self.max, self.min = float(found.eps), float(found.max), float(found.min)
+        self.tiny = self.smallest_normal = float(found.tiny)
+        self.resolution = float(found.resolution)
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
+
+
+class iinfo:  # noqa: N801  torch's name
+    """The limits of a dtype of integers.
+
+    Args:
+        type: the dtype.
+
+    Attributes:
+        dtype: its name.
+        bits: of one number.
+        max: the largest number.
+        min: the smallest number.
+
+    Raises:
+        DtypeError: the dtype is not one of integers.
+
+    Source:
+        ``torch.iinfo`` of PyTorch 2.13.
+
+    Example:
+        >>> import oplib
+        >>> oplib.iinfo(oplib.int8)
+        iinfo(min=-128, max=127, dtype=int8)
+    """
+
+    def __init__(self, type: Any) -> None:  # noqa: A002  torch's name
+        dtype = find_dtype(type)
+        if not jnp.issubdtype(dtype, jnp.integer):
+            raise DtypeError(
+                f"iinfo: only a dtype of integers has these limits. Got {dtype.name}. Use oplib.finfo."
+            )
+        found: Any = jnp.iinfo(dtype)
+        self.dtype: str = dtype.name
+        self.bits, self.max, self.min = int(found.bits), int(found.max), int(found.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,205 @@
+"""What a dtype may be, what it is where none is given, and that none loses values silently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import DtypeError, describe
+from oplib.tensor.upcalls import upcalls
+
+from . import names as dtypes
+
+FLOATING = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64})
+FLOAT8 = frozenset({dtypes.float8_e4m3fn, dtypes.float8_e4m3fnuz, dtypes.float8_e5m2, dtypes.float8_e5m2fnuz})
+COMPLEX = frozenset({dtypes.complex64, dtypes.complex128})
+SIGNED = frozenset({dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
+UNSIGNED = frozenset({dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64})
+INTEGRAL = SIGNED | UNSIGNED
+SUPPORTED = FLOATING | FLOAT8 | COMPLEX | INTEGRAL | {dtypes.bool}
+
+_NARROWED = {  # 64-bit dtypes and what stands for them while x64 is off
+    dtypes.float64: dtypes.float32,
+    dtypes.int64: dtypes.int32,
+    dtypes.uint64: dtypes.uint32,
+    dtypes.complex128: dtypes.complex64,
+}
+_jax_config: Any = jax.config  # its attributes are made at run time
+_PYTHON_TYPES = (bool, int, float, complex)
+_ENABLE = 'turn 64 bits on with jax.config.update("jax_enable_x64", True)'
+
+
+class _Defaults:
+    """The one piece of state here, of the whole process as in torch."""
+
+    floating: np.dtype[Any] = dtypes.float32
+
+
+_defaults = _Defaults()
+
+
+def get_default_dtype() -> np.dtype[Any]:
+    """Returns the dtype of tensors made from Python floats; float32 unless it was set.
+
+    Example:
+        >>> get_default_dtype()
+        dtype('float32')
+    """
+    return _defaults.floating
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Sets the dtype of tensors made from Python floats, for all threads; compiled ops are compiled anew.
+
+    Args:
+        dtype: a floating dtype.
+
+    Raises:
+        DtypeError: it is not floating, or has 64 bits while JAX's x64 is off.
+
+    Source:
+        torch.set_default_dtype
+
+    Example:
+        >>> import oplib
+        >>> set_default_dtype(oplib.bfloat16)
+        >>> oplib.tensor(1.5).dtype
+        dtype(bfloat16)
+        >>> set_default_dtype(oplib.float32)
+    """
+    checked = normalize_dtype(dtype)
+    if checked not in FLOATING:
+        raise DtypeError(
+            f"set_default_dtype: the default dtype is a floating one. Got {checked.name}. "
+            f"Give float16, bfloat16, float32 or float64."
+        )
+    if checked != _defaults.floating:
+        _defaults.floating = checked
+        if "refresh" in vars(upcalls):  # compiled kernels hold the default of when they were traced
+            upcalls.refresh()
+
+
+def default_complex_dtype() -> np.dtype[Any]:
+    """Returns the dtype of tensors made from Python complex numbers."""
+    return dtypes.complex128 if _defaults.floating == dtypes.float64 else dtypes.complex64
+
+
+def default_int_dtype() -> np.dtype[Any]:
+    """Returns the dtype of tensors made from Python integers: int64 with JAX's x64, else int32."""
+    return dtypes.int64 if _jax_config.jax_enable_x64 else dtypes.int32
+
+
+def scalar_dtype(kind: type) -> np.dtype[Any]:
+    """Returns the dtype that a Python number of this type brings along.
+
+    Args:
+        kind: bool, int, float, complex or a subclass.
+
+    Raises:
+        DtypeError: another type.
+    """
+    if issubclass(kind, bool):
+        return dtypes.bool
+    if issubclass(kind, int):
+        return default_int_dtype()
+    if issubclass(kind, float):
+        return _defaults.floating
+    if issubclass(kind, complex):
+        return default_complex_dtype()
+    raise DtypeError(
+        f"dtype: only numbers have one. Got {kind.__name__}. Give a bool, int, float or complex."
+    )
+
+
+def normalize_dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns the dtype object that somebody means, if it can be had.
+
+    Args:
+        dtype: a dtype object, a numpy or JAX scalar type, a name, or Python's bool, int, float, complex (for
+            which the widest dtype is taken that can be had, as JAX does).
+
+    Raises:
+        DtypeError: there is no such dtype for tensors, or it has 64 bits while JAX's x64 is off.
+
+    Example:
+        >>> normalize_dtype("bfloat16"), normalize_dtype(bool)
+        (dtype(bfloat16), dtype('bool'))
+    """
+    found = find_dtype(dtype)
+    if found not in _NARROWED or _jax_config.jax_enable_x64:
+        return found
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:  # numpy holds dtype("float64") == float
+        return _NARROWED[found]
+    raise DtypeError(
+        f"dtype: {found.name} was asked for while JAX's x64 is off. It would become "
+        f"{_NARROWED[found].name} silently. Ask for oplib.{_NARROWED[found].name}, or {_ENABLE}."
+    )
+
+
+def find_dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns the dtype object that somebody means, whatever the setting of x64.
+
+    Raises:
+        DtypeError: there is no such dtype for tensors.
+    """
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if dtype is None or found is None or found not in SUPPORTED:  # numpy reads None as float64
+        raise DtypeError(
+            f"dtype: no tensor has this dtype. Got {dtype!r}. "
+            f"Use one of {', '.join(sorted(supported.name for supported in SUPPORTED))}."
+        )
+    return found
+
+
+def dtype_of_numpy(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
+    """Returns the dtype in which a numpy array without further word becomes a tensor.
+
+    Args:
+        array: any numpy array.
+
+    Returns:
+        Its own dtype, with 64-bit integers narrowed where x64 is off and every value fits.
+
+    Raises:
+        DtypeError: it has no dtype that a tensor can have, or narrowing would lose values.
+    """
+    own = array.dtype.newbyteorder("=")
+    if own not in SUPPORTED:
+        raise DtypeError(
+            f"dtype: no tensor has the dtype of this array. Got {describe(array)}. Convert it first."
+        )
+    if own not in _NARROWED or _jax_config.jax_enable_x64:
+        return own
+    narrow = _NARROWED[own]
+    if own not in INTEGRAL:
+        raise DtypeError(
+            f"dtype: a {own.name} array while JAX's x64 is off would lose digits. Got {describe(array)}. "
+            f"Say dtype=oplib.{narrow.name}, or {_ENABLE}."
+        )
+    check_range(array, narrow)
+    return narrow
+
+
+def check_range(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+    """Checks that integers fit an integral dtype.
+
+    Args:
+        array: integers, any shape.
+        dtype: an integral dtype.
+
+    Raises:
+        DtypeError: one does not fit.
+    """
+    limits = jnp.iinfo(dtype)
+    if array.size and (array.max() > limits.max or array.min() < limits.min):
+        raise DtypeError(
+            f"dtype: values do not fit {dtype.name}. Got {array.min()} to {array.max()}, and it holds "
+            f"{limits.min} to {limits.max}. Choose another dtype"
+            + (f", or {_ENABLE}." if not _jax_config.jax_enable_x64 else ".")
+        )

@@ -1,0 +1,344 @@
+"""Tensors from a shape and a rule: zeros, ones, full, eye, arange, linspace and logspace."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.tensor.devices.placement import find_placement
+from oplib.tensor.dtypes.promotion import result_type
+from oplib.tensor.dtypes.rules import (
+    INTEGRAL,
+    check_range,
+    default_int_dtype,
+    get_default_dtype,
+    normalize_dtype,
+    scalar_dtype,
+)
+from oplib.tensor.shapes.filling import fill, read_size
+from oplib.tensor.shapes.symbolic import has_symbols
+from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.tensor import Tensor
+
+
+def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
+    return get_default_dtype() if dtype is None else normalize_dtype(dtype)
+
+
+def zeros(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a tensor of zeros.
+
+    Args:
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or given twice.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.zeros
+
+    Example:
+        >>> zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+    """
+    shape, found = read_size("zeros", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
+
+
+def ones(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a tensor of ones.
+
+    Args:
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or given twice.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.ones
+
+    Example:
+        >>> ones((2,))
+        tensor([1., 1.])
+    """
+    shape, found = read_size("ones", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 1, found, device=device, requires_grad=requires_grad)
+
+
+def empty(
+    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a tensor whose values nobody should read; they are zeros.
+
+    Args:
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
+        dtype: by default the default dtype.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or given twice.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.empty
+
+    Example:
+        >>> empty(2, 3).shape
+        (2, 3)
+    """
+    shape, found = read_size("empty", sizes, size), _dtype_or_default(dtype)
+    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a tensor filled with one value.
+
+    Args:
+        size: the shape, as one sequence or integer.
+        fill_value: a number, or a tensor without dimensions.
+        dtype: by default that of the value: bool, the default integer, floating or complex dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or the value has dimensions.
+        DtypeError: the dtype cannot be had, or does not hold the value.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.full
+
+    Example:
+        >>> full((2,), 7)
+        tensor([7, 7])
+    """
+    found = result_type(fill_value) if dtype is None else normalize_dtype(dtype)
+    return _fill(read_size("full", (size,)), fill_value, found, device=device, requires_grad=requires_grad)
+
+
+def _fill(
+    shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], *, device: Any, requires_grad: bool
+) -> Tensor:
+    return Tensor.from_array(fill(shape, value, dtype, find_placement(device)), requires_grad=requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes a matrix with ones on its diagonal.
+
+    Args:
+        n: number of rows.
+        m: number of columns; by default ``n``.
+        dtype: by default the default dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: a number is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> eye(2)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    rows, columns = read_size("eye", (n, n if m is None else m))
+    diagonal = jnp.eye(rows, columns, dtype=_dtype_or_default(dtype), device=find_placement(device))
+    return Tensor.from_array(diagonal, requires_grad=requires_grad)
+
+
+def arange(
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes the numbers from ``start`` up to, but without, ``end``; ``arange(end)`` starts at 0.
+
+    Args:
+        start: the first number, or the end if it stands alone.
+        end: where to stop; by keyword it may stand alone.
+        step: the distance of two numbers, not zero.
+        dtype: by default the default integer dtype if all three are integers, else the default dtype.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A tensor of shape ``(ceil((end - start) / step),)``.
+
+    Raises:
+        ArgumentTypeError: there is neither a start nor an end.
+        ArgumentError: the step is zero, or leads away from the end.
+        DtypeError: the dtype cannot be had, or does not hold the numbers.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> arange(3)
+        tensor([0, 1, 2])
+        >>> arange(1, 2, 0.25)
+        tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
+    if start is None and end is None:
+        raise ArgumentTypeError("arange: argument 'end' is missing. Got no bound. Write arange(end).")
+    given = (0, start if end is None else end, step) if start is None or end is None else (start, end, step)
+    if has_symbols(given):
+        kind = normalize_dtype(default_int_dtype() if dtype is None else dtype)
+        return Tensor.from_array(jnp.arange(*given, dtype=kind), requires_grad=requires_grad)
+    first, last, distance = (_read_number("arange", number, (int, float)) for number in given)
+    if distance == 0 or (last - first) * distance < 0:
+        raise ArgumentError(
+            f"arange: argument 'step' leads from start to end. Got {first}, {last}, step={distance}. "
+            f"Give a step of the sign of end - start."
+        )
+    whole = all(isinstance(number, int) for number in (first, last, distance))
+    if dtype is None:
+        dtype = default_int_dtype() if whole else get_default_dtype()
+    count = -((first - last) // distance) if whole else math.ceil((last - first) / distance)
+    first, distance = _cut_fractions(dtype, first, distance)
+    numbers = first + distance * np.arange(count, dtype=np.int64 if whole else np.float64)
+    return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def _cut_fractions(dtype: Any, *ends: Any) -> tuple[Any, ...]:
+    """Integers are counted from integers and in integers, as in torch."""
+    is_whole = dtype is not None and normalize_dtype(dtype) in INTEGRAL
+    return tuple(int(end.real) for end in ends) if is_whole else ends
+
+
+def _read_number(op: str, value: Any, kinds: tuple[type, ...]) -> Any:
+    """Reads bounds that are numpy's or tensors, which raise under a trace: a shape depends on them."""
+    number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, kinds):
+        raise ArgumentError(
+            f"{op}: bounds and steps are numbers. Got {describe(value)}. Give one value for each."
+        )
+    return number
+
+
+def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    found = normalize_dtype(scalar_dtype(numbers.dtype.type) if dtype is None else dtype)
+    if numbers.dtype == np.int64 and found in INTEGRAL:
+        check_range(numbers, found)
+    return Tensor.from_array(to_array(numbers, found, find_placement(device)), requires_grad=requires_grad)
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Makes ``steps`` numbers at equal distances, from ``start`` to ``end`` and with both.
+
+    Args:
+        start: the first number.
+        end: the last number.
+        steps: how many.
+        dtype: by default the default dtype, or its complex counterpart for complex ends.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: ``steps`` is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    numbers = _space_evenly("linspace", start, end, steps, dtype)
+    return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes ``steps`` numbers at equal ratios, from ``base ** start`` to ``base ** end`` and with both.
+
+    Args:
+        start: the exponent of the first number.
+        end: the exponent of the last number.
+        steps: how many.
+        base: what is raised to these powers.
+        dtype: by default the default dtype, or its complex counterpart for complex ends.
+        device: as for :func:`zeros`.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        ArgumentError: ``steps`` is no integer, or negative.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
+    numbers = np.power(base, _space_evenly("logspace", start, end, steps, dtype))
+    return _box_numbers(numbers, dtype, device, requires_grad)
+
+
+def _space_evenly(op: str, start: Any, end: Any, steps: int, dtype: Any) -> np.ndarray[Any, Any]:
+    (count,) = read_size(op, (steps,))
+    first, last = (_read_number(op, number, (int, float, complex)) for number in (start, end))
+    low, high = _cut_fractions(dtype, first, last)
+    return np.linspace(low, high, count)

@@ -1,0 +1,133 @@
+"""Tensors from data: what comes from outside is copied in."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from oplib.errors import DataTypeError
+from oplib.tensor.devices.placement import find_placement
+from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.tensor import Tensor
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Makes a leaf from a copy of the data.
+
+    Args:
+        data: a number, nested sequences of numbers, a numpy array, a ``jax.Array`` or tracer, or an object
+            with ``__dlpack__`` or ``__array__``, such as a torch tensor; any shape.
+        dtype: by default that of an array; for Python numbers bool, int64 (int32 without JAX's x64), the
+            default dtype, or its complex counterpart.
+        device: a Device or its spelling, a ``jax.Device`` or a ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype would lose values silently, such as that of a float64 numpy array without x64.
+        DataError: sequences of unequal length, or data of another kind.
+        DeviceError: there is no such device.
+        AutogradError: ``requires_grad`` for a dtype that has no gradient.
+
+    Gradient:
+        None flows to the data, whatever it is: use ``tensor.clone()`` for a copy with history.
+
+    Example:
+        >>> tensor([[1, 2.5], [3, 4]])
+        tensor([[1.0000, 2.5000],
+                [3.0000, 4.0000]])
+        >>> tensor(True)
+        tensor(True)
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "tensor: the data is a Tensor, and its history is not copied. "
+            "Write source.detach().clone() for a copy, with .requires_grad_(True) for a new leaf.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return _box_data(data, dtype, device, requires_grad)
+
+
+def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -> Tensor:
+    array = to_array(data, None if dtype is None else normalize_dtype(dtype), find_placement(device))
+    return Tensor.from_array(array, requires_grad=requires_grad)
+
+
+def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Returns the data as a Tensor: itself if it is one already, with its history if it must be converted.
+
+    Args:
+        data: as for :func:`tensor`.
+        dtype: what the result is to have; by default as for :func:`tensor`.
+        device: where it is to be; by default where it is, or JAX's choice.
+
+    Returns:
+        The Tensor itself where nothing has to change, else a new one.
+
+    Raises:
+        DtypeError: as for :func:`tensor`.
+        DataError: as for :func:`tensor`.
+        DeviceError: there is no such device.
+
+    Gradient:
+        That of ``Tensor.to`` where the data is a Tensor.
+
+    Example:
+        >>> x = tensor([1.0, 2.0])
+        >>> as_tensor(x) is x
+        True
+    """
+    if isinstance(data, Tensor):
+        return data.to(dtype=dtype, device=device)
+    return _box_data(data, dtype, device)
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """Makes a Tensor from a copy of a numpy array.
+
+    Unlike torch's it shares no memory: a Tensor's array never changes under it.
+
+    Args:
+        array: any shape, of a dtype that a tensor can have.
+
+    Raises:
+        DataTypeError: it is no numpy array.
+        DtypeError: its dtype would lose values, or no tensor can have it.
+
+    Example:
+        >>> from_numpy(np.array([1, 2], np.int16))
+        tensor([1, 2], dtype=oplib.int16)
+    """
+    if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise DataTypeError(
+            f"from_numpy: 'array' is not a numpy array. Got {type(array).__name__}. Use oplib.tensor(data)."
+        )
+    return _box_data(array, None, None)
+
+
+def from_dlpack(data: Any, *, device: Any = None) -> Tensor:
+    """Makes a Tensor from a copy of an array of another library.
+
+    Args:
+        data: an object with ``__dlpack__`` and ``__dlpack_device__``.
+        device: where the copy is to be; by default JAX's choice.
+
+    Raises:
+        DataTypeError: the object does not speak dlpack.
+        DtypeError: its dtype would lose values.
+
+    Example:
+        >>> from_dlpack(np.arange(3.0, dtype=np.float32))
+        tensor([0., 1., 2.])
+    """
+    if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
+        raise DataTypeError(
+            f"from_dlpack: 'data' has no __dlpack__. Got {type(data).__name__}. Use oplib.tensor(data)."
+        )
+    return _box_data(data, None, device)

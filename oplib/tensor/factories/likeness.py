@@ -1,0 +1,168 @@
+# ruff: noqa: A002  `input` is torch's name
+"""Tensors with the shape, dtype and place of another: ``zeros_like`` and its kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import ArgumentTypeError, describe
+from oplib.tensor.devices.placement import placement_like
+from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.shapes.filling import fill
+from oplib.tensor.tensor import Tensor
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of the shape, dtype and sharding of another, filled with one value.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        fill_value: a number, or a tensor without dimensions.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentTypeError: ``input`` is no tensor.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.full_like
+
+    Example:
+        >>> import oplib
+        >>> full_like(oplib.zeros(2), 3)
+        tensor([3., 3.])
+    """
+    # A fake kernel of a compiled op writes this too, and has an array.
+    array: Any = input._storage.array if hasattr(input, "_storage") else input
+    if not hasattr(array, "dtype"):
+        raise ArgumentTypeError(
+            f"full_like: argument 'input' is a tensor, or an array. Got {describe(array)}. Make one of it: "
+            "oplib.tensor(...), or call full."
+        )
+    found = array.dtype if dtype is None else normalize_dtype(dtype)
+    filled = fill(array.shape, fill_value, found, placement_like(array, device))
+    return Tensor.from_array(filled, requires_grad=requires_grad)
+
+
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of zeros with the shape, dtype and sharding of another.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.zeros_like
+
+    Example:
+        >>> import oplib
+        >>> zeros_like(oplib.ones(2))
+        tensor([0., 0.])
+    """
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor of ones with the shape, dtype and sharding of another.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.ones_like
+
+    Example:
+        >>> import oplib
+        >>> ones_like(oplib.zeros(2))
+        tensor([1., 1.])
+    """
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Makes a tensor like another whose values nobody should read; they are zeros.
+
+    Args:
+        input: the tensor, or array, to be like; its history plays no part.
+        dtype: by default that of ``input``.
+        device: by default where ``input`` is.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+
+    Gradient:
+        None: the result does not lead back to ``input``.
+
+    Source:
+        torch.empty_like
+
+    Example:
+        >>> import oplib
+        >>> empty_like(oplib.zeros(2, 3)).shape
+        (2, 3)
+    """
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -1,0 +1,151 @@
+"""What shares memory with what: the base of a view, ``data``, ``detach_``, and torch's strides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.tensor.storage.metadata import find_dim
+from oplib.tensor.storage.storage import Storage
+from oplib.tensor.upcalls import upcalls
+from oplib.tensor.views import AliasStorage, ViewStorage
+
+if TYPE_CHECKING:
+    from oplib.tensor.tensor import Tensor
+
+
+class Layout:
+    """How the items of a tensor lie in memory; there is one value."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"oplib.{self._name}"
+
+
+strided = Layout("strided")
+
+
+class TensorAliasing:
+    """Mixin with what a Tensor says of the memory that it shares."""
+
+    _storage: Storage
+    _root: Tensor | None
+    _grad_fn: Any
+    _requires_grad: bool
+    _output_nr: int
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor whose history this one shares as a view of it; None for a tensor that is no view."""
+        return self._root
+
+    def _is_view(self) -> bool:
+        """Returns whether the tensor is a view that shares the history of its base."""
+        return self._root is not None
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor without history on the same memory, with a version of its own: writes are not noticed.
+
+        Assigning a tensor makes this one share the memory of that, and keeps history and version.
+
+        Raises:
+            ArgumentError: what is assigned is no Tensor.
+            AutogradError: it has another dtype, and this tensor requires grad.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.ones(2, requires_grad=True)
+            >>> _ = x.data.mul_(3)
+            >>> x.tolist(), x._version
+            ([3.0, 3.0], 0)
+        """
+        alias: Any = self.detach()  # pyright: ignore[reportAttributeAccessIssue]
+        alias._storage = AliasStorage(self._storage)
+        return alias
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not isinstance(value, TensorAliasing):
+            raise ArgumentError(
+                f"data: expected a Tensor. Got {describe(value)}. Assign oplib.tensor(value), or copy_ it in."
+            )
+        own, given = self._storage.spec, value._storage.spec
+        if given.dtype != own.dtype and self._requires_grad:
+            raise AutogradError(
+                f"data: a tensor that requires grad keeps its dtype. Got {describe(given)} for "
+                f"{describe(own)}. Convert it first."
+            )
+        self._storage = AliasStorage(value._storage, self._storage.version)
+
+    def detach_(self) -> Self:
+        """Takes the history from the tensor, which becomes a leaf that requires no grad.
+
+        Raises:
+            AutogradError: it is a view, whose history is that of its base.
+        """
+        if self._root is not None:
+            raise AutogradError(
+                "detach_: Can't detach views in-place. Use detach() instead. Got a view of "
+                f"{describe(self._root._storage.spec)}, whose history it shares."
+            )
+        self._grad_fn = None
+        self._output_nr = 0
+        self._requires_grad = False
+        self._tangent_slot = None
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """``oplib.strided``: there are no sparse tensors."""
+        return strided
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """Returns how many items apart neighbours along each dimension are in torch's memory, or along one.
+
+        JAX keeps its arrays as it likes, and a result is counted as laid out row by row. Of a view this tells
+        how it lies in its base.
+
+        Args:
+            dim: which one; negative ones count from the end.
+
+        Raises:
+            DimensionError: there is no such dimension.
+
+        Example:
+            >>> import oplib
+            >>> oplib.zeros(2, 3).t().stride()
+            (1, 3)
+        """
+        strides = self._storage.layout[0]
+        return strides if dim is None else strides[find_dim("stride", self._storage.spec.shape, dim)]
+
+    def storage_offset(self) -> int:
+        """Returns where in the memory of its base a view begins, in items.
+
+        Example:
+            >>> import oplib
+            >>> oplib.zeros(2, 3)[1].storage_offset()
+            3
+        """
+        return self._storage.layout[1]
+
+    def is_contiguous(self) -> bool:
+        """Returns whether the items of the tensor would lie row by row in torch's memory."""
+        if not isinstance(self._storage.spec, ViewStorage):
+            return True
+        expected = 1
+        shape = self._storage.spec.shape
+        for length, stride in zip(reversed(shape), reversed(self._storage.layout[0]), strict=True):
+            if length == 0:
+                return True
+            if length != 1 and stride != expected:
+                return False
+            expected *= length
+        return True
+
+    def contiguous(self) -> Tensor:
+        """Returns the tensor itself if it is contiguous, else a copy that is."""
+        return self if self.is_contiguous() else upcalls.clone(self)  # pyright: ignore[reportReturnType]

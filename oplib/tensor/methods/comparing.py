@@ -1,0 +1,145 @@
+# ruff: noqa: A002  `input` is torch's name
+"""Whether two Tensors hold the same numbers, as a Python bool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, TracingError, describe
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.promotion import promote_types
+from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.metadata import TensorMetadata
+
+
+class TensorComparison:
+    """Mixin with the comparisons of whole tensors."""
+
+    def allclose(
+        self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> bool:
+        """Returns whether all items differ by little; see ``oplib.allclose``."""
+        return allclose(self, other, rtol, atol, equal_nan)
+
+    def equal(self: Any, other: Any) -> bool:
+        """Returns whether shapes and all items are the same; see ``oplib.equal``."""
+        return equal(self, other)
+
+
+def allclose(
+    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Returns whether ``abs(input - other) <= atol + rtol * abs(other)`` for all items.
+
+    Args:
+        input: a Tensor, or an array of JAX or numpy, as every op takes.
+        other: likewise, of the same dtype, of a shape that broadcasts with it.
+        rtol: how much they may differ in proportion to ``other``.
+        atol: how much they may differ besides.
+        equal_nan: two nans count as equal.
+
+    Returns:
+        A Python bool.
+
+    Raises:
+        DataTypeError: one is neither.
+        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
+        ArgumentError: their dtypes differ, or their shapes do not broadcast.
+        ArgumentValueError: a tolerance is negative.
+        TracingError: one is traced, and so has no values yet.
+
+    Gradient:
+        None: the result is a bool.
+
+    Example:
+        >>> import oplib
+        >>> allclose(oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 2.000001]))
+        True
+    """
+    first, second = _read("allclose", input, other)
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise ArgumentValueError(
+                f"allclose: {name} must be greater than or equal to zero. Got {tolerance}. Use 0 for none."
+            )
+    if first.dtype != second.dtype:
+        raise ArgumentError(
+            f"allclose: the dtypes did not match. Got {describe(first)} and {describe(second)}. "
+            "Convert one: tensor.to(other.dtype)."
+        )
+    first, second = _broadcast(first, second)
+    if first.dtype == dtypes.bool:
+        return bool((first == second).all())
+    return bool(jnp.isclose(first, second, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+
+
+def equal(input: Any, other: Any) -> bool:
+    """Returns whether two tensors have the same shape and the same items; a nan equals nothing.
+
+    Args:
+        input: a Tensor, or an array of JAX or numpy, as every op takes.
+        other: likewise; items of another dtype are compared as numbers.
+
+    Returns:
+        A Python bool.
+
+    Raises:
+        DataTypeError: one is neither.
+        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
+        TracingError: one is traced, and so has no values yet.
+
+    Gradient:
+        None: the result is a bool.
+
+    Example:
+        >>> import oplib
+        >>> equal(oplib.tensor([1.0, 2.0]), oplib.tensor([1, 2]))
+        True
+    """
+    first, second = _read("equal", input, other)
+    if first.shape != second.shape:
+        return False
+    if first.dtype != second.dtype:
+        common = promote_types(first.dtype, second.dtype)
+        first, second = first.astype(common), second.astype(common)
+    return bool((first == second).all())
+
+
+def _read(op: str, *tensors: Any) -> list[Any]:
+    """Returns the arrays of tensors or arrays, which must have values."""
+    return [_read_one(op, *pair) for pair in zip(("input", "other"), tensors, strict=True)]
+
+
+def _read_one(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, TensorMetadata):
+        tensor: Any = value
+        value = tensor.array
+    elif isinstance(value, np.ndarray):
+        value = to_array(value, None, None)
+    if not isinstance(value, jax.Array):
+        raise DataTypeError(
+            f"{op}(): argument '{name}' must be Tensor, or an array. Got {type(value).__name__}. "
+            "Give oplib.tensor(value)."
+        )
+    if isinstance(value, Tracer):
+        raise TracingError(
+            f"{op}: a traced tensor has no values yet. Got {describe(value)}. Compare item by item with ==, "
+            "and return that from the traced function."
+        )
+    return value
+
+
+def _broadcast(first: Any, second: Any) -> tuple[Any, Any]:
+    try:
+        shape = jnp.broadcast_shapes(first.shape, second.shape)
+    except ValueError as error:
+        raise ArgumentError(
+            f"allclose: the shapes do not broadcast. Got {describe(first)} and {describe(second)}. "
+            "Give tensors of one shape."
+        ) from error
+    return jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)

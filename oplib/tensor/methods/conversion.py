@@ -1,0 +1,273 @@
+"""Other dtypes, other devices, and new tensors that take after one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentError, DataTypeError
+from oplib.modes import modes
+from oplib.tensor.devices.device import Device, is_abstract
+from oplib.tensor.devices.placement import Placement, find_target, placement_like
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.shapes.filling import fill, read_size
+from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.metadata import TensorMetadata
+from oplib.tensor.upcalls import upcalls
+
+if TYPE_CHECKING:
+    from oplib.tensor.tensor import Tensor
+
+
+class TensorConversion(TensorMetadata):
+    """Mixin with ``to`` and its kin, which are recorded, and the ``new_`` factories, which are not."""
+
+    _requires_grad: bool
+
+    if TYPE_CHECKING:
+
+        @staticmethod
+        def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:
+            """See Tensor."""
+            ...
+
+    def to(
+        self: Any,
+        *args: Any,
+        dtype: Any = None,
+        device: Any = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> Tensor:
+        """Returns the tensor with another dtype, or on another device: itself where nothing changes.
+
+        Args:
+            *args: a dtype, a device, a device and a dtype, or a Tensor whose dtype and place are meant.
+            dtype: the dtype, as a keyword.
+            device: a Device or its spelling, a ``jax.Device`` or ``Sharding``, as a keyword.
+            non_blocking: has no effect: JAX never waits for a copy.
+            copy: return a new tensor even where nothing changes.
+
+        Raises:
+            ArgumentError: arguments that are none of these.
+            DtypeError: the dtype cannot be had.
+            DeviceError: there is no such device.
+
+        Gradient:
+            The incoming one, converted or moved back.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1.5, -2.5]).to(oplib.int32)
+            tensor([ 1, -2])
+        """
+        del non_blocking
+        dtype, placement = _read_target(args, dtype, device)
+        result = self
+        if dtype is not None and dtype != result.dtype:
+            result = upcalls.to_dtype(result, dtype)
+        if placement is not None and not _is_at(result._storage.array, placement):
+            result = _move(result, placement)
+        return upcalls.clone(self) if copy and result is self else result
+
+    def cpu(self) -> Tensor:
+        """Returns the tensor on the CPU: itself if it is there."""
+        return self.to(device=Device("cpu"))
+
+    def cuda(self, device: Any = None) -> Tensor:
+        """Returns the tensor on a GPU, by default the first one: itself if it is there.
+
+        Raises:
+            DeviceError: there is no GPU.
+        """
+        return self.to(device=Device("cuda") if device is None else device)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Returns the tensor with the dtype of another: itself if it has it."""
+        return self.to(dtype=other.dtype)
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a leaf from a copy of the data, with this tensor's dtype and device where none is given."""
+        found = self.dtype if dtype is None else normalize_dtype(dtype)
+        array = to_array(data, found, self._place_new(device))
+        return self.from_array(array, requires_grad=requires_grad)
+
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor of one value, with this tensor's dtype and device where none is given."""
+        found = self.dtype if dtype is None else normalize_dtype(dtype)
+        array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
+        return self.from_array(array, requires_grad=requires_grad)
+
+    def new_zeros(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor of zeros, with this tensor's dtype and device where none is given."""
+        shape = read_size("new_zeros", sizes, size)
+        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_ones(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor of ones, with this tensor's dtype and device where none is given."""
+        shape = read_size("new_ones", sizes, size)
+        return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_empty(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
+        shape = read_size("new_empty", sizes, size)
+        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new(self, *args: Any, device: Any = None) -> Tensor:
+        """Makes a tensor with this one's dtype and device; older than ``new_empty`` and ``new_tensor``.
+
+        Args:
+            *args: sizes, for a tensor whose values nobody should read (none at all for an empty one); a
+                sequence or array of data; or a Tensor, for another one on its storage.
+            device: by default this tensor's.
+
+        Raises:
+            DataTypeError: a single argument that is none of these.
+        """
+        if not args:
+            return self.new_empty(0, device=device)
+        if all(isinstance(arg, int) for arg in args):
+            return self.new_empty(*args, device=device)
+        (data,) = args if len(args) == 1 else (None,)
+        if isinstance(data, TensorMetadata):
+            shared: Any = data
+            return shared.detach()
+        if not isinstance(data, (list, tuple, np.ndarray, jax.Array)):
+            given = ", ".join(type(arg).__name__ for arg in args)
+            raise DataTypeError(
+                f"new(): data must be a sequence. Got ({given}). Give sizes or a list, or use oplib.tensor."
+            )
+        return self.new_tensor(data, device=device)
+
+    def _place_new(self, device: Any) -> Placement:
+        """A sharding fits only the shape it was made for, so a new tensor takes only a single device over."""
+        array = self._storage.array
+        if device is None and not is_abstract(array) and len(array.devices()) > 1:
+            return None
+        return placement_like(array, device)
+
+
+def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
+    """Sorts the arguments of ``to`` by what they are: torch's overloads."""
+    for arg in args:
+        if isinstance(arg, TensorMetadata):
+            other = arg._storage.array
+            dtype = other.dtype
+            device = None if isinstance(other, Tracer) else other.sharding
+        elif isinstance(arg, (np.dtype, type)) or (isinstance(arg, str) and arg in dtypes.__all__):
+            dtype = arg
+        elif isinstance(arg, bool) or arg is None:
+            raise ArgumentError(
+                f"to: positional arguments are a dtype, a device or a Tensor. Got {arg!r}. "
+                f"Give copy= and non_blocking= as keywords."
+            )
+        else:
+            device = arg
+    return None if dtype is None else normalize_dtype(dtype), find_target(device)
+
+
+def _is_at(array: Any, placement: Placement) -> bool:
+    if isinstance(array, Tracer):
+        return False
+    if isinstance(placement, jax.Device):
+        return array.devices() == {placement}
+    return array.sharding.is_equivalent_to(placement, array.ndim)
+
+
+def _move(tensor: Any, placement: Placement) -> Tensor:
+    if tensor._requires_grad and modes.grad_enabled:
+        return upcalls.to_device(tensor, placement)
+    return tensor.from_array(jax.device_put(tensor._storage.array, placement))
+
+
+class TensorDtypes:
+    """Mixin with a method for each common dtype; by itself, because the names shadow Python's types."""
+
+    if TYPE_CHECKING:
+
+        def to(self, *args: Any, dtype: Any = None) -> Tensor:
+            """See TensorConversion."""
+            ...
+
+    def float(self) -> Tensor:
+        """Returns the tensor as float32: itself if it is."""
+        return self.to(dtype=dtypes.float32)
+
+    def double(self) -> Tensor:
+        """Returns the tensor as float64: itself if it is."""
+        return self.to(dtype=dtypes.float64)
+
+    def half(self) -> Tensor:
+        """Returns the tensor as float16: itself if it is."""
+        return self.to(dtype=dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """Returns the tensor as bfloat16: itself if it is."""
+        return self.to(dtype=dtypes.bfloat16)
+
+    def cfloat(self) -> Tensor:
+        """Returns the tensor as complex64: itself if it is."""
+        return self.to(dtype=dtypes.complex64)
+
+    def cdouble(self) -> Tensor:
+        """Returns the tensor as complex128: itself if it is."""
+        return self.to(dtype=dtypes.complex128)
+
+    def byte(self) -> Tensor:
+        """Returns the tensor as uint8: itself if it is."""
+        return self.to(dtype=dtypes.uint8)
+
+    def char(self) -> Tensor:
+        """Returns the tensor as int8: itself if it is."""
+        return self.to(dtype=dtypes.int8)
+
+    def short(self) -> Tensor:
+        """Returns the tensor as int16: itself if it is."""
+        return self.to(dtype=dtypes.int16)
+
+    def int(self) -> Tensor:
+        """Returns the tensor as int32: itself if it is."""
+        return self.to(dtype=dtypes.int32)
+
+    def long(self) -> Tensor:
+        """Returns the tensor as int64: itself if it is."""
+        return self.to(dtype=dtypes.int64)
+
+    def bool(self) -> Tensor:
+        """Returns the tensor as bool: itself if it is."""
+        return self.to(dtype=dtypes.bool)

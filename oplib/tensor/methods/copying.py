@@ -1,0 +1,94 @@
+"""copy, deepcopy and pickle of Tensors, as torch's: what shares a storage goes on sharing."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from typing import Any
+
+import numpy as np
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import AutogradError, TracingError, describe
+from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.storage import Storage
+from oplib.tensor.views import AliasStorage, ViewStorage
+
+
+class TensorCopying:
+    """Mixin with the protocols of ``copy`` and ``pickle``.
+
+    ``copy.copy`` gives a leaf over the same storage. A pickle keeps ``requires_grad`` and the attributes that
+    users have set, but neither history, gradient, hooks nor sharding.
+    """
+
+    _storage: Storage
+    _requires_grad: bool
+    _grad_fn: Any
+    _grad: Any
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (_make_leaf, (type(self), self._storage, self._requires_grad), users_attributes(self) or None)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self._grad_fn is not None:
+            raise AutogradError(
+                "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                f"protocol at the moment. Got the result of {self._grad_fn.name()}. "
+                f"Copy tensor.detach() instead, or clone() to keep the history."
+            )
+        storage = _copy_storage(self._storage, memo)
+        copied = memo[id(self)] = _make_leaf(type(self), storage, self._requires_grad)
+        if self._grad is not None:
+            copied._grad = copy.deepcopy(self._grad, memo)
+        copied.__dict__.update(copy.deepcopy(users_attributes(self), memo))
+        return copied
+
+
+def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
+    """Copies a storage once, however many tensors share it; a view's is a view of the copy of its base."""
+    copied = memo.get(id(storage))
+    if copied is None:
+        if isinstance(storage, ViewStorage):
+            copied = ViewStorage(_copy_storage(storage.base, memo), storage.chain, storage.starts)
+        elif isinstance(storage, AliasStorage):
+            copied = AliasStorage(_copy_storage(storage.cell, memo), storage.version)
+        else:
+            copied = Storage(storage.array)
+        memo[id(storage)] = copied
+    return copied
+
+
+def users_attributes(tensor: Any) -> dict[str, Any]:
+    """Returns what somebody set on the instance; names with an underscore are the tape's."""
+    return {name: value for name, value in tensor.__dict__.items() if not name.startswith("_")}
+
+
+def _make_leaf(cls: type[Any], storage: Storage, requires_grad: bool) -> Any:
+    leaf: Any = object.__new__(cls)
+    leaf._storage = storage
+    leaf._trace = get_opaque_trace_state()
+    if requires_grad:
+        leaf._requires_grad = True
+    return leaf
+
+
+def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+    """Pickles through numpy: the pickles of JAX's own arrays name JAX's private modules."""
+    if isinstance(storage.array, Tracer):
+        raise TracingError(
+            f"pickle: a traced tensor has no values yet. Got {describe(storage.array)}. "
+            f"Return it from the traced function and pickle it there."
+        )
+    return _restore_storage, (np.asarray(storage.array),)
+
+
+def _restore_storage(values: np.ndarray[Any, Any]) -> Storage:
+    return Storage(to_array(values, None, None))
+
+
+copyreg.pickle(Storage, _reduce_storage)

@@ -1,0 +1,201 @@
+"""Methods of Tensor that take their arguments otherwise than the op; the others are in :mod:`.op_methods`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.shapes.keywords import take_named
+from oplib.tensor.upcalls import upcalls
+
+if TYPE_CHECKING:
+    from oplib.tensor.storage.storage import Storage
+    from oplib.tensor.tensor import Tensor
+
+
+class TensorMethods:
+    """Mixin with the methods that are written out."""
+
+    _storage: Storage
+
+    def where(self, condition: Any, other: Any) -> Tensor:
+        """Chooses the tensor's items where a condition holds, and others elsewhere.
+
+        Args:
+            condition: bools.
+            other: a tensor or number; all three broadcast.
+
+        Source:
+            torch.Tensor.where
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1, 2]).where(oplib.tensor([True, False]), 0)
+            tensor([1, 0])
+        """
+        return upcalls.where(condition, self, other)
+
+    def reshape(self, *sizes: Any, shape: Any = None) -> Tensor:
+        """Returns the items in another shape: a view where that is one, else a copy.
+
+        Args:
+            sizes: the sizes one by one, or in one sequence; one of them may be -1, and is found.
+            shape: the same by keyword.
+
+        Source:
+            torch.Tensor.reshape
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([[1, 2], [3, 4]]).reshape(-1)
+            tensor([1, 2, 3, 4])
+        """
+        if shape is not None:
+            return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
+        return upcalls.reshape(self, _join(sizes))
+
+    def view(self, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
+        """Returns a view of the items in another shape, or of their bits as another dtype.
+
+        Args:
+            sizes: the sizes one by one, or in one sequence; one of them may be -1, and is found. Or a dtype.
+            size: the sizes by keyword.
+            dtype: the dtype by keyword.
+
+        Raises:
+            ArgumentError: the sizes have another number of items, or there is no such view: see ``reshape``.
+
+        Source:
+            torch.Tensor.view
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.zeros(2, 2)
+            >>> x.view(4)[0] = 1.0
+            >>> x
+            tensor([[1., 0.],
+                    [0., 0.]])
+        """
+        if size is not None:
+            given = sizes if dtype is None else (*sizes, dtype)
+            return upcalls.view(self, take_named("view", "size", size, given))
+        if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
+            return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
+        return upcalls.view(self, _join(sizes))
+
+    def expand(self, *sizes: Any, size: Any = None) -> Tensor:
+        """Returns a view that shows the item of each axis of size 1 as often as asked for.
+
+        Args:
+            sizes: the sizes one by one, or in one sequence; -1 keeps one. New axes come first.
+            size: the same by keyword.
+
+        Source:
+            torch.Tensor.expand
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([[1], [2]]).expand(-1, 3)
+            tensor([[1, 1, 1],
+                    [2, 2, 2]])
+        """
+        if size is not None:
+            return upcalls.expand(self, take_named("expand", "size", size, sizes))
+        return upcalls.expand(self, _join(sizes))
+
+    def permute(self, *numbers: Any, dims: Any = None) -> Tensor:
+        """Returns a view with the dims in another order.
+
+        Args:
+            numbers: the dims one by one, or in one sequence, each once.
+            dims: the same by keyword.
+
+        Source:
+            torch.Tensor.permute
+
+        Example:
+            >>> import oplib
+            >>> oplib.zeros(2, 3, 4).permute(2, 0, 1).shape
+            (4, 2, 3)
+        """
+        if dims is not None:
+            return upcalls.permute(self, take_named("permute", "dims", dims, numbers))
+        return upcalls.permute(self, _join(numbers))
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  torch's name
+        """The transposed matrix, as a view; of another number of dims, which warns, all in reverse.
+
+        Source:
+            torch.Tensor.T
+        """
+        rank = len(self._storage.spec.shape)
+        if rank != 2:
+            _warn_of_reversing(rank)
+        return upcalls.permute(self, tuple(reversed(range(rank))))
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802  torch's name
+        """The matrices along the last two dims transposed, as a view.
+
+        Raises:
+            ArgumentError: the tensor is a vector.
+
+        Source:
+            torch.Tensor.mT
+        """
+        rank = len(self._storage.spec.shape)
+        if not rank:
+            return self.T
+        if rank == 1:
+            raise ArgumentError(
+                f"mT: it is only supported on matrices or batches of matrices. Got "
+                f"{describe(self._storage.spec)}. Use unsqueeze to make a matrix of it."
+            )
+        return upcalls.transpose(self, -2, -1)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Computes the gradients of this tensor by the leaves it was made of, and adds them to theirs.
+
+        Args:
+            gradient: of what follows by this tensor, of its shape; may be left out where that has one item.
+            retain_graph: whether the graph can be gone through again; by default as ``create_graph``.
+            create_graph: whether the gradients can be derived in turn.
+            inputs: tensors that alone get a gradient; by default all leaves.
+
+        Raises:
+            AutogradError: the tensor requires no gradient, or its graph was freed.
+
+        Source:
+            torch.Tensor.backward
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+            >>> (x * x).sum().backward()
+            >>> x.grad
+            tensor([2., 4.])
+        """
+        upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _warn_of_reversing(rank: int) -> None:
+    warnings.warn(
+        f"T: the use of x.T on tensors of dimension other than 2 to reverse their shape is deprecated in "
+        f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute.",
+        stacklevel=3,
+    )
+
+
+def _join(sizes: tuple[Any, ...]) -> Any:
+    """Reads ``f(2, 3)`` and ``f((2, 3))`` alike."""
+    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes

@@ -1,0 +1,201 @@
+"""The place of a Tensor on the tape: whether it is recorded, what made it, its gradient and its hooks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+import jax.numpy as jnp
+
+from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.hooks import RemovableHandle
+from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.views.lineage import share_requires_grad
+
+if TYPE_CHECKING:
+    from oplib.protocols import GraphNode
+    from oplib.tensor.storage.storage import Storage
+    from oplib.tensor.tensor import Tensor
+
+Hook: TypeAlias = "Callable[[Tensor], Tensor | None]"
+
+
+class TensorHistory:
+    """Mixin with everything that concerns gradients."""
+
+    _storage: Storage
+    _requires_grad: bool = False
+    _grad_fn: GraphNode | None = None
+    _output_nr: int = 0
+    _grad: Tensor | None = None
+    _accumulator: Any = None  # weak reference to the leaf's AccumulateGrad, held by the autograd floor
+    _backward_hooks: OrderedDict[int, Hook] | None = None
+    _post_accumulate_hooks: OrderedDict[int, Callable[[Tensor], None]] | None = None
+    _retains_grad: bool = False
+    _views: list[Any] | None = None  # weak references to the views of this root, see tensor/views/lineage.py
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value.__class__ is not bool:
+            raise GradientTypeError(
+                f"requires_grad: it must be a bool. Got {describe(value)}. Give True or False."
+            )
+        if self._grad_fn is not None:
+            if not value:
+                raise AutogradError(
+                    "requires_grad: only a leaf's flag can be cleared. This tensor is the result of "
+                    f"{self._grad_fn.name()}. Use tensor.detach() for a tensor without history."
+                )
+            return
+        if value and not jnp.issubdtype(self._storage.array.dtype, jnp.inexact):
+            raise AutogradError(
+                f"requires_grad: only floating and complex tensors have gradients. "
+                f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
+            )
+        self._requires_grad = bool(value)
+        if value and self._views is not None:
+            share_requires_grad(self)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Sets ``requires_grad`` in place and returns the tensor.
+
+        Raises:
+            AutogradError: it is no leaf and the flag would be cleared, or its dtype has no gradient.
+            GradientTypeError: ``requires_grad`` is no bool.
+        """
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operation made this tensor."""
+        return self._grad_fn is None
+
+    def is_inference(self) -> bool:
+        """Returns whether it was made in inference mode, and so is never saved for a backward pass.
+
+        Example:
+            >>> import oplib
+            >>> with oplib.inference_mode():
+            ...     x = oplib.ones(2)
+            >>> x.is_inference()
+            True
+        """
+        return self._storage.is_inference
+
+    @property
+    def grad_fn(self) -> GraphNode | None:
+        """The node that made this tensor, or None for a leaf."""
+        return self._grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of ``grad_fn`` this is."""
+        return self._output_nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient collected so far, or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_new_grad(value)
+        self._grad = value
+
+    def _check_new_grad(self, value: object) -> None:
+        if not isinstance(value, TensorHistory):
+            raise GradientTypeError(
+                f"grad: expected a Tensor or None. Got {type(value).__name__}. Assign a Tensor."
+            )
+        if value is self:
+            raise AutogradError(
+                f"grad: a tensor cannot be its own gradient. Got {describe(self._storage.array)} for itself. "
+                f"Assign a copy: tensor.detach().clone()."
+            )
+        mine, given = self._storage.array, value._storage.array
+        if given.shape != mine.shape or given.dtype != mine.dtype:
+            raise AutogradError(
+                f"grad: a gradient has the shape and dtype of its tensor. Got {describe(given)} for "
+                f"{describe(mine)}. Reshape or convert it first."
+            )
+        refuse_escape(given, cast("Tensor", self), "grad")
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether this non-leaf keeps its gradient in ``grad``."""
+        return self._retains_grad
+
+    def retain_grad(self) -> None:
+        """Makes a non-leaf keep its gradient in ``grad``; a leaf does so anyway.
+
+        Raises:
+            AutogradError: the tensor does not require grad.
+        """
+        if not self._requires_grad:
+            raise AutogradError(
+                "retain_grad: the tensor does not require grad, so it cannot have one. It is a leaf, or made "
+                "of tensors without it. Set requires_grad=True on an input first."
+            )
+        if self._grad_fn is not None and not self._retains_grad:
+            self._grad_fn.retain_grad(self)
+            self._retains_grad = True
+
+    def register_hook(self, hook: Hook) -> RemovableHandle:
+        """Calls ``hook(grad)`` whenever a gradient for this tensor is computed.
+
+        Args:
+            hook: gets the gradient as a Tensor, must not change it, and may return another to use instead.
+
+        Returns:
+            A handle whose ``remove()`` takes the hook away.
+
+        Raises:
+            AutogradError: the tensor does not require grad.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.tensor([1.0], requires_grad=True)
+            >>> handle = x.register_hook(lambda grad: grad * 2)
+            >>> (x * 3).sum().backward()
+            >>> x.grad
+            tensor([6.])
+        """
+        if not self._requires_grad:
+            raise AutogradError(
+                f"register_hook: the tensor doesn't require grad, so the hook would never run. "
+                f"Got {describe(self._storage.array)}. Set requires_grad=True on it or on an input of it."
+            )
+        if self._backward_hooks is None:
+            self._backward_hooks = OrderedDict()
+            node = self._grad_fn or (self._accumulator and self._accumulator())
+            if node is not None:
+                node._register_hook_dict(self)
+        handle = RemovableHandle(self._backward_hooks)
+        self._backward_hooks[handle.id] = hook
+        return handle
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Calls ``hook(tensor)`` on a leaf each time its ``grad`` has been updated.
+
+        Raises:
+            AutogradError: the tensor is no leaf, or does not require grad.
+        """
+        if not self._requires_grad or self._grad_fn is not None:
+            raise AutogradError(
+                "register_post_accumulate_grad_hook: only a leaf that requires grad accumulates a gradient. "
+                f"Got a tensor with requires_grad={self._requires_grad} and grad_fn={self._grad_fn}. "
+                "Use register_hook for other tensors."
+            )
+        if self._post_accumulate_hooks is None:
+            self._post_accumulate_hooks = OrderedDict()
+        handle = RemovableHandle(self._post_accumulate_hooks)
+        self._post_accumulate_hooks[handle.id] = hook
+        return handle

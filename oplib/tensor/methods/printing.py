@@ -1,0 +1,165 @@
+"""How a Tensor is shown: torch's layout, digit for digit.
+
+All items of one tensor share a format: without digits after the point if all are whole, with four otherwise,
+with an exponent where they differ by more than a factor of 1000 or are very large or small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import describe
+from oplib.tensor.devices.device import device_of_array, is_abstract
+from oplib.tensor.devices.placement import is_on_default_device
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import (
+    COMPLEX,
+    INTEGRAL,
+    default_complex_dtype,
+    default_int_dtype,
+    get_default_dtype,
+)
+
+if TYPE_CHECKING:
+    from oplib.tensor.tensor import Tensor
+
+_PREFIX = "tensor("
+_LINE = 80  # characters
+_THRESHOLD = 1000  # items, from which on only the edges are shown
+_EDGE = 3  # items at each edge
+
+
+def show(tensor: Tensor) -> str:
+    """Returns what ``repr`` shows: the values, and whatever differs from what one expects.
+
+    Args:
+        tensor: any; where its values are traced, or held by other processes, dtype and shape are shown.
+
+    Example:
+        >>> import oplib
+        >>> show(oplib.tensor([[1.0, 0.5]], requires_grad=True))
+        'tensor([[1.0000, 0.5000]], requires_grad=True)'
+    """
+    array = tensor._storage.array
+    if is_abstract(array):
+        suffixes = ["traced" if isinstance(array, Tracer) else "abstract"]
+        body = describe(array)
+    elif not array.is_fully_addressable:
+        suffixes = [f"sharding={array.sharding}"]
+        body = describe(array)
+    else:
+        suffixes = list(_describe_place(array))
+        body = _show_values(np.asarray(array), suffixes)
+    if tensor._grad_fn is not None:
+        suffixes.append(f"grad_fn=<{tensor._grad_fn.name()}>")
+    elif tensor._requires_grad:
+        suffixes.append("requires_grad=True")
+    slot = tensor._tangent_slot
+    if slot is not None and slot.tangent is not None:
+        suffixes.append(f"tangent={show(slot.tangent)}")
+    return _add_suffixes(_PREFIX + body, suffixes)
+
+
+def _describe_place(array: Any) -> Sequence[str]:
+    if len(array.devices()) > 1:
+        return [f"sharding={getattr(array.sharding, 'spec', array.sharding)}"]
+    return () if is_on_default_device(array) else (f"device='{device_of_array(array)}'",)
+
+
+def _show_values(values: np.ndarray[Any, Any], suffixes: list[str]) -> str:
+    expected = {get_default_dtype()}
+    if values.size:
+        expected |= {default_complex_dtype(), default_int_dtype(), dtypes.bool}
+    elif values.ndim != 1:
+        suffixes.append(f"size={values.shape}")
+    if values.dtype not in expected:
+        suffixes.append(f"dtype=oplib.{values.dtype.name}")
+    if not values.size:
+        return "[]"
+    cut = [length > 2 * _EDGE and values.size > _THRESHOLD for length in values.shape]
+    for axis, is_cut in enumerate(cut):
+        if is_cut:
+            values = np.take(values, [*range(_EDGE), *range(-_EDGE, 0)], axis)
+    return _show_nested(values, cut, _choose_layout(values), len(_PREFIX))
+
+
+class _Layout(NamedTuple):
+    """How items are written, and how wide they may be."""
+
+    write: Callable[[Any], str]
+    width: int
+
+
+def _show_nested(values: np.ndarray[Any, Any], cut: list[bool], layout: _Layout, indent: int) -> str:
+    if values.ndim == 0:
+        return layout.write(values.item())
+    if values.ndim == 1:
+        return _show_row(values, cut[0], layout, indent)
+    parts = [_show_nested(part, cut[1:], layout, indent + 1) for part in values]
+    if cut[0]:
+        parts.insert(_EDGE, "...")
+    return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def _show_row(values: np.ndarray[Any, Any], is_cut: bool, layout: _Layout, indent: int) -> str:
+    items = [layout.write(value) for value in values.tolist()]
+    if is_cut:
+        items.insert(_EDGE, " ...")
+    per_line = max(1, (_LINE - indent) // (layout.width + 2))
+    lines = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def _choose_layout(values: np.ndarray[Any, Any]) -> _Layout:
+    """Makes all items as wide as the widest."""
+    if values.dtype in COMPLEX:
+        real, imaginary = _choose_layout(values.real), _choose_layout(values.imag)
+        return _Layout(
+            lambda value: _write_complex(real.write(value.real), imaginary.write(value.imag).lstrip()),
+            real.width + imaginary.width + 1,
+        )
+    if values.dtype in INTEGRAL or values.dtype == dtypes.bool:
+        width = max(len(str(value)) for value in values.ravel().tolist())
+        return _Layout(lambda value: f"{value!s:>{width}}", width)
+    return _choose_float_layout(values.astype(np.float64).ravel())
+
+
+def _write_complex(real: str, imaginary: str) -> str:
+    return f"{real}{'' if imaginary.startswith('-') else '+'}{imaginary}j"
+
+
+def _choose_float_layout(values: np.ndarray[Any, Any]) -> _Layout:
+    plain = values[np.isfinite(values) & (values != 0)]
+    digits, exponent, width = 0, False, 1
+    if plain.size:
+        smallest, largest = np.abs(plain).min(), np.abs(plain).max()
+        whole = bool((plain == np.ceil(plain)).all())
+        exponent = largest / smallest > 1000.0 or largest > 1.0e8 or (smallest < 1.0e-4 and not whole)
+        digits = 0 if whole and not exponent else 4
+        width = max(len(_write_float(value, digits, exponent)) for value in plain.tolist())
+    return _Layout(lambda value: f"{_write_float(value, digits, exponent):>{width}}", width)
+
+
+def _write_float(value: float, digits: int, exponent: bool) -> str:
+    if exponent:
+        return f"{value:.4e}"
+    point = "." if digits == 0 and math.isfinite(value) else ""
+    return f"{value:.{digits}f}{point}"
+
+
+def _add_suffixes(text: str, suffixes: list[str]) -> str:
+    """Breaks the line before a suffix that would be cut off."""
+    used = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if used + len(suffix) + 2 > _LINE:
+            text += ",\n" + " " * len(_PREFIX) + suffix
+            used = len(_PREFIX) + len(suffix)
+        else:
+            text += ", " + suffix
+            used += len(suffix) + 2
+    return text + ")"

@@ -1,0 +1,164 @@
+"""How the numbers of a Tensor are read; every way raises under a trace and names what was read."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    AutogradError,
+    TracingError,
+    describe,
+)
+from oplib.modes import modes
+
+from .left_operand import is_asked_by_operator
+
+if TYPE_CHECKING:
+    from oplib.tensor.storage.storage import Storage
+
+
+class TensorValues:
+    """Mixin with the ways out: numpy, Python numbers, dlpack, JAX."""
+
+    _storage: Storage
+    _requires_grad: bool
+
+    if TYPE_CHECKING:
+
+        @property
+        def array(self) -> Any:
+            """See Tensor."""
+
+    __array_priority__ = 1000  # an operator between a numpy array and a Tensor is the Tensor's
+
+    def _read(self, what: str) -> Any:
+        """Returns the concrete array."""
+        array = self.array
+        if isinstance(array, Tracer):
+            raise TracingError(
+                f"{what}: a traced tensor has no values yet. Got {describe(array)}. "
+                f"Return it from the traced function, or choose by oplib.where or jax.lax.cond."
+            )
+        return array
+
+    def _refuse_history(self, what: str, cure: str) -> None:
+        if self._requires_grad and modes.grad_enabled:
+            raise AutogradError(
+                f"{what}: Can't call {what} on Tensor that requires grad, the result would have no history. "
+                f"Got {describe(self._storage.array)}. {cure}"
+            )
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """Returns the values as a read-only numpy array, without copying where the device is the CPU.
+
+        Args:
+            force: read a tensor that requires grad too, as ``detach().numpy()`` does.
+
+        Raises:
+            AutogradError: it requires grad, and grad mode is on.
+            TracingError: it is traced.
+        """
+        if not force:
+            self._refuse_history("numpy()", "Use tensor.detach().numpy() instead.")
+        values = np.asarray(self._read("numpy()"))
+        values.flags.writeable = False
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._refuse_history("numpy()", "Use tensor.detach().numpy() instead.")
+        return np.array(self._read("numpy()"), dtype=dtype, copy=copy)
+
+    def __jax_array__(self) -> Any:
+        if is_asked_by_operator(inspect.currentframe()):
+            return self
+        self._refuse_history(
+            "a JAX function",
+            "Use tensor.array or tensor.detach() for the values, or an op of oplib for a gradient.",
+        )
+        return self.array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self._requires_grad:
+            raise BufferError(
+                f"__dlpack__: Can't export tensors that require gradient. "
+                f"Got {describe(self._storage.array)}. Use tensor.detach()."
+            )
+        return self._read("__dlpack__").__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self._read("__dlpack_device__").__dlpack_device__()
+
+    def item(self) -> bool | int | float | complex:
+        """Returns the value of a tensor with one item as a Python number.
+
+        Raises:
+            ArgumentValueError: it has another number of items.
+            TracingError: it is traced.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([2.5]).item()
+            2.5
+        """
+        array = self._read("item()")
+        if array.size != 1:
+            raise ArgumentValueError(  # of float(tensor) the kind is this, in torch
+                f"item(): a Tensor with {array.size} elements cannot be converted to Scalar. "
+                f"Got {describe(array)}. Use tensor.tolist()."
+            )
+        return array.item()
+
+    def tolist(self) -> Any:
+        """Returns the values as nested lists of Python numbers; a number for a tensor without dimensions.
+
+        Raises:
+            TracingError: it is traced.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+        """
+        return np.asarray(self._read("tolist()")).tolist()
+
+    def __bool__(self) -> bool:
+        array = self._read("bool()")
+        if array.size != 1:
+            many = "more than one value" if array.size else "no values"
+            raise ArgumentError(
+                f"bool(): Boolean value of Tensor with {many} is ambiguous. Got {describe(array)}. "
+                f"Compare one item, or reduce the tensor first."
+            )
+        return bool(array.item())
+
+    def __int__(self) -> int:
+        number: Any = self.item()
+        return int(number)
+
+    def __float__(self) -> float:
+        number: Any = self.item()
+        return float(number)
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        number = self.item() if self._storage.array.size == 1 else None
+        if not isinstance(number, int):
+            raise ArgumentTypeError(
+                f"index: only integer tensors of a single element can be converted to an index. "
+                f"Got {describe(self._storage.array)}. Convert it: int(tensor)."
+            )
+        return int(number)  # a bool is no proper index
+
+    def __format__(self, format_spec: str) -> str:
+        if self._storage.array.ndim or (isinstance(self._storage.array, Tracer) and not format_spec):
+            return object.__format__(self, format_spec)
+        return format(self.item(), format_spec)

@@ -1,0 +1,71 @@
+"""Views of a Tensor that are properties, or take another tensor's shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oplib.errors import ArgumentError, describe
+from oplib.tensor.upcalls import upcalls
+
+if TYPE_CHECKING:
+    from oplib.tensor.tensor import Tensor
+
+
+class TensorViewMethods:
+    """Mixin with views that are no op of their own."""
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """Returns the tensor in the shape of another, as :meth:`view` does."""
+        return upcalls.view(self, list(other._storage.spec.shape))
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Returns the tensor expanded to the shape of another."""
+        return upcalls.expand(self, list(other._storage.spec.shape))
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """Returns the tensor in the shape of another, as :meth:`reshape` does."""
+        return upcalls.reshape(self, list(other._storage.spec.shape))
+
+    @property
+    def real(self) -> Tensor:
+        """The real parts, as a view; of a real tensor itself."""
+        return upcalls.real(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        upcalls.setitem_(upcalls.real(self), ..., value)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts, as a view."""
+        return upcalls.imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        upcalls.setitem_(upcalls.imag(self), ..., value)
+
+    @property
+    def H(self) -> Tensor:  # noqa: N802  torch's name
+        """The conjugate of the transposed matrix.
+
+        Raises:
+            ArgumentError: the tensor is no matrix.
+        """
+        matrix: Any = self
+        if matrix.ndim not in (0, 2):
+            raise ArgumentError(
+                "H: it is only supported on matrices (2-D tensors). Got "
+                f"{describe(matrix._storage.spec)}. Use mH for "
+                "batches of matrices."
+            )
+        return matrix.mH if matrix.ndim else _conjugate(matrix)
+
+    @property
+    def mH(self) -> Tensor:  # noqa: N802  torch's name
+        """The conjugates of the transposed matrices along the last two dimensions; of real ones a view."""
+        matrices: Any = self
+        return _conjugate(matrices.mT)
+
+
+def _conjugate(tensor: Any) -> Any:
+    return upcalls.conj(tensor) if tensor.is_complex() else tensor

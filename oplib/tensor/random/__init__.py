@@ -1,0 +1,1 @@
+"""Generators, and the factories of random Tensors."""

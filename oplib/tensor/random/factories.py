@@ -1,0 +1,212 @@
+"""Tensors of random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
+from oplib.tensor.devices.placement import find_placement
+from oplib.tensor.dtypes.rules import (
+    FLOATING,
+    INTEGRAL,
+    default_int_dtype,
+    get_default_dtype,
+    normalize_dtype,
+)
+from oplib.tensor.shapes.filling import read_size
+from oplib.tensor.shapes.keywords import read_bounds
+from oplib.tensor.tensor import Tensor
+
+from .generator import Generator
+from .sampling import draw_floats, draw_integers, draw_order, find_last_integer
+
+
+def rand(
+    *sizes: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Draws uniformly from [0, 1).
+
+    Args:
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
+        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
+        dtype: a floating or complex dtype, whose two parts are drawn each; by default the default one.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or given twice.
+        DtypeError: the dtype cannot be had.
+        UnsupportedDtypeError: it is not floating.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.rand; the numbers are JAX's.
+
+    Example:
+        >>> rand(2, 3).shape
+        (2, 3)
+    """
+    shape = read_size("rand", sizes, size)
+    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
+    drawn = draw_floats("rand", shape, found, generator=generator, placement=find_placement(device))
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
+
+
+def randn(
+    *sizes: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Draws from the normal distribution of mean 0 and variance 1, complex too.
+
+    Args:
+        *sizes: the shape, as integers or as one sequence.
+        size: the shape as one sequence, by keyword.
+        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
+        dtype: a floating or complex dtype; by default the default one.
+        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
+        requires_grad: whether the result collects gradients.
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: the size is not made of integers, or negative, or given twice.
+        DtypeError: the dtype cannot be had.
+        UnsupportedDtypeError: it is neither floating nor complex.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randn; the numbers are JAX's.
+
+    Example:
+        >>> randn(3, requires_grad=True).requires_grad
+        True
+    """
+    shape = read_size("randn", sizes, size)
+    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
+    drawn = draw_floats("randn", shape, found, generator=generator, placement=find_placement(device))
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
+
+
+def randint(
+    *bounds_and_size: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Draws integers uniformly: ``randint(high, size)`` or ``randint(low, high, size)``.
+
+    Args:
+        *bounds_and_size: the lowest number (0 if left out), the first one that is too high, and the shape.
+        low: the lowest number, by keyword.
+        high: the first number that is too high, by keyword.
+        size: the shape, by keyword.
+        generator: where the randomness comes from; by default the global Generator.
+        dtype: by default the default integer dtype.
+        device: as for :func:`rand`.
+        requires_grad: whether the result collects gradients (of a floating dtype only).
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentError: wrong arguments, or no number lies between the bounds, or the dtype does not hold them.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randint; the numbers are JAX's.
+
+    Example:
+        >>> randint(3, 4, (2,))
+        tensor([3, 3])
+    """
+    least, most, lengths = read_bounds("randint", bounds_and_size, low=low, high=high, size=size)
+    found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
+    shape, placement = read_size("randint", (lengths,)), find_placement(device)
+    drawn = draw_integers("randint", shape, (least, most), found, generator=generator, placement=placement)
+    return Tensor.from_array(drawn, requires_grad=requires_grad)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Draws an order of the integers from 0 to ``n - 1``.
+
+    Args:
+        n: how many there are.
+        generator: where the randomness comes from; by default the global Generator.
+        dtype: by default the default integer dtype.
+        device: as for :func:`rand`.
+        requires_grad: whether the result collects gradients (of a floating dtype only).
+
+    Returns:
+        A new leaf.
+
+    Raises:
+        ArgumentTypeError: ``n`` is no integer.
+        ArgumentError: it is negative, or the dtype does not hold the integers.
+        UnsupportedDtypeError: the dtype is bool or complex.
+        DtypeError: the dtype cannot be had.
+        DeviceError: there is no such device.
+        TracingError: the Generator was made outside the running trace.
+
+    Gradient:
+        None: there is nothing to differentiate by.
+
+    Source:
+        torch.randperm; the numbers are JAX's.
+
+    Example:
+        >>> sorted(randperm(3).tolist())
+        [0, 1, 2]
+    """
+    if isinstance(n, bool) or not hasattr(n, "__index__"):
+        raise ArgumentTypeError(f"randperm: argument 'n' is an integer. Got {n!r}. Write int(n).")
+    (size,) = read_size("randperm", (n,))
+    found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
+    if found not in FLOATING | INTEGRAL:
+        raise UnsupportedDtypeError(
+            f"randperm: not implemented for {found.name}. Got n={n}. Use an integer dtype."
+        )
+    if size - 1 > find_last_integer(found):
+        raise ArgumentError(
+            f"randperm: n cannot be greater than {find_last_integer(found) + 1} for {found.name}. Got n={n}. "
+            "Use a wider dtype."
+        )
+    drawn = draw_order(size, found, generator=generator, placement=find_placement(device))
+    return Tensor.from_array(drawn, requires_grad=requires_grad)

@@ -1,0 +1,334 @@
+"""Generator: the state from which random numbers are drawn, a box over a JAX key."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
+from oplib.tensor.devices.device import Device
+from oplib.tensor.devices.forked import check_process
+from oplib.tensor.storage.map_level import MapLevel, map_levels
+
+from .draw_log import births, note_draw
+
+_DEFAULT_SEED = 67280421310721  # torch's, so that an unseeded Generator repeats itself as there
+_WORD = 2**32
+
+
+class Generator:
+    """Gives a new ``jax.random`` key at each draw, by counting.
+
+    It belongs to the trace in which it was made: drawing from it inside a function that JAX traces would give
+    the same numbers at every later call of the compiled function, so that raises. Inside a trace, build one
+    from a key that is an argument. Inside ``oplib.vmap`` the map's ``randomness`` says what a draw does.
+
+    Args:
+        device: what torch takes here; kept, and otherwise without effect.
+
+    Example:
+        >>> from oplib.tensor.random.factories import rand
+        >>> generator = Generator().manual_seed(0)
+        >>> first = rand(2, generator=generator).tolist()
+        >>> first == rand(2, generator=generator).tolist()
+        False
+        >>> first == rand(2, generator=Generator().manual_seed(0)).tolist()
+        True
+    """
+
+    device: Device
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = device if isinstance(device, Device) else Device(device)
+        self._seed = _DEFAULT_SEED
+        self._key: Any = None  # made at the first draw: importing oplib must start no backend
+        self._count = 0
+        self._is_of_call = False
+        self._birth = next(births)
+        self._lock = threading.Lock()
+        self._trace: object = get_opaque_trace_state()
+
+    @staticmethod
+    def from_key(key: Any) -> Generator:
+        """Makes a Generator from a JAX key, which may be traced.
+
+        Args:
+            key: a key of ``jax.random.key``, shape ``()``.
+
+        Returns:
+            A Generator whose draws are functions of the key.
+
+        Raises:
+            ArgumentError: it is no such key.
+
+        Example:
+            >>> import jax
+            >>> from oplib.tensor.random.factories import rand
+            >>> draw = jax.jit(lambda key: rand(2, generator=Generator.from_key(key)).array)
+            >>> draw(jax.random.key(0)).shape
+            (2,)
+        """
+        if not is_key(key):
+            raise ArgumentError(
+                f"Generator.from_key: expected a key. Got {describe(key)}. Make one with "
+                "jax.random.key(seed), or of such numbers with jax.random.wrap_key_data(numbers)."
+            )
+        generator = Generator()
+        generator._key = key
+        return generator
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts over from a seed and returns the Generator.
+
+        Args:
+            seed: any integer from -2**63 to 2**64 - 1; negative ones count from above, as in torch.
+
+        Raises:
+            ArgumentError: it is no integer, or outside of this range.
+        """
+        if not isinstance(seed, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise ArgumentError(f"manual_seed: expected an integer. Got {describe(seed)}. Write int(seed).")
+        seed = int(seed)
+        if not -(2**63) <= seed < 2**64:
+            raise ArgumentValueError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
+        self._refuse_other_trace("manual_seed")
+        self._seed, self._key, self._count = seed % 2**64, None, 0
+        return self
+
+    def seed(self) -> int:
+        """Starts over from a seed of the operating system's choice and returns it."""
+        self.manual_seed(secrets.randbits(64))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """Returns the seed started from last."""
+        return self._seed
+
+    def get_state(self) -> tuple[int, Any, int]:
+        """Returns what :meth:`set_state` takes; only good for that."""
+        return (self._seed, self._key, self._count)
+
+    def set_state(self, state: tuple[int, Any, int]) -> Generator:
+        """Goes back to a state that :meth:`get_state` returned, and returns the Generator."""
+        self._refuse_other_trace("set_state")
+        self._seed, self._key, self._count = state
+        return self
+
+    def clone_state(self) -> Generator:
+        """Returns a Generator of its own that will draw the same numbers."""
+        return Generator(self.device).set_state(self.get_state())
+
+    def __copy__(self) -> Generator:
+        return self.clone_state()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
+        return memo.setdefault(id(self), self.clone_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets it be pickled: it goes on elsewhere as it would here.
+
+        Raises:
+            TracingError: it stands on a traced key.
+        """
+        seed, key, count = self.get_state()
+        if isinstance(key, Tracer):
+            raise TracingError(
+                f"Generator: a traced key cannot be pickled. Got {describe(key)}. Pickle the Generator "
+                "outside of the trace."
+            )
+        plain = None if key is None else (str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)))
+        return _restore, (str(self.device), seed, plain, count)
+
+    def next_key(self) -> Any:
+        """Advances the Generator and returns a key that was never returned before.
+
+        Raises:
+            TracingError: the Generator was made outside the running trace.
+        """
+        return _fold(*self.advance())
+
+    def advance(self) -> tuple[Any, np.uint32]:
+        """Advances the Generator and returns a key and a number to fold into it.
+
+        This lets a compiled draw do the folding itself, which is twice as fast as :meth:`next_key`.
+
+        Inside ``oplib.vmap`` its ``randomness`` says whether the key is the same for all examples.
+
+        Raises:
+            TracingError: the Generator was made outside the running trace, or in a map that may not draw.
+        """
+        check_process()
+        self._refuse_other_trace("a draw")
+        levels = () if self._is_of_call else map_levels.stack
+        for level in levels:
+            _refuse_drawing(level)
+        with self._lock:  # threads share the global Generator, and must not draw the same numbers
+            if self._key is None:
+                self._key = _make_key(self._seed)
+            note_draw(self, self._birth, (self._seed, self._key, self._count))
+            self._count += 1
+            key, count = self._key, np.uint32(self._count)
+        for level in levels:
+            if level.randomness == "different":
+                key = jax.random.fold_in(key, level.index)
+        return key, count
+
+    def _refuse_other_trace(self, what: str) -> None:
+        """Raises in another trace than that in which it was made.
+
+        Functions in ``oplib.vmap`` run anew each time, so a draw there does not repeat itself.
+        """
+        here = get_opaque_trace_state()
+        for level in reversed(map_levels.stack):
+            if here == self._trace or here != level.inside:
+                break
+            here = level.outside
+        if self._trace != here:
+            raise TracingError(
+                f"Generator: {what} inside a trace would change a Generator made outside of it. "
+                f"The compiled function would repeat the same numbers at each call. "
+                f"Pass a key as an argument and use oplib.Generator.from_key(key) inside."
+            )
+
+
+def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | None, count: int) -> Generator:
+    """Makes a Generator of what was pickled."""
+    key = None if plain is None else jax.random.wrap_key_data(jnp.asarray(plain[1]), impl=plain[0])
+    return Generator(device).set_state((seed, key, count))
+
+
+def _refuse_drawing(level: MapLevel) -> None:
+    if level.randomness == "error":
+        raise TracingError(
+            "vmap: called random operation while in randomness error mode. It is not said whether each of "
+            f"the {level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
+            "'same', or draw outside of it."
+        )
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is a key of JAX, or an array of keys."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def read_generator(generator: Any) -> Generator:
+    """Returns the Generator that a call means: the global one by None, and one of its own by a key.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if isinstance(generator, Generator):
+        return generator
+    if generator is None:
+        return default_generator
+    if is_key(generator):
+        return begin_at(generator)
+    raise ArgumentTypeError(
+        f"generator: expected a Generator, or a key of jax.random.key. Got {describe(generator)}, of type "
+        f"{type(generator).__name__}. Write generator=oplib.Generator().manual_seed(seed)."
+    )
+
+
+def begin_at(key: Any) -> Generator:
+    """Makes the Generator that stands on a key and asks no map: whoever gave the key has said what differs.
+
+    Args:
+        key: the one that a call has drawn; in a batching rule one for each example.
+    """
+    generator = Generator.from_key(key)
+    generator._is_of_call = True
+    return generator
+
+
+@partial(jax.jit, inline=True)
+def _fold(key: Any, count: Any) -> Any:
+    """Folds a number into a key, or into each of several."""
+    fold: Any = jax.random.fold_in
+    return jax.vmap(fold, (0, None))(key, count) if key.ndim else fold(key, count)
+
+
+def _make_key(seed: int) -> Any:
+    """Uses all 64 bits, which JAX does only with x64."""
+    key = jax.random.key(seed % _WORD)
+    return key if seed < _WORD else jax.random.fold_in(key, seed // _WORD)
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Starts the global Generator over from a seed, and returns it.
+
+    Args:
+        seed: as for :meth:`Generator.manual_seed`.
+
+    Example:
+        >>> from oplib.tensor.random.factories import rand
+        >>> first = manual_seed(7) and rand(2).tolist()
+        >>> first == (manual_seed(7) and rand(2).tolist())
+        True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """Returns the seed from which the global Generator started last.
+
+    Source:
+        torch.initial_seed
+
+    Example:
+        >>> _ = manual_seed(7)
+        >>> initial_seed()
+        7
+    """
+    return default_generator.initial_seed()
+
+
+def seed() -> int:
+    """Starts the global Generator over from a seed of the operating system's choice, and returns it.
+
+    Source:
+        torch.seed
+
+    Example:
+        >>> seed() == initial_seed()
+        True
+    """
+    return default_generator.seed()
+
+
+def get_rng_state() -> tuple[int, Any, int]:
+    """Returns the state of the global Generator, which :func:`set_rng_state` takes.
+
+    Source:
+        torch.get_rng_state, which gives a tensor of bytes.
+
+    Example:
+        >>> _ = manual_seed(7)
+        >>> get_rng_state() == manual_seed(7).get_state()
+        True
+    """
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: tuple[int, Any, int]) -> None:
+    """Takes the global Generator back to a state that :func:`get_rng_state` returned.
+
+    Example:
+        >>> from oplib.tensor.random.factories import rand
+        >>> state = get_rng_state()
+        >>> first = rand(2).tolist()
+        >>> set_rng_state(state)
+        >>> rand(2).tolist() == first
+        True
+    """
+    default_generator.set_state(new_state)

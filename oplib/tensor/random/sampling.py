@@ -1,0 +1,135 @@
+"""Arrays of random numbers, by one compiled function for each distribution."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError, UnsupportedDtypeError
+from oplib.tensor.devices.placement import Placement
+from oplib.tensor.dtypes.names import bool as bool_dtype
+from oplib.tensor.dtypes.rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype
+
+from .generator import Generator, read_generator
+
+
+def draw_floats(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    generator: Generator | None,
+    placement: Placement,
+) -> Any:
+    """Draws as ``rand`` or ``randn``.
+
+    Args:
+        op: which of the two, for errors too.
+        shape: of the result.
+        dtype: of the result.
+        generator: a Generator, a key, or None.
+        placement: where the result is to be.
+
+    Raises:
+        UnsupportedDtypeError: the dtype is neither floating nor complex.
+    """
+    if dtype not in FLOATING | COMPLEX:
+        raise UnsupportedDtypeError(
+            f"{op}: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
+        )
+    sample = _sample_uniform if op == "rand" else _sample_normal
+    return _place(sample(*_advance(generator), shape, dtype), placement)
+
+
+def draw_integers(
+    op: str,
+    shape: tuple[int, ...],
+    bounds: tuple[int, int],
+    dtype: np.dtype[Any],
+    *,
+    generator: Generator | None,
+    placement: Placement = None,
+) -> Any:
+    """Draws in the widest integers that there are, and converts: the dtype may be narrow, or floating.
+
+    Args:
+        op: what draws, for errors.
+        shape: of the result.
+        bounds: the lowest number, and the first that is too high.
+        dtype: of the result.
+        generator: a Generator, a key, or None.
+        placement: where the result is to be.
+
+    Raises:
+        ArgumentError: no number lies between the bounds, or the dtype does not hold them.
+    """
+    low, high = bounds
+    if low >= high:
+        raise ArgumentError(
+            f"{op}: 'low' must be less than 'high'. Got low={low}, high={high}. Swap or widen them."
+        )
+    wide = default_int_dtype()
+    limits = np.iinfo(dtype if dtype in INTEGRAL and dtype.itemsize < wide.itemsize else wide)
+    if low < limits.min or high - 1 > limits.max or (dtype == bool_dtype and high > 2):
+        raise ArgumentError(
+            f"{op}: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
+            f"Choose another dtype, or narrower bounds."
+        )
+    last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)  # it may be one more than fits
+    drawn = _sample_integers(*_advance(generator), np.asarray(low, wide), last, shape, dtype)
+    return _place(drawn, placement)
+
+
+def draw_order(size: int, dtype: np.dtype[Any], *, generator: Generator | None, placement: Placement) -> Any:
+    """Draws an order of the integers below ``size``, which the dtype must hold.
+
+    Args:
+        size: how many there are.
+        dtype: of the result.
+        generator: a Generator, a key, or None.
+        placement: where the result is to be.
+    """
+    return _place(_sample_order(*_advance(generator), size, dtype), placement)
+
+
+def find_last_integer(dtype: np.dtype[Any]) -> int:
+    """Returns the last of the integers from 0 that a dtype tells apart."""
+    if dtype == bool_dtype:
+        return 1
+    return int(np.iinfo(dtype).max) if dtype in INTEGRAL else 2 ** (jnp.finfo(dtype).nmant + 1)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    key = jax.random.fold_in(key, count)
+    if dtype not in COMPLEX:
+        return jax.random.uniform(key, shape, dtype)
+    part = np.zeros(0, dtype).real.dtype
+    return jax.lax.complex(*(jax.random.uniform(one, shape, part) for one in jax.random.split(key)))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_normal(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.random.normal(jax.random.fold_in(key, count), shape, dtype)
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def _sample_integers(key: Any, count: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.random.randint(jax.random.fold_in(key, count), shape, low, high, low.dtype).astype(dtype)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _sample_order(key: Any, count: Any, size: int, dtype: Any) -> Any:
+    return jax.random.permutation(jax.random.fold_in(key, count), size).astype(dtype)
+
+
+def _advance(generator: Generator | None) -> tuple[Any, Any]:
+    return read_generator(generator).advance()
+
+
+def _place(array: Any, placement: Placement) -> Any:
+    return array if placement is None else jax.device_put(array, placement)

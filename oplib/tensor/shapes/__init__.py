@@ -1,0 +1,1 @@
+"""Shapes given as arguments, and lengths that are symbols during export."""

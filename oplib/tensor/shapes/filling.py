@@ -1,0 +1,96 @@
+"""Reading a shape, and filling one with a value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
+from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.placement import Placement
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
+from oplib.tensor.storage.ingestion import to_array
+
+from .keywords import take_named
+from .symbolic import has_symbols, is_symbolic
+
+_FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
+
+
+def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """Returns the shape meant by ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
+
+    Args:
+        op: the function asked, for the message.
+        size: its positional arguments.
+        named: what it was given by keyword, or None.
+
+    Raises:
+        ArgumentTypeError: there is no size, or an item is no integer, or there are positional arguments and
+            a keyword.
+        ArgumentError: an item is negative.
+    """
+    if named is not None:
+        size = (take_named(op, "size", named, size),)
+    if not size:
+        raise ArgumentTypeError(
+            f"{op}() missing 1 required positional argument: 'size'. Got none. Write {op}(2, 3), or {op}(()) "
+            "for one without dimensions."
+        )
+    given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    try:
+        shape = tuple(
+            [one if is_symbolic(one) else _read_length(place, one) for place, one in enumerate(given)]
+        )
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
+        ) from error
+    if any(length < 0 for length in shape if not is_symbolic(length)):
+        raise ArgumentError(
+            f"{op}: no dimension has a negative length. Got size {shape}. Use 0 for an empty one."
+        )
+    return shape
+
+
+def _read_length(place: int, length: Any) -> int:
+    """A bool may stand behind an integer, where it is 0 or 1, and not first: torch takes it so."""
+    if not place and isinstance(length, bool):
+        raise TypeError
+    return operator.index(length)
+
+
+def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:
+    """Returns an array of one value.
+
+    Args:
+        shape: its shape.
+        value: a number, or an array or Tensor without dimensions.
+        dtype: its dtype.
+        placement: where to put it, or None for JAX's default.
+
+    Raises:
+        ArgumentError: the value has dimensions.
+        DtypeError: the dtype does not hold the value.
+    """
+    check_process()
+    if not isinstance(value, (bool, int, float)):
+        value = to_array(value, None, None)
+        if value.ndim:
+            raise ArgumentError(
+                f"full: argument 'fill_value' is one value. Got {describe(value)}. Use expand for a tensor."
+            )
+        if value.dtype in COMPLEX and dtype not in COMPLEX:
+            raise DtypeError(
+                f"full: {dtype.name} cannot hold a complex value. Got {value}. Choose a complex dtype."
+            )
+    elif isinstance(value, int) and dtype in INTEGRAL:
+        check_range(np.asarray(value), dtype)
+    if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
+        return jnp.full(shape, value, dtype, device=placement)
+    return jax.device_put(np.full(shape, value).astype(dtype), placement)

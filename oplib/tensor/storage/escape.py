@@ -1,0 +1,56 @@
+"""Values that exist only while JAX traces, and tensors that outlive the trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.errors import TracingError, describe
+
+from .map_level import map_levels
+
+if TYPE_CHECKING:
+    from oplib.tensor.tensor import Tensor
+
+
+def is_escaping(array: Any, tensor: Tensor) -> bool:
+    """Tells whether storing a value in a tensor would carry it out of its trace.
+
+    Leaves and what factories make note the trace they were made in. The result of an op does not: one that is
+    traced itself goes with its trace, and one that is not counts as made outside.
+    """
+    if not isinstance(array, Tracer):
+        return False
+    written = tensor if tensor._root is None else tensor._root  # a view writes into its base
+    if written._trace == get_opaque_trace_state():
+        return False
+    held: object = written._storage.owner.array
+    return written._trace is not None or not isinstance(held, Tracer)
+
+
+def refuse_escape(array: Any, tensor: Tensor, what: str) -> None:
+    """Raises where a traced value would be written into a tensor that outlives the trace.
+
+    Args:
+        array: the new value.
+        tensor: what is written.
+        what: the op, or the attribute, for the error.
+
+    Raises:
+        TracingError: it would.
+    """
+    if not is_escaping(array, tensor):
+        return
+    if map_levels.stack:
+        raise TracingError(
+            f"{what}: inplace arithmetic in vmap: a mapped value would be written into a tensor that is not "
+            f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which has no room for all "
+            "examples. Use the op that is not in place, or map the tensor too."
+        )
+    raise TracingError(
+        f"{what}: a traced value would be stored in a tensor made outside this trace, which outlives it. Got "
+        f"{describe(array)} for {describe(tensor._storage.array)}. Return the value from the traced "
+        "function, use the op that is not in place, or make the tensor inside by a factory."
+    )

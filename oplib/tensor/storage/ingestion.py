@@ -1,0 +1,167 @@
+"""How data of any kind becomes a ``jax.Array`` that nobody else can write into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.errors import AutogradError, DataError, DtypeError, TracingError, describe
+from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.placement import Placement
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.promotion import promote_types
+from oplib.tensor.dtypes.rules import (
+    COMPLEX,
+    INTEGRAL,
+    check_range,
+    default_int_dtype,
+    dtype_of_numpy,
+    normalize_dtype,
+    scalar_dtype,
+)
+
+from .metadata import TensorMetadata
+
+_DLPACK_CPU = 1
+
+
+def to_array(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+    """Returns a strong ``jax.Array`` of the data; memory that somebody else can write into is copied.
+
+    Args:
+        data: a Tensor, a jax.Array or tracer, a numpy array or scalar, an object with ``__dlpack__`` or
+            ``__array__``, a number, or nested sequences of these.
+        dtype: the dtype of the result, or None for that of the data by the rules of the house.
+        placement: where to put it, or None for JAX's default.
+
+    Raises:
+        DtypeError: the dtype would lose values, or the data has none that a tensor can have.
+        DataError: sequences of unequal length, or data of another kind.
+    """
+    check_process()
+    if isinstance(data, TensorMetadata):
+        boxed: Any = data
+        data = boxed.array
+    if isinstance(data, jax.Array):
+        return _from_jax(data, dtype, placement)
+    if isinstance(data, (np.ndarray, np.generic)):
+        return _from_numpy(np.asarray(data), dtype, placement)
+    if hasattr(data, "__dlpack__"):
+        return _from_dlpack(data, dtype, placement)
+    if hasattr(data, "__array__"):
+        return _from_numpy(np.asarray(data), dtype, placement)
+    return _from_python(data, dtype, placement)
+
+
+def _from_jax(array: jax.Array, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+    if dtype is not None or array.weak_type:
+        array = jax.lax.convert_element_type(array, array.dtype if dtype is None else dtype)
+    return array if placement is None else jax.device_put(array, placement)
+
+
+def _from_numpy(array: np.ndarray[Any, Any], dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+    if dtype is None:
+        dtype = dtype_of_numpy(array)
+    elif array.dtype.kind in "OSUMm":
+        raise DtypeError(
+            f"dtype: an array of {array.dtype} holds no numbers. Got shape {array.shape}. Convert it first."
+        )
+    return _put(array, dtype, placement)
+
+
+def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement) -> jax.Array:
+    """JAX keeps or reads the memory of numpy arrays after it has returned, so it gets a copy of its own."""
+    if array.dtype in COMPLEX and dtype not in COMPLEX:
+        raise DtypeError(
+            f"dtype: {dtype.name} cannot hold complex numbers. Got {describe(array)}. "
+            f"Take the real part first, or choose a complex dtype."
+        )
+    return jax.device_put(array.astype(dtype, order="C", copy=True), placement)
+
+
+def _from_dlpack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+    shared = _view_by_numpy(data)
+    if shared is not None:
+        return _from_numpy(shared, dtype, placement)
+    copied = jnp.array(jax.dlpack.from_dlpack(data), copy=True)
+    copied.block_until_ready()  # before its owner can write into it again
+    return _from_jax(copied, normalize_dtype(copied.dtype if dtype is None else dtype), placement)
+
+
+def _view_by_numpy(data: Any) -> np.ndarray[Any, Any] | None:
+    """Returns None for what numpy cannot see: other devices, and bfloat16."""
+    if data.__dlpack_device__()[0] != _DLPACK_CPU:
+        return None
+    try:
+        return np.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError):
+        return None
+
+
+def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
+    try:
+        array = _read_sequence(data)
+    except (TracingError, jax.errors.TracerArrayConversionError):
+        stacked = _stack(data)
+        return _from_jax(stacked, stacked.dtype if dtype is None else dtype, placement)
+    if dtype is None:
+        dtype = _infer_dtype(array, data)
+    elif array.dtype.kind in "iu" and dtype in INTEGRAL:
+        check_range(array, dtype)
+    return _put(array, dtype, placement)
+
+
+def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise DataError(
+            f"tensor: nested sequences must have equal lengths at each depth. Got {describe(data)}. "
+            f"Pad them, or keep a list of tensors."
+        ) from error
+    except AutogradError as error:
+        raise AutogradError(
+            "tensor: the data holds a Tensor that requires grad, whose history would be lost. "
+            f"Got {describe(data)}. Use oplib.stack to keep it, or detach the Tensor."
+        ) from error
+    if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.names):
+        raise DtypeError(
+            f"tensor: the data is not made of numbers that fit a dtype. Got {describe(data)}. "
+            f"Give numbers, bools, arrays, or nested sequences of these."
+        )
+    return array
+
+
+def _infer_dtype(array: np.ndarray[Any, Any], data: Any) -> np.dtype[Any]:
+    """Python numbers have torch's defaults; numpy's arrays and scalars inside a sequence keep their dtype."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    if isinstance(data, (np.ndarray, np.generic, jax.Array, TensorMetadata)):
+        return dtype_of_numpy(array)
+    if array.dtype == dtypes.float64:
+        return scalar_dtype(float)
+    if array.dtype == dtypes.complex128:
+        return scalar_dtype(complex)
+    if array.dtype.kind in "iu":
+        check_range(array, default_int_dtype())
+        return default_int_dtype()
+    return dtype_of_numpy(array)
+
+
+def _stack(data: Any) -> jax.Array:
+    """Traced values have no numbers yet that numpy could read: they are stacked, axis by axis."""
+    if not isinstance(data, (list, tuple)):
+        return to_array(data, None, None)
+    parts = [_stack(item) for item in data]
+    if len({part.shape for part in parts}) > 1:
+        raise DataError(
+            f"tensor: items of a sequence must have one shape. Got {describe(parts)}. "
+            f"Pad them, or keep a list of tensors."
+        )
+    common = parts[0].dtype
+    for part in parts:
+        common = promote_types(common, part.dtype)
+    return jnp.stack([jax.lax.convert_element_type(part, common) for part in parts])

@@ -1,0 +1,138 @@
+"""What a Tensor says of itself without giving its numbers away; all of it works under a trace."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import ArgumentTypeError, DimensionError
+from oplib.tensor.devices.device import Device, device_of_array
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+
+class TensorMetadata:
+    """Mixin with shape, dtype and place."""
+
+    _storage: Storage
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each dimension."""
+        return self._storage.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype, an object of numpy's that JAX shares."""
+        return self._storage.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._storage.spec.ndim
+
+    @property
+    def device(self) -> Device:
+        """The device it is on; the abstract device under a trace.
+
+        Raises:
+            DeviceError: it is on several devices; see :attr:`sharding`.
+        """
+        return device_of_array(self._storage.array)
+
+    @property
+    def sharding(self) -> jax.sharding.Sharding:
+        """How it is laid out over devices."""
+        array = self._storage.array
+        return jax.typeof(array).sharding if isinstance(array, Tracer) else array.sharding
+
+    @overload
+    def size(self) -> tuple[int, ...]: ...
+
+    @overload
+    def size(self, dim: int) -> int: ...
+
+    def size(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """Returns the shape, or the length of one dimension.
+
+        Args:
+            dim: which one; negative ones count from the end.
+
+        Raises:
+            DimensionError: there is no such dimension.
+        """
+        shape = self._storage.spec.shape
+        return shape if dim is None else shape[find_dim("size", shape, dim)]
+
+    def dim(self) -> int:
+        """Returns the number of dimensions."""
+        return self._storage.spec.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """Returns the number of items."""
+        return math.prod(self._storage.spec.shape)
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Returns the bytes of one item."""
+        return self._storage.spec.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one item."""
+        return self._storage.spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all items."""
+        return self.numel() * self.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Returns whether the dtype is floating."""
+        return jnp.issubdtype(self._storage.spec.dtype, jnp.floating)
+
+    def is_complex(self) -> bool:
+        """Returns whether the dtype is complex."""
+        return jnp.issubdtype(self._storage.spec.dtype, jnp.complexfloating)
+
+    def __len__(self) -> int:
+        shape = self._storage.spec.shape
+        if not shape:
+            raise ArgumentTypeError(
+                "len() of a 0-d tensor. Got shape (). Use tensor.numel() for the number of items."
+            )
+        return shape[0]
+
+
+def find_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
+    """Returns a dim as it is given, where a shape has it.
+
+    Raises:
+        DimensionError: there is no such dim.
+    """
+    if not -len(shape) <= dim < len(shape):
+        raise DimensionError(
+            f"{op}: dimension out of range. Got dim={dim} for shape {shape}. "
+            f"Give one from {-len(shape)} to {len(shape) - 1}."
+        )
+    return dim
+
+
+def is_tensor(value: object) -> bool:
+    """Returns whether the value is a Tensor.
+
+    Example:
+        >>> import oplib
+        >>> is_tensor(oplib.tensor(1.0)), is_tensor(1.0)
+        (True, False)
+    """
+    return isinstance(value, TensorMetadata)

@@ -1,0 +1,1 @@
+"""Checkpoints: regions whose forward runs again for the backward."""

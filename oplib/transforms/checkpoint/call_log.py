@@ -1,0 +1,89 @@
+"""The ops of a forward and of its repetition, for errors about regions that do not repeat themselves."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from oplib.errors import CheckpointError, describe
+from oplib.library.objects.observers import ObservedCall, observing
+from oplib.tensor import Tensor
+
+_PACKAGE = str(Path(__file__).parents[2])
+
+
+class CallLog:
+    """Lists the ops of both computations, with the line of the user's code that called each."""
+
+    def __init__(self) -> None:
+        self._lines: tuple[list[str], list[str]] = ([], [])
+
+    @property
+    def forward(self) -> AbstractContextManager[None]:
+        """The context of the forward."""
+        return _listing(self._lines[0])
+
+    @property
+    def again(self) -> AbstractContextManager[None]:
+        """The context of the repetition, which may be entered again and again."""
+        return _Again(self._lines[1])
+
+    def explain(self, unpack: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+        """Returns the function, with both lists in its CheckpointErrors."""
+
+        def explained(holder: Any) -> Tensor:
+            try:
+                return unpack(holder)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}\n{self._describe()}") from error
+
+        return explained
+
+    def _describe(self) -> str:
+        titles = (
+            "Operations executed during the original forward",
+            "Operations executed during recomputation",
+        )
+        return "\n".join(
+            f"{title}:\n" + "".join(f"  {line}\n" for line in lines or ["none"])
+            for title, lines in zip(titles, self._lines, strict=True)
+        )
+
+
+class _Again(AbstractContextManager[None]):
+    """Lists anew each time that it is entered."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        self._lines.clear()
+        self._entered.append(_listing(self._lines))
+        self._entered[-1].__enter__()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._entered.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def _listing(lines: list[str]) -> Generator[None]:
+    def observe(call: ObservedCall) -> Any:
+        args, kwargs = call.arguments
+        given = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())]
+        lines.append(f"{call.overload}({', '.join(given)})   at {_find_line()}")
+        return call.run()
+
+    with observing(observe):
+        yield
+
+
+def _find_line() -> str:
+    """The innermost line outside of the package, and of the code that it generates."""
+    for frame, line in traceback.walk_stack(None):
+        if not frame.f_code.co_filename.startswith((_PACKAGE, "<call of ", "<oplib.")):
+            return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+    return "?"

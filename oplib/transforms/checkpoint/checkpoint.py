@@ -1,0 +1,264 @@
+"""``checkpoint``: forget what a region of the forward computes, and compute it again for the backward."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from jax.core import Tracer
+
+from oplib.errors import ArgumentValueError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.random.draw_log import DrawJournal
+
+from .call_log import CallLog
+from .recompute import CheckpointedCall
+from .reentrant import CheckpointFunction
+
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+
+class _Switches:
+    """What holds for all checkpoints of the process where it is set; None leaves it to each call."""
+
+    debug: bool | None = None
+    early_stop: bool | None = None
+
+
+_switches = _Switches()
+
+
+def noop_context_fn() -> Contexts:
+    """Returns two contexts that do nothing, for the forward and its repetition."""
+    return nullcontext(), nullcontext()
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Contexts] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Calls a function, and keeps nothing of what it computes: the backward pass calls it again.
+
+    This trades time for memory. With ``use_reentrant=False`` the function may take Tensors anywhere, also by
+    keyword and in containers or closures, checkpoints nest, and ``grad()``, ``inputs=`` and ``create_graph``
+    work. The function has to compute the same whenever it is called with the same arguments; its side effects
+    happen again.
+
+    Args:
+        function: what to call.
+        *args: its arguments.
+        use_reentrant: True runs a backward inside the backward, in which only ``backward()`` without
+            ``inputs`` is possible and gradients flow to direct arguments alone. Say False; None warns and
+            means True, as in torch.
+        context_fn: gives two context managers, for the forward and for its repetition, such as those of
+            ``create_selective_checkpoint_contexts``.
+        determinism_check: ``"default"`` compares shape, dtype and device of what is computed again;
+            ``"none"`` does not.
+        debug: errors list the ops of both computations.
+        early_stop: leave the repetition as soon as all that is needed is there.
+        preserve_rng_state: every Generator that the function draws from, the global one or another, gives
+            the same numbers again, and is then as it was before.
+        **kwargs: keyword arguments of the function; only with ``use_reentrant=False``.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        ArgumentValueError: options that exclude each other, or an unknown ``determinism_check``.
+        CheckpointError: in the backward pass: the repetition saves other tensors than the forward did.
+        AutogradError: in the backward pass: a reentrant checkpoint inside ``grad()``.
+
+    Gradient:
+        That of the function.
+
+    Source:
+        ``torch.utils.checkpoint.checkpoint``. Unlike there, a saved tensor may be read twice in one pass, and
+        a tensor that the function overwrites in place keeps the value that it had when it was saved.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> checkpoint(lambda x: (x * x * x).sum(), x, use_reentrant=False).backward()
+        >>> x.grad
+        tensor([ 3., 12.])
+    """
+    if use_reentrant is None:
+        use_reentrant = _choose_default("checkpoint")
+    if use_reentrant:
+        _check_reentrant(kwargs, is_plain=context_fn is noop_context_fn and debug is False)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    debug = debug if _switches.debug is None else _switches.debug
+    _check_options(determinism_check, debug=debug, is_plain=context_fn is noop_context_fn)
+    if not modes.grad_enabled:
+        return function(*args, **kwargs)
+    log = CallLog() if debug else None
+    forward, again = (log.forward, log.again) if log is not None else context_fn()
+    made = CheckpointedCall(
+        function,
+        args,
+        kwargs,
+        journal=DrawJournal() if preserve_rng_state else None,
+        context=again,
+        early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
+        metadata=_CHECKS[determinism_check],
+    )
+    unpack = made.unpack if log is None else log.explain(made.unpack)
+    return made.run(args, kwargs, unpack=unpack, context=forward)
+
+
+def _choose_default(caller: str) -> bool:
+    warnings.warn(
+        f"{caller}: the use_reentrant parameter should be passed explicitly. It is True now, as in torch, "
+        "which keeps from grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
+        stacklevel=3,
+    )
+    return True
+
+
+def _check_reentrant(kwargs: dict[str, Any], *, is_plain: bool) -> None:
+    if kwargs:
+        raise ArgumentValueError(
+            f"checkpoint: Unexpected keyword arguments: {','.join(kwargs)}. With use_reentrant=True the "
+            "function gets none. Pass use_reentrant=False."
+        )
+    if not is_plain:
+        raise ArgumentValueError(
+            "checkpoint: Passing `context_fn` or `debug` is only supported when use_reentrant=False. It is "
+            "True. Pass False."
+        )
+
+
+def _check_options(determinism_check: str, *, debug: bool, is_plain: bool) -> None:
+    if debug and not is_plain:
+        raise ArgumentValueError(
+            "checkpoint: debug=True is incompatible with non-default context_fn. Both want to see the ops. "
+            "Leave one of the two out."
+        )
+    if determinism_check not in _CHECKS:
+        raise ArgumentValueError(
+            f"checkpoint: determinism_check should be one of {list(_CHECKS)}. Got {determinism_check!r}. "
+            "Choose one of these."
+        )
+
+
+def _read_metadata(tensor: Tensor) -> dict[str, Any]:
+    array = tensor._storage.array
+    where = None if isinstance(array, Tracer) else array.sharding
+    return {"shape": tuple(array.shape), "dtype": array.dtype, "device": where}
+
+
+_CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _read_metadata, "none": lambda _: None}
+
+
+def checkpoint_sequential(
+    functions: Any,
+    segments: int,
+    input: Any,  # noqa: A002  torch's name
+    use_reentrant: bool | None = None,
+    *,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Calls functions one after the other in segments, all but the last of which are checkpoints.
+
+    Args:
+        functions: a sequence of functions of one argument, or an object whose ``children()`` are that.
+        segments: how many.
+        input: the argument of the first.
+        use_reentrant: as for :func:`checkpoint`.
+        preserve_rng_state: likewise.
+        **kwargs: none is known; named in the error.
+
+    Returns:
+        The result of the last.
+
+    Raises:
+        ArgumentValueError: keyword arguments that are not known.
+
+    Gradient:
+        That of the functions.
+
+    Source:
+        ``torch.utils.checkpoint.checkpoint_sequential``.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([1.0], requires_grad=True)
+        >>> layers = [lambda x: x * 2] * 4
+        >>> checkpoint_sequential(layers, 2, x, use_reentrant=False).backward()
+        >>> x.grad
+        tensor([16.])
+    """
+    if use_reentrant is None:
+        use_reentrant = _choose_default("checkpoint_sequential")
+    if kwargs:
+        raise ArgumentValueError(
+            f"checkpoint_sequential: Unexpected keyword arguments: {','.join(kwargs)}. The functions get one "
+            "argument, the result of the one before. Bind others with functools.partial."
+        )
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(steps) // segments
+    end = size * (segments - 1)
+    for start in range(0, end, size):
+        input = checkpoint(  # noqa: A001  likewise
+            _chain(steps[start : start + size]),
+            input,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve_rng_state,
+        )
+    return _chain(steps[end:])(input)
+
+
+def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def run(value: Any) -> Any:
+        for step in steps:
+            value = step(value)
+        return value
+
+    return run
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Generator[None]:
+    """Decides for all checkpoints made in a block whether they stop early, whatever their own argument says.
+
+    Args:
+        enable: whether they do.
+
+    Example:
+        >>> with set_checkpoint_early_stop(False):
+        ...     pass
+    """
+    before, _switches.early_stop = _switches.early_stop, enable
+    try:
+        yield
+    finally:
+        _switches.early_stop = before
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Generator[None]:
+    """Decides for all checkpoints made in a block whether their errors list ops; None leaves it to each.
+
+    Args:
+        enabled: whether they do.
+
+    Example:
+        >>> with set_checkpoint_debug_enabled(True):
+        ...     pass
+    """
+    before, _switches.debug = _switches.debug, enabled
+    try:
+        yield
+    finally:
+        _switches.debug = before

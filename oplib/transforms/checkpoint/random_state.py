@@ -1,0 +1,17 @@
+"""The random numbers of a forward, for the computation that repeats it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from oplib.tensor.random.draw_log import DrawJournal
+
+
+def note_draws(journal: DrawJournal | None) -> AbstractContextManager[None]:
+    """Notes the Generators that a forward draws from; None notes nothing."""
+    return nullcontext() if journal is None else journal.noting()
+
+
+def repeat_draws(journal: DrawJournal | None) -> AbstractContextManager[None]:
+    """Has the Generators of a forward give the same numbers again, and leaves them as they were before."""
+    return nullcontext() if journal is None else journal.repeating()

@@ -1,0 +1,317 @@
+"""The checkpoint without a backward of its own: what a region saves is forgotten, and computed again.
+
+In the forward of a region each tensor that is saved is packed into a *holder*, which is empty. The first
+holder that a backward pass wants to read makes the region run again; there every tensor that is saved fills
+the holder of the same number. So a region relies on saving the same tensors, in the same order, each time.
+
+A holder is kept by the node that saved into it, and by nobody else. What fills it is kept for the pass that
+caused it: when the pass ends, however it ends, or the node frees what it saved, the value is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import jax
+from jax.core import Tracer
+
+from oplib.autograd import enable_grad
+from oplib.autograd.engine.run import running
+from oplib.autograd.graph import saved_tensors_hooks
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.errors import AutogradError, CheckpointError
+from oplib.tensor import Tensor, box
+from oplib.tensor.random.draw_log import DrawJournal
+
+from .random_state import note_draws, repeat_draws
+
+Metadata = Callable[[Tensor], Any]
+
+
+class StopRecomputation(BaseException):
+    """Leaves a region in which everything needed has been computed again, without being an error."""
+
+
+class Holder:
+    """The place of one saved tensor.
+
+    Attributes:
+        values: the tensor, for each backward pass that has computed it again.
+    """
+
+    __slots__ = ("__weakref__", "values")
+
+    def __init__(self) -> None:
+        self.values: weakref.WeakKeyDictionary[Any, Tensor] = weakref.WeakKeyDictionary()
+
+
+class _Pass:
+    """One backward pass, or one reading of saved tensors outside of any."""
+
+
+class _Groups(threading.local):
+    current: GraphExecGroup | None = None
+
+
+_groups = _Groups()
+
+
+class GraphExecGroup:
+    """Backward passes inside this block compute a checkpointed region again once between them.
+
+    It concerns checkpoints with ``use_reentrant=False``.
+
+    Raises:
+        AutogradError: on entering, inside another group.
+
+    Example:
+        >>> import oplib
+        >>> from oplib.utils.checkpoint import GraphExecGroup, checkpoint
+        >>> calls = []
+        >>> def region(x):
+        ...     calls.append(x)
+        ...     return x.sin(), x.cos()
+        >>> x = oplib.tensor([0.0], requires_grad=True)
+        >>> sine, cosine = checkpoint(region, x, use_reentrant=False)
+        >>> with GraphExecGroup():
+        ...     sine.backward(retain_graph=True)
+        ...     cosine.backward()
+        >>> len(calls)
+        2
+    """
+
+    def __enter__(self) -> Self:
+        if _groups.current is not None:
+            raise AutogradError(
+                f"GraphExecGroup: contexts cannot be nested. Already inside group {_groups.current!r}. Leave "
+                f"it first."
+            )
+        _groups.current = self
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        _groups.current = None
+
+
+class CheckpointedCall:
+    """One call of a checkpointed function: how to repeat it, and what it saved."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        journal: DrawJournal | None,
+        context: AbstractContextManager[Any],
+        early_stop: bool,
+        metadata: Metadata,
+    ) -> None:
+        self._function = function
+        self._args = [_Argument(value) for value in args]
+        self._kwargs = {name: _Argument(value) for name, value in kwargs.items()}
+        self._journal = journal
+        self._context = context
+        self._early_stop = early_stop
+        self._metadata = metadata
+        self._holders: list[weakref.ref[Holder]] = []
+        self._saved: list[Any] = []  # the metadata of each
+        self._passes: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._is_open = False  # a backward ran inside of the forward: counts need not agree
+        self._has_returned = False
+
+    def run(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        unpack: Callable[[Any], Tensor],
+        context: AbstractContextManager[Any],
+    ) -> Any:
+        """Runs the forward, on the arguments themselves, and returns its result.
+
+        Args:
+            args: the arguments of the call.
+            kwargs: those by keyword.
+            unpack: what reads a holder: ``self.unpack``, or that with more in its errors.
+            context: of the forward.
+
+        Raises:
+            CheckpointError: the context swallowed an error of the function.
+        """
+        with saved_tensors_hooks(self.pack, unpack), note_draws(self._journal), context:
+            result = self._function(*args, **kwargs)
+            self._has_returned = True
+            return result
+        raise CheckpointError(
+            "checkpoint: the forward context provided by context_fn suppressed an exception raised during "
+            "the checkpointed forward. There is no result to return. Let the context pass exceptions on."
+        )
+
+    def pack(self, tensor: Tensor) -> Holder:
+        """Keeps the place of a tensor, and not the tensor."""
+        holder = Holder()
+        self._holders.append(weakref.ref(holder))
+        self._saved.append(self._metadata(tensor))
+        return holder
+
+    def unpack(self, holder: Holder) -> Tensor:
+        """Returns what was saved, computed again where this pass has not done so.
+
+        Raises:
+            CheckpointError: the second computation saves other tensors than the first.
+        """
+        key = _find_pass()
+        if key not in self._passes:
+            self._compute_again(key)
+            self._passes.add(key)
+        found = holder.values.get(key)
+        if found is None:
+            raise CheckpointError(
+                "checkpoint: a tensor was not computed again. The pass that wants it repeated the region "
+                f"before this one was saved, of {len(self._holders)} in all. Take gradients "
+                "outside of the function."
+            )
+        return found
+
+    def _compute_again(self, key: Any) -> None:
+        values = _set_apart([argument.read() for argument in (*self._args, *self._kwargs.values())])
+        args = values[: len(self._args)]
+        kwargs = dict(zip(self._kwargs, values[len(self._args) :], strict=True))
+        repetition = _Repetition(self, key)
+        try:
+            with (
+                saved_tensors_hooks(repetition.pack, _return),
+                enable_grad(),
+                repeat_draws(self._journal),
+                self._context,
+            ):
+                self._function(*args, **kwargs)
+        except StopRecomputation:
+            pass
+        self._check(repetition.count, key)
+
+    def fill(self, place: int, tensor: Tensor, key: Any) -> bool:
+        """Fills the holder of this number; tells whether it was the last.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        if place >= len(self._holders):
+            if not self._has_returned:
+                self._is_open = True
+                return False
+            raise CheckpointError(
+                "checkpoint: trying to save more tensors during recomputation than during the original "
+                f"forward pass. The forward saved {len(self._holders)}.{_HOW_TO_SEE}"
+            )
+        holder = self._holders[place]()
+        if holder is not None:
+            # The array as it is now: what the function writes into the tensor later is not what was saved.
+            holder.values[key] = box(tensor._storage.array)
+        return self._early_stop and place + 1 == len(self._holders)
+
+    def _check(self, count: int, key: Any) -> None:
+        if self._is_open:
+            return
+        if count != len(self._holders):
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self._holders)}\nNumber of "
+                f"tensors saved during recomputation: {count}.{_HOW_TO_SEE}"
+            )
+        differing = "".join(self._compare(place, key) for place in range(count))
+        if differing:
+            raise CheckpointError(
+                "checkpoint: Recomputed values for the following tensors have different metadata than during "
+                f"the forward pass.\n{differing.rstrip()}{_HOW_TO_SEE}"
+            )
+
+    def _compare(self, place: int, key: Any) -> str:
+        holder = self._holders[place]()
+        if holder is None:
+            return ""
+        saved, again = self._saved[place], self._metadata(holder.values[key])
+        if saved == again:
+            return ""
+        return f"tensor at position {place}:\nsaved metadata: {saved}\nrecomputed metadata: {again}\n"
+
+
+_HOW_TO_SEE = (
+    "\nMake the function do the same each time it is called with the same arguments; debug=True lists the "
+    "ops of both computations."
+)
+
+
+def _find_pass() -> Any:
+    """What stands for the pass that reads: it lives as long as the pass, or as its group."""
+    if _groups.current is not None:
+        return _groups.current
+    return _Pass() if running.run is None else running.run.notes.setdefault(_Pass, _Pass())
+
+
+class _Repetition:
+    """One computation of a region again."""
+
+    def __init__(self, call: CheckpointedCall, key: Any) -> None:
+        self._call = call
+        self._key = key
+        self.count = 0
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        """Fills the next holder; what the second graph keeps is never read, unless the region itself does."""
+        place = self.count
+        self.count += 1
+        if self._call.fill(place, tensor, self._key):
+            raise StopRecomputation
+        return box(tensor._storage.array)
+
+
+class _Argument:
+    """An argument of the region: a Tensor with its history and version, through hooks around the region."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = SavedTensor(value) if isinstance(value, Tensor) else value
+
+    def read(self) -> Any:
+        return self._value.unpack(_NODE) if isinstance(self._value, SavedTensor) else self._value
+
+
+def _set_apart(values: list[Any]) -> list[Any]:
+    """Returns arguments that are traced as other values, in the eyes of XLA.
+
+    It would find both computations to be the same, do one of them, and keep what the checkpoint forgets.
+    """
+    places = [
+        place
+        for place, value in enumerate(values)
+        if isinstance(value, Tensor) and isinstance(value._storage.array, Tracer)
+    ]
+    if not places:
+        return values
+    arrays = jax.lax.optimization_barrier(tuple(values[place]._storage.array for place in places))
+    for place, array in zip(places, arrays, strict=True):
+        original: Tensor = values[place]
+        values[place] = apart = ARRAYS.box(array)
+        apart._requires_grad = original._requires_grad
+        apart._grad_fn, apart._output_nr = original._grad_fn, original._output_nr
+    return values
+
+
+class _ArgumentNode:
+    """Stands for the region in errors about arguments that were written since."""
+
+    def name(self) -> str:
+        return "checkpoint"
+
+
+_NODE: Any = _ArgumentNode()
+
+
+def _return(tensor: Tensor) -> Tensor:
+    return tensor

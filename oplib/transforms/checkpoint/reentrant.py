@@ -1,0 +1,112 @@
+"""The reentrant checkpoint: a Function whose backward runs the forward again, and a backward of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from oplib.autograd import Function, backward, enable_grad
+from oplib.autograd.engine.run import is_checkpoint_valid
+from oplib.errors import AutogradError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.random.draw_log import DrawJournal
+
+from .random_state import note_draws, repeat_draws
+
+
+class CheckpointFunction(Function):
+    """What :func:`checkpoint` applies with ``use_reentrant=True``.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([2.0], requires_grad=True)
+        >>> CheckpointFunction.apply(lambda x: x * x, True, x).backward()
+        >>> x.grad
+        tensor([4.])
+    """
+
+    _takes_trees: ClassVar[bool] = False  # tensors in containers are constants of the function, as in torch
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        """Runs the function without recording it, and keeps its arguments and what it drew from."""
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.journal = DrawJournal() if preserve_rng_state else None
+        ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
+        ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
+        ctx.save_for_backward(*(args[place] for place in ctx.places))
+        with note_draws(ctx.journal):
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Runs the function again, recorded, and a backward through it.
+
+        Raises:
+            AutogradError: inside ``grad()`` or ``backward(inputs=...)``, or nothing requires grad.
+        """
+        if not is_checkpoint_valid():
+            raise AutogradError(
+                "checkpoint: When use_reentrant=True, it is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). Its own backward accumulates into every leaf that it reaches. Set "
+                "use_reentrant=False, or call .backward() without `inputs`."
+            )
+        values = list(ctx.values)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            values[place] = tensor
+        inputs = detach_variable(tuple(values))
+        with repeat_draws(ctx.journal), enable_grad():
+            outputs = ctx.run_function(*inputs)
+        _run_backward(outputs if isinstance(outputs, (tuple, list)) else (outputs,), grads)
+        return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))
+
+
+def _run_backward(outputs: Iterable[Any], grads: tuple[Any, ...]) -> None:
+    pairs = [
+        (output, grad)
+        for output, grad in zip(outputs, grads, strict=False)
+        if isinstance(output, Tensor) and output.requires_grad
+    ]
+    if not pairs:
+        raise AutogradError(
+            "checkpoint: none of output has requires_grad=True, this checkpoint() is not necessary. The "
+            "function cuts the history of its arguments. Call it without checkpoint()."
+        )
+    backward([output for output, _ in pairs], [grad for _, grad in pairs])
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns Tensors as new leaves that require grad where these did; other values as they are.
+
+    Args:
+        inputs: a tuple of any values.
+
+    Raises:
+        AutogradError: it is no tuple.
+    """
+    if not isinstance(inputs, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise AutogradError(
+            f"detach_variable: Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}. Give a tuple."
+        )
+    return tuple(_detach(value) if isinstance(value, Tensor) else value for value in inputs)
+
+
+def _detach(tensor: Tensor) -> Tensor:
+    detached = tensor.detach()
+    detached.requires_grad = tensor.requires_grad
+    return detached
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no argument requires grad, for then none will get a gradient."""
+    values = list(inputs)
+    if not any(isinstance(value, Tensor) and value.requires_grad for value in values) and modes.grad_enabled:
+        warnings.warn(
+            f"checkpoint: None of the inputs have requires_grad=True. Gradients will be None. Got "
+            f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False.",
+            stacklevel=2,
+        )

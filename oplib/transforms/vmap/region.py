@@ -1,0 +1,264 @@
+"""Running a function of Tensors for a whole batch at once, under ``jax.vmap``.
+
+Inside, each Tensor is a box around JAX's tracer of one example, and the tape records as ever. When the
+function returns, what it has recorded is made again outside (``region_graph.py``), so no tracer leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.autograd.engine.run import running
+from oplib.autograd.grad_mode import set_grad_enabled
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.recording.in_place import write_in_place
+from oplib.autograd.recording.origins import number_node
+from oplib.autograd.tangents import find_tangent, set_tangent
+from oplib.errors import AutogradError, describe
+from oplib.library.carrier.look import Below, look_below
+from oplib.modes import modes
+from oplib.tensor import Tensor, upcalls
+from oplib.tensor.storage.map_level import MapAxis, MapLevel, enter_level
+
+from .batch_dims import move_batch, repeat, with_batch
+from .mapped_input import MappedInput
+from .region_graph import RegionGraph
+
+_new: Any = object.__new__
+Call = Callable[[list[Any]], Sequence[Tensor | None]]
+
+
+class Mapped(NamedTuple):
+    """One result of a map.
+
+    Attributes:
+        tensor: with the batch in front, if it has it; None where the function gave None.
+        is_batched: whether it has.
+    """
+
+    tensor: Tensor | None
+    is_batched: bool
+
+
+class Entrance:
+    """A mapped argument.
+
+    Args:
+        tensor: as it was given.
+        dim: where its batch is.
+
+    Attributes:
+        moved: the same with the batch in front, on the tape outside.
+        inner: the box inside, once the map has begun.
+        node: where its gradient arrives inside; None if it needs none.
+        tangent: the entrance of its tangent, in forward mode.
+    """
+
+    inner: Tensor
+    node: TapeNode | None = None
+    tangent: Entrance | None = None
+
+    def __init__(self, tensor: Tensor, dim: int) -> None:
+        self.tensor = tensor
+        self.dim = dim
+        self.moved = tensor
+        if dim:
+            with set_grad_enabled(True):  # whatever the mode: the function may switch it on
+                self.moved = move_batch(tensor, dim, 0)
+
+    def open(self, array: Any) -> None:
+        """Makes the box inside: a leaf if the argument is one, so that what is refused for one is too."""
+        inner = self.inner = Tensor.from_array(array)
+        if not self.tensor._requires_grad:
+            return
+        inner._requires_grad = True
+        if self.tensor._grad_fn is not None:
+            node: MappedInput = _new(MappedInput)
+            node.input_metadata = (jax.typeof(array),)
+            number_node(node)
+            inner._grad_fn = node
+        edge = gradient_edge(inner)
+        assert edge is not None
+        self.node = edge[0]
+
+
+class Region:
+    """One map.
+
+    Args:
+        size: how many examples there are.
+        randomness: ``"error"``, ``"same"`` or ``"different"``.
+    """
+
+    def __init__(self, size: int, randomness: str) -> None:
+        self._size = size
+        self._randomness = randomness
+        self._entrances: dict[tuple[int, int], Entrance] = {}
+        self._outputs: Sequence[Tensor | None] = ()
+        self._tangents: Sequence[Tensor | None] = ()
+        self._graph: RegionGraph | None = None
+
+    def run(self, call: Call, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
+        """Calls a function of one example for all of them.
+
+        Args:
+            call: gets the values of one example, and returns Tensors, or None where that is allowed.
+            values: the arguments; those with a dim are Tensors.
+            dims: for each the place of its batch, not negative; None where it is the same for all.
+
+        Returns:
+            One result for each that ``call`` returned.
+        """
+        places = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
+        outside = get_opaque_trace_state()
+
+        def body(index: Any, arrays: Sequence[Any]) -> Any:
+            inside = get_opaque_trace_state()
+            first = modes.sequence_nr
+            level = MapLevel(self._size, self._randomness, index, outside, inside, first)
+            running.vmap_levels += 1
+            try:
+                with enter_level(level):
+                    for entrance, array in zip(self._entrances.values(), arrays, strict=True):
+                        entrance.open(array)
+                    self._hang_on_tangents()
+                    inner = [place.inner if isinstance(place, Entrance) else place for place in places]
+                    self._outputs = call(inner)
+            finally:
+                running.vmap_levels -= 1
+            with enter_level(level):  # a checkpoint that is looked into computes its region again
+                self._look(index, first)
+            return index
+
+        arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
+        jax.vmap(body, axis_size=self._size, axis_name=MapAxis(self._randomness))(
+            _number_examples(self._size, arrays), arrays
+        )
+        return self._leave()
+
+    def _enter(self, value: Any, dim: int | None) -> Any:
+        """Returns the entrance of a mapped argument, one for a tensor however often it is given."""
+        if dim is None:
+            return value
+        key = id(value), dim
+        if key not in self._entrances:
+            made = self._entrances[key] = Entrance(value, dim)
+            tangent = find_tangent(value)
+            if tangent is not None:
+                made.tangent = self._enter(tangent, dim)
+        return self._entrances[key]
+
+    def _hang_on_tangents(self) -> None:
+        for entrance in self._entrances.values():
+            if entrance.tangent is not None:
+                set_tangent(entrance.inner, entrance.tangent.inner)
+
+    # At the end, inside ------------------------------------------------------------------------------------
+
+    def _look(self, index: Any, first: int) -> None:
+        """Finds what was recorded, and what everything that leaves is outside of the map."""
+        graph = self._graph = RegionGraph(first, self._size, self._entrance_edges())
+        results = [*self._outputs, *(one.inner for one in self._written())]
+        self._tangents = [None if one is None else find_tangent(one) for one in results]
+        leaving = [one for one in (*results, *self._tangents) if one is not None]
+        edges = [gradient_edge(tensor) for tensor in leaving]
+        graph.collect(edge[0] for edge in edges if edge is not None)
+        for tensor in leaving:
+            graph.hold(tensor)
+        graph.pool.below = look_below(index, graph.pool.values)
+
+    def _entrance_edges(self) -> dict[TapeNode, Edge]:
+        pairs = [(entrance.node, gradient_edge(entrance.moved)) for entrance in self._entrances.values()]
+        return {node: edge for node, edge in pairs if node is not None and edge is not None}
+
+    def _written(self) -> list[Entrance]:
+        """The arguments that were written in place."""
+        return [one for one in self._entrances.values() if one.inner._storage.version]
+
+    # Afterwards, outside -----------------------------------------------------------------------------------
+
+    def _leave(self) -> list[Mapped]:
+        """Makes graph and results again outside, and writes into the arguments that were written inside."""
+        graph = self._graph
+        assert graph is not None
+        written = self._written()
+        for entrance in self._entrances.values():
+            if entrance not in written:
+                graph.adopt_storage(entrance.inner._storage, entrance.moved._storage)
+        graph.rebuild()
+        results = [Mapped(None, False) if one is None else self._result(one, graph) for one in self._outputs]
+        tangents = iter(self._tangents)
+        for result in results:
+            self._hang_on(result, next(tangents), graph)
+        for entrance in written:
+            self._write_back(entrance, next(tangents), graph)
+        return results
+
+    def _hang_on(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
+        """Gives a result outside its tangent; one that is not mapped is the tensor inside, and has it."""
+        if tangent is None or result.tensor is None or not result.is_batched:
+            return
+        found: Any = self._result(tangent, graph)
+        set_tangent(result.tensor, found.tensor if found.is_batched else repeat(found.tensor, self._size))
+
+    def _result(self, inner: Tensor, graph: RegionGraph) -> Mapped:
+        edge = gradient_edge(inner)
+        below = graph.below(inner)
+        target = graph.target(edge)
+        leads_out = edge is None or not target.is_batched
+        if not below.is_batched and leads_out:
+            return Mapped(inner, False)
+        for entrance in self._entrances.values():
+            if entrance.inner is inner and inner._storage.version == 0:
+                return Mapped(upcalls.alias(entrance.moved), True)
+        return Mapped(self._box(inner, with_batch(below, self._size), graph), True)
+
+    def _box(self, inner: Tensor, below: Below, graph: RegionGraph) -> Tensor:
+        """Makes the Tensor outside for one inside."""
+        outer = ARRAYS.box(below.array)
+        outer._storage = graph.storage_of(inner._storage, below.array)
+        outer._storage.array = below.array
+        edge = gradient_edge(inner)
+        target = graph.target(edge)
+        if edge is not None and not target.is_batched:
+            raise AutogradError(
+                "vmap: a result is mapped, and its history is that of a tensor that is not. Got "
+                f"{describe(below.array)}, made by {edge[0].name()} outside of vmap. Write into a clone() of "
+                "the tensor, or compute the result out of place."
+            )
+        if target.edge is not None:
+            outer._requires_grad = True
+            outer._grad_fn, outer._output_nr = target.edge
+        return outer
+
+    def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
+        """Gives an argument the value that its box inside has now, with its history."""
+        inner = entrance.inner
+        below = with_batch(graph.below(inner), self._size)
+        node: Any = inner._grad_fn
+        if node is None or node is entrance.node:
+            new = ARRAYS.box(below.array)
+        else:
+            new = self._box(inner, below, graph)
+            new._storage = type(new._storage)(below.array)
+        self._hang_on(Mapped(new, True), tangent, graph)
+        if entrance.dim:
+            new = move_batch(new, 0, entrance.dim)
+        write_in_place(entrance.tensor, new, "vmap")
+
+
+def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
+    """Returns the numbers of all examples, on an explicit mesh spread as the batches are."""
+    numbers = np.arange(size, dtype=np.int32)  # an eager call of JAX costs as much as mapping an op
+    sharding = jax.typeof(arrays[0]).sharding if arrays else None
+    if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:
+        return numbers
+    spec = jax.sharding.PartitionSpec(sharding.spec[0])
+    return jax.sharding.reshard(numbers, jax.sharding.NamedSharding(sharding.mesh, spec))

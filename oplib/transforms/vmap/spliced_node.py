@@ -1,0 +1,160 @@
+"""Calls inside of a map that run outside of it, on whole batches, and what is recorded of them.
+
+The static ``vmap`` of a Function is such a call: it gets the arguments of all examples, as Tensors of the
+level outside, and what it does with them is recorded there at once. Where its arguments come from is not yet
+recorded there, so a hole stands in their place, which is filled when the function of the map returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from oplib.autograd.engine.backward_and_grad import grad as find_gradients
+from oplib.autograd.engine.run import Run
+from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.autograd.recording.origins import number_node
+from oplib.library.carrier.look import Below, call_below
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.tensor.storage.map_level import MapLevel, map_levels
+
+from .batch_dims import repeat, with_batch
+
+_new: Any = object.__new__
+Function = Callable[[list[Tensor], list[bool]], list[Tensor]]
+
+
+class Hole(TapeNode):
+    """Hands gradients on to an edge that is not known yet."""
+
+    results_are_checked = True
+    has_one_slot = True
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002, D102
+        return grads
+
+
+class SplicedNode(TapeNode):
+    """Inside of a map, the node of a call that was recorded outside.
+
+    Attributes:
+        tensors: the arguments of the call.
+        holes: for each its hole outside; None where it needs no gradient.
+        outer_edges: for each result its place on the tape outside; None where it has none.
+        function: what was called.
+        level: the map.
+    """
+
+    tensors: Sequence[Tensor]
+    holes: Sequence[Hole | None]
+    outer_edges: Sequence[Edge | None]
+    function: Function
+    level: MapLevel
+
+    def apply(self, grads: Gradients, run: Run) -> Gradients:
+        """Takes gradients of each example while the map is going on: runs the call again, and backwards."""
+        given = [slot for slot, grad in enumerate(grads) if grad is not None]
+        wanted = [place for place, hole in enumerate(self.holes) if hole is not None]
+        boxed = [run.currency.box(grads[slot]) for slot in given]
+        count = len(self.tensors)
+
+        def pull(tensors: list[Tensor], batched: list[bool]) -> list[Tensor]:
+            size = self.level.size
+            every = [one if own else repeat(one, size) for one, own in zip(tensors, batched, strict=True)]
+            with enable_grad():
+                inputs = [
+                    one if one._requires_grad else one.detach().requires_grad_(place in wanted)
+                    for place, one in enumerate(every[:count])
+                ]
+                outputs = self.function(inputs, [True] * count)
+                found = find_gradients(
+                    [outputs[slot] for slot in given],
+                    [inputs[place] for place in wanted],
+                    every[count:],
+                    create_graph=run.create_graph,
+                    materialize_grads=True,
+                )
+            return list(found)
+
+        results = iter(call_spliced(self.level, pull, [*self.tensors, *boxed]))
+        return [None if hole is None else run.currency.unbox(next(results)) for hole in self.holes]
+
+
+def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Calls a function of whole batches on the Tensors of one example.
+
+    Args:
+        level: the map that is going on.
+        function: gets Tensors of the level outside, with the batch in front where the flag beside says so,
+            and returns Tensors that have it in front.
+        tensors: inside of the map.
+
+    Returns:
+        The results inside of the map, recorded.
+    """
+    node = _new(SplicedNode) if modes.grad_enabled and any(one._requires_grad for one in tensors) else None
+    holes: list[Hole | None] = []
+    outer: list[Tensor] = []
+
+    def run(values: list[Below]) -> list[Any]:
+        with _outside(level):
+            opened = [
+                _open(tensor, value, level, recording=node is not None)
+                for tensor, value in zip(tensors, values, strict=True)
+            ]
+            holes.extend(hole for _, _, hole in opened)
+            outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
+        return [tensor._storage.array for tensor in outer]
+
+    arrays = call_below(level.index, [tensor._storage.array for tensor in tensors], run)
+    results = [ARRAYS.box(array) for array in arrays]
+    if node is not None:
+        node.function, node.level, node.tensors, node.holes = function, level, tensors, holes
+        _hang_on(node, results, outer)
+    return results
+
+
+@contextmanager
+def _outside(level: MapLevel) -> Generator[None]:
+    """Leaves a map for a while."""
+    stack = map_levels.stack
+    map_levels.stack = stack[: stack.index(level)]
+    try:
+        yield
+    finally:
+        map_levels.stack = stack
+
+
+def _open(
+    tensor: Tensor, value: Below, level: MapLevel, *, recording: bool
+) -> tuple[Tensor, bool, Hole | None]:
+    """Makes the Tensor outside for one inside; returns whether it has the batch, and its hole."""
+    made: Any = tensor._grad_fn
+    if not value.is_batched and made is not None and made.sequence_nr >= level.first_node:
+        # Recorded inside, where gradients have the batch, though the value is the same in all examples.
+        value = with_batch(value, level.size)
+    box, hole = ARRAYS.box(value.array), None
+    if recording and tensor._requires_grad:
+        hole = _new(Hole)
+        hole.input_metadata = (jax.typeof(value.array),)
+        number_node(hole)
+        box._requires_grad, box._grad_fn = True, hole
+    return box, value.is_batched, hole
+
+
+def _hang_on(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tensor]) -> None:
+    """Puts the node of a call behind its results."""
+    node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
+    node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)
+    node.input_metadata = tuple(jax.typeof(tensor._storage.array) for tensor in results)
+    number_node(node)
+    for slot, (result, edge) in enumerate(zip(results, node.outer_edges, strict=True)):
+        if edge is not None:
+            result._requires_grad, result._grad_fn, result._output_nr = True, node, slot

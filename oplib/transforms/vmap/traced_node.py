@@ -1,0 +1,260 @@
+"""Nodes of a map that are Python: their backward is traced while the values they hold are still alive.
+
+This serves the Functions of users, nodes with hooks, and whatever else is no formula. What runs in them runs
+once, when the function of the map returns, for one example, and its program is what the backward pass maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, Plan, has_gradient
+from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
+from oplib.autograd.engine.plan import Plan as RunPlan
+from oplib.autograd.engine.run import Run, running
+from oplib.autograd.engine.validation import conform
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.recording.formula_node import NOBODY, FormulaNode
+from oplib.autograd.saved.saved_tensor import link, second_pass_error
+from oplib.autograd.user_functions.node import BackwardCFunction
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .mapped_input import MappedInput
+from .mapped_plan import batch_shape, map_backward
+from .spliced_node import SplicedNode
+
+_new: Any = object.__new__
+
+
+@dataclass(frozen=True, slots=True)
+class TracedBackward:
+    """The backward of one node for one example, as a program.
+
+    Attributes:
+        jaxpr: of its constants, the saved tensors, and then the gradients of all slots that have one; None if
+            what it would read is freed.
+        constants: what it reads and nobody has saved.
+        saved: what a Function has given to ``save_for_backward``.
+        saved_edges: the place of each on the tape inside.
+        wanted: for each edge, whether it gives a gradient.
+        differentiable: for each slot, whether it gets a gradient.
+        slots: shape and dtype of each, None where it gets none.
+    """
+
+    jaxpr: Any
+    constants: tuple[Any, ...]
+    saved: tuple[Any, ...]
+    saved_edges: tuple[Edge | None, ...]
+    wanted: Mask
+    differentiable: Mask
+    slots: tuple[Any, ...]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """All that it reads besides gradients, in the order of the program."""
+        return (*self.constants, *self.saved)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it reads nothing through which a second gradient might go, but what is linked.
+
+        A number of Python's is a constant too, but a weakly typed one.
+        """
+        return not any(has_gradient(one.dtype) and not jax.typeof(one).weak_type for one in self.constants)
+
+
+class _SavedValue:
+    """Stands for one saved tensor while the backward that reads it is traced."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def unpack(self, node: TapeNode) -> Tensor:  # noqa: ARG002  asked as a SavedTensor is
+        return ARRAYS.box(self._array)
+
+
+def trace_node(node: TapeNode) -> TracedBackward:
+    """Traces the backward of a node with its hooks, while the map that recorded it is still going on."""
+    slots = tuple(
+        None if one is None or not has_gradient(one.dtype) else jax.ShapeDtypeStruct(one.shape, one.dtype)
+        for one in node.input_metadata
+    )
+    differentiable = tuple(slot is not None for slot in slots)
+    if isinstance(node, BackwardCFunction) and node._saved is None:
+        return TracedBackward(None, (), (), (), (False,) * len(node.edges), differentiable, slots)
+    saved, edges = _read_saved(node)
+    wanted: list[bool] = []
+
+    def run(*given: Any) -> list[Any]:
+        rest = iter(given[len(saved) :])
+        grads = [None if slot is None else next(rest) for slot in slots]
+        with _reading(node, given[: len(saved)]):
+            results = run_alone(node, grads)
+        wanted.extend(result is not None for result in results)
+        return [result for result in results if result is not None]
+
+    shapes = [jax.typeof(value) for value in saved]
+    closed = jax.make_jaxpr(run)(*shapes, *(slot for slot in slots if slot is not None))
+    return TracedBackward(
+        closed.jaxpr, tuple(closed.consts), saved, edges, tuple(wanted), differentiable, slots
+    )
+
+
+def _read_saved(node: TapeNode) -> tuple[tuple[Any, ...], tuple[Edge | None, ...]]:
+    """The tensors that a Function has saved, and their places on the tape; none for other nodes."""
+    if not isinstance(node, BackwardCFunction):
+        return (), ()
+    tensors = [tensor for tensor in node.saved_tensors if tensor is not None]
+    edges = tuple(gradient_edge(tensor) for tensor in tensors)
+    return tuple(tensor._storage.array for tensor in tensors), edges
+
+
+@contextmanager
+def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
+    """Makes a Function read these arrays as what it has saved."""
+    if not isinstance(node, BackwardCFunction) or not arrays:
+        yield
+        return
+    saved: Any = node._saved
+    rest = iter(arrays)
+    stand_ins: Any = tuple(None if one is None else _SavedValue(next(rest)) for one in saved)
+    node._saved = stand_ins
+    try:
+        yield
+    finally:
+        node._saved = saved
+
+
+def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    """Runs one node as the engine does, with its hooks, and nothing after it."""
+    run = Run(RunPlan(()), keep_graph=True, create_graph=False, journal=None)
+    outer, grad_mode = running.run, modes.grad_enabled
+    running.run, run.node, modes.grad_enabled = run, node, False
+    try:
+        if node.has_hooks:
+            grads = run_pre_hooks(node, grads, run)
+        if isinstance(node, (AccumulateGrad, MappedInput, SplicedNode)):
+            return _end_at_hooks(node, grads)
+        results = node.apply(grads, run)[: len(node.edges)]
+        if not node.results_are_checked:
+            results = conform(results, node, run.currency)
+        return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
+    finally:
+        running.run, modes.grad_enabled = outer, grad_mode
+
+
+def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
+    """Where the graph goes on outside, only the hooks in front of that are traced."""
+    if node._post_hooks:
+        raise AutogradError(
+            f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
+            "would see the gradients of one example behind a call that has those of all. Use "
+            "tensor.register_hook."
+        )
+    return grads
+
+
+class TracedPlan(Plan):
+    """The plan of a traced backward, mapped."""
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(
+        self, traced: TracedBackward, name: str, size: int, *, residuals: Mask, targets: Mask
+    ) -> None:
+        super().__init__(traced.wanted, (), ())
+        self.outputs = tuple(None if slot is None else batch_shape(slot, size) for slot in traced.slots)
+        self.differentiable = traced.differentiable
+        first_extra = len(traced.wanted) + len(self.outputs)
+        self.set_sources(range(first_extra, first_extra + len(residuals)))
+        self._function = map_backward(_spread(traced), size, residuals, targets)
+        self._name = name
+
+    def backward(self, given: Mask) -> ArrayFunction:
+        """Fills zeros in for gradients that are not given; not compiled, since nobody will call it again."""
+        count = len(self.sources)
+
+        def filled(*arrays: Any) -> tuple[Any, ...]:
+            rest = iter(arrays[count:])
+            grads = [
+                next(rest) if has else None if shape is None else jnp.zeros(shape.shape, shape.dtype)
+                for has, shape in zip(given, self.outputs, strict=True)
+            ]
+            return self._function(*arrays[:count], *(grad for grad in grads if grad is not None))
+
+        return ArrayFunction(filled, self._name, compiled=False)
+
+
+def _spread(traced: TracedBackward) -> Callable[..., tuple[Any, ...]]:
+    """The program as a function of its values and of gradients, with None where it gives none."""
+    count = len(traced.constants)
+
+    def spread(*arrays: Any) -> tuple[Any, ...]:
+        results = iter(jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, arrays[:count]))(*arrays[count:]))
+        return tuple(next(results) if want else None for want in traced.wanted)
+
+    return spread
+
+
+class TracedNode(FormulaNode):
+    """The counterpart outside of a map of a node that is Python.
+
+    Attributes:
+        saved_edges: where the gradient of each saved tensor goes outside.
+    """
+
+    _traced: TracedBackward
+    _name: str
+    saved_edges: tuple[Edge | None, ...] = ()
+
+    def name(self) -> str:  # noqa: D102
+        return self._name
+
+    def fill(self, values: Sequence[Any], size: int, *, residuals: Mask, targets: Mask) -> None:
+        """Gives it the values that its program reads."""
+        self.plan = TracedPlan(self._traced, self._name, size, residuals=residuals, targets=targets)
+        self.saved = None if self._traced.jaxpr is None else (*values, *([NOBODY] * len(values)))
+
+    def linked_residuals(self) -> list[Tensor]:
+        """Returns what the program reads as tensors, those that were saved with their history."""
+        if self.saved is None:
+            raise second_pass_error(self._name)
+        count = len(self.plan.sources)
+        arrays: Any = self.saved
+        tensors = [ARRAYS.box(array) for array in arrays[:count]]
+        edges = self.saved_edges
+        for tensor, edge in zip(tensors[count - len(edges) :], edges, strict=True):
+            if edge is not None:
+                link(tensor, edge)
+        return tensors
+
+    def _apply_recorded(self, grads: Sequence[Any], given: Mask) -> Sequence[Any]:
+        """Records the program; one that reads what nobody has saved would lose a part of its derivative."""
+        if self._traced.is_complete:
+            return super()._apply_recorded(grads, given)
+        raise AutogradError(
+            f"{self._name}: it was recorded inside vmap, and its backward reads tensors that "
+            "save_for_backward was not given. Their history is lost outside, so with create_graph=True the "
+            "second gradient would be wrong. Save them, or differentiate twice inside vmap."
+        )
+
+
+def make_traced_node(node: TapeNode, traced: TracedBackward) -> TracedNode:
+    """Makes the counterpart of a node, still without values."""
+    made: TracedNode = _new(TracedNode)
+    made._traced = traced
+    made._name = node.name()
+    made.sequence_nr = modes.sequence_nr if isinstance(node, AccumulateGrad) else node.sequence_nr
+    made._metadata = node._metadata
+    return made

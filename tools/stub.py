@@ -1,0 +1,102 @@
+"""The types of the functions that are made from the tables, as a stub file; a test compares the two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oplib.builtin.functions import registry
+from oplib.builtin.functions.registry import FUNCTIONS, METHODS
+from oplib.builtin.rows.parameters import list_parameters
+from oplib.tensor import Tensor
+from oplib.tensor.methods import op_methods
+from oplib.tensor.methods.op_methods import OpMethods
+from tools.stub_forms import declare
+from tools.stub_packages import import_results, list_room_stubs
+from tools.stub_results import list_named_results
+
+STUB = Path(registry.__file__).with_suffix(".pyi")
+METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
+_METHODS_HEAD = """# Made from the tables of oplib/builtin by `make generate`.
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, overload
+
+from oplib.tensor.tensor import Tensor
+
+"""
+_METHODS_TAIL = """
+class OpMethod:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], name: str) -> None: ...
+    def __get__(self, instance: Any, owner: type) -> Any: ...
+
+def add_op_methods(functions: Mapping[str, Callable[..., Any]]) -> None: ...
+"""
+_HEAD = """# Made from the tables of oplib/builtin by `make generate`.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from jax import Array
+from oplib.tensor import Tensor
+{classes}
+from oplib.builtin.registration import Overloads
+from oplib.builtin.rows.row import Row
+
+ROWS: tuple[Row, ...]
+ALIASES: Mapping[str, str]
+OVERLOADS: Overloads
+FUNCTIONS: Mapping[str, Callable[..., Any]]
+IN_PLACE: Mapping[str, Callable[..., Any]]
+NETWORKS_IN_PLACE: list[str]
+COMPOSED: Mapping[str, Callable[..., Any]]
+METHODS: Mapping[str, Callable[..., Any]]
+LINALG: Mapping[str, Callable[..., Any]]
+FFT: Mapping[str, Callable[..., Any]]
+SPECIAL: Mapping[str, Callable[..., Any]]
+UPCALLS: Mapping[str, Callable[..., Any]]
+
+_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
+
+"""
+
+
+def render_stub() -> str:
+    """Returns the text of the stub."""
+    names = "".join(f'    "{name}",\n' for name in sorted(FUNCTIONS))
+    lines = [
+        line
+        for name, function in sorted(FUNCTIONS.items())
+        for line in declare(name, name, list_parameters(function))
+    ]
+    functions = "\n".join(lines)
+    listed = f"__all__ = [\n{names}]"
+    return f"{_HEAD.replace('{classes}', import_results(functions))}{listed}\n\n{functions}\n"
+
+
+def write_stub() -> None:
+    """Writes all stubs beside what they describe."""
+    STUB.write_text(render_stub())
+    METHODS_STUB.write_text(render_methods())
+    for path, text in list_room_stubs().items():
+        path.write_text(text)
+
+
+def render_methods() -> str:
+    """Returns the text of the stub of the methods."""
+    lines = [
+        line
+        for name, function in sorted(METHODS.items())
+        if not _is_written_out(name)
+        for line in declare(
+            name, name, list_parameters(METHODS.get(name.removesuffix("_"), function)), is_method=True
+        )
+    ]
+    body = "\n".join(f"    {line}" for line in lines)
+    classes = "\n".join(
+        f"class {name}(NamedTuple):\n" + "".join(f"    {field}: Tensor\n" for field in fields)
+        for name, fields in list_named_results().items()
+    )
+    return f"{_METHODS_HEAD}{classes}\nclass OpMethods:\n{body}\n{_METHODS_TAIL}"
+
+
+def _is_written_out(name: str) -> bool:
+    """Whether Tensor has a method of this name that is written out, whose types are its own."""
+    return any(name in vars(cls) for cls in Tensor.__mro__ if cls is not OpMethods)

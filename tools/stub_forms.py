@@ -1,0 +1,156 @@
+"""The forms in which a function may be called, as lines of a stub file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+from oplib.builtin.rows.parameters import FURTHER_NAMES, is_absent
+from tools.stub_results import (
+    DECIDING,
+    MAKING,
+    TENSOR,
+    UNKNOWN,
+    find_result,
+    has_mixed_results,
+    name_class,
+    takes_one_tensor,
+)
+
+Parameters = list[inspect.Parameter]
+_KINDS = inspect.Parameter
+_EMPTY = _KINDS.empty
+_EITHER = "_TensorOrArray"
+_FURTHER = {own: further for further, own in FURTHER_NAMES.items()}
+
+
+def declare(name: str, op: str, parameters: Parameters, *, is_method: bool = False) -> list[str]:
+    """Returns the lines that declare a function: one, or one overload for each of its forms.
+
+    For a Tensor the result is told. Arrays and numbers are taken too, and then it is told where the op takes
+    one array only.
+
+    Args:
+        name: of the function.
+        op: whose function it is, by whose results it is typed.
+        parameters: of the function, further names among them.
+        is_method: the first parameter is ``self``, a Tensor.
+    """
+    plain = [_loosen(one) for one in parameters]
+    if is_method:
+        plain[0] = plain[0].replace(name="self", annotation=_EMPTY)
+    forms: list[tuple[Parameters, str]] = []
+    for form in _list_spellings(plain):
+        forms += _type_form(form, op, is_method=is_method)
+    lines = [f"def {name}{_spell(form)} -> {result}: ..." for form, result in forms]
+    return lines if len(lines) == 1 else [line for one in lines for line in ("@overload", one)]
+
+
+def _type_form(form: Parameters, op: str, *, is_method: bool) -> Iterator[tuple[Parameters, str]]:
+    """Lists a form for Tensors and, of a function, one for all else."""
+    first = form if is_method else _take_tensor(form, op)
+    result = find_result(op.removesuffix("_") if is_method else op)
+    is_in_place = op.endswith("_")
+    if is_in_place:
+        yield form, TENSOR
+        return
+    if has_mixed_results(op):
+        yield from _list_mixed(first)
+    elif op == "where":
+        yield _require(first, "input", "other"), TENSOR
+    elif op in DECIDING:
+        yield _drop(first, DECIDING[op]), result
+    elif op in MAKING or result in ("bool", "int") or is_method:
+        yield form, result
+        return
+    elif result != UNKNOWN:
+        if result == TENSOR and takes_one_tensor(op):
+            yield _annotate_either(first), _EITHER
+        else:
+            yield first, result
+    yield form, UNKNOWN
+
+
+def _list_mixed(form: Parameters) -> Iterator[tuple[Parameters, str]]:
+    """Lists the forms of ``max`` and its like: of all items, along a dimension, of two tensors."""
+    of_dim = name_class(("values", "indices"))
+    out = [one for one in form if one.name == "out"]
+    yield [form[0], *out], TENSOR
+    dim, keepdim = (next(one for one in form if one.name == name) for name in ("dim", "keepdim"))
+    keepdims = keepdim.replace(name="keepdims", kind=_KINDS.KEYWORD_ONLY)
+    required = dim.replace(annotation="int", default=_EMPTY)
+    yield [form[0], required, keepdim, *out, keepdims], of_dim
+    by_name = [keepdim.replace(kind=_KINDS.KEYWORD_ONLY), *out, keepdims]
+    axis = required.replace(name="axis", kind=_KINDS.KEYWORD_ONLY)
+    yield [form[0], axis, *by_name], of_dim
+    if any(one.name == "other" for one in form):
+        other = dim.replace(name="other", annotation="Tensor", default=_EMPTY)
+        yield [form[0], other, *out], TENSOR
+
+
+def _list_spellings(form: Parameters) -> Iterator[Parameters]:
+    """Lists a form by the own names of what must be given, and one by the further name of its dimension."""
+    names = [one.name for one in form]
+    absent = [one.name for one in form if is_absent(one.default) and one.name not in FURTHER_NAMES]
+    dims = [name for name in absent if _FURTHER.get(name) in names]
+    if not dims:
+        yield [_default(one) for one in form]
+        return
+    (dim,) = dims
+    further, at = _FURTHER[dim], names.index(dim)
+    yield [_default(one, required=absent) for one in form if one.name != further]
+    after = [_default(one, required=(*absent, further)) for one in form[at + 1 :]]
+    after.sort(key=lambda one: one.name != further)
+    yield [*map(_default, form[:at]), *(one.replace(kind=_KINDS.KEYWORD_ONLY) for one in after)]
+
+
+def _default(one: inspect.Parameter, *, required: Sequence[str] = ()) -> inspect.Parameter:
+    """Shows ``...`` for a default, and none for what must be given under this name."""
+    is_required = one.default is _EMPTY or one.name in required
+    return one.replace(default=_EMPTY if is_required else ...)
+
+
+def _loosen(one: inspect.Parameter) -> inspect.Parameter:
+    return one.replace(annotation="Any")
+
+
+def _take_tensor(form: Parameters, op: str) -> Parameters:
+    """Says of what decides the result that it is a Tensor, or several."""
+    at = 1 if op in ("einsum", "polygamma", "special_polygamma") else 0
+    one = form[at]
+    is_listed = one.name in ("tensors", "matrices") and one.kind is not _KINDS.VAR_POSITIONAL
+    return [
+        *form[:at],
+        one.replace(annotation="Sequence[Tensor]" if is_listed else "Tensor"),
+        *form[at + 1 :],
+    ]
+
+
+def _annotate_either(form: Parameters) -> Parameters:
+    """Gives an array for an array; what is written into ``out`` is of its type."""
+    return [one.replace(annotation=_EITHER) if one.annotation == "Tensor" else one for one in form]
+
+
+def _require(form: Parameters, *names: str) -> Parameters:
+    return [one.replace(default=_EMPTY) if one.name in names else one for one in form]
+
+
+def _drop(form: Parameters, names: tuple[str, ...]) -> Parameters:
+    """Leaves some out; what came after them in their row is then given by name."""
+    at = min(at for at, one in enumerate(form) if one.name in names)
+    after = [one.replace(kind=_KINDS.KEYWORD_ONLY) for one in form[at:] if one.name not in names]
+    return [*form[:at], *after]
+
+
+def _spell(form: Parameters) -> str:
+    """Writes the parameters; annotations are words of the stub."""
+    words: list[str] = []
+    is_named = False
+    for one in form:
+        if one.kind is _KINDS.KEYWORD_ONLY and not is_named:
+            words.append("*")
+        is_named |= one.kind in (_KINDS.KEYWORD_ONLY, _KINDS.VAR_POSITIONAL)
+        stars = {_KINDS.VAR_POSITIONAL: "*", _KINDS.VAR_KEYWORD: "**"}.get(one.kind, "")
+        annotation = "" if one.annotation is _EMPTY else f": {one.annotation}"
+        words.append(f"{stars}{one.name}{annotation}{'' if one.default is _EMPTY else ' = ...'}")
+    return f"({', '.join(words)})"

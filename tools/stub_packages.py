@@ -1,0 +1,110 @@
+"""The stubs of the rooms that show ops: of the root, of ``linalg``, ``fft``, ``special`` and networks.
+
+A type checker cannot follow what these find when they are asked, and at the root it takes the folder
+``tensor`` for the function of that name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+from oplib.builtin.functions import registry
+from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.rows.parameters import list_parameters
+from tools.stub_forms import declare
+from tools.stub_results import list_named_results
+
+_PACKAGE = Path(registry.__file__).parents[2]
+_MADE = "# Made from the tables of oplib/builtin by `make generate`.\n"
+_HEAD = f"""{_MADE}from typing import Any, TypeVar, overload
+
+from jax import Array
+from oplib.tensor import Tensor
+"""
+_EITHER = '_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)'
+# Of each room the prefix of its ops, by which room their types are found; what others call otherwise.
+_PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_", "nn.functional": ""}
+_OPS = {
+    "nn.functional": {"fold": "col2im", "unfold": "im2col"},
+    "special": {"modified_bessel_i1": "special_i1"},
+}
+
+
+def list_room_stubs() -> dict[Path, str]:
+    """Returns the text of the stub of each room, by its path."""
+    found = {_find_stub(room): render_room(room) for room in _PREFIXES}
+    return {_PACKAGE / "__init__.pyi": render_root(), **found}
+
+
+def import_results(text: str) -> str:
+    """Returns the lines that import the classes of named results that a stub refers to."""
+    used = [name for name in list_named_results() if re.search(rf"\b{name}\b", text)]
+    return f"from oplib.tensor.methods.op_methods import {', '.join(used)}\n" if used else ""
+
+
+def render_room(room: str) -> str:
+    """Returns the text of the stub of a room; what is a function of the root too is imported from there."""
+    module = import_module(f"oplib.{room}")  # by name: it stands on a floor above
+    at_the_root = {id(function): name for name, function in reversed(list(FUNCTIONS.items()))}
+    imports: list[str] = []
+    lines: list[str] = []
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if isinstance(thing, type):
+            imports.append(f"from {thing.__module__} import {name} as {name}")
+        elif id(thing) in at_the_root:
+            imports.append(f"from oplib.builtin.functions.registry import {at_the_root[id(thing)]} as {name}")
+        else:
+            op = _OPS.get(room, {}).get(name, f"{_PREFIXES[room]}{name}")
+            lines += declare(name, op, list_parameters(thing))
+    body = "\n".join(lines)
+    classes = import_results(body)
+    if "Sequence[" in body:
+        imports.insert(0, "from collections.abc import Sequence")
+    names = _list_names(list(module.__all__))
+    return "\n".join([f"{_HEAD}{classes}".rstrip(), *imports, "", _EITHER, "", names, "", body, ""])
+
+
+def render_root() -> str:
+    """Returns the text of the stub of the root: what it imports, under the names that it lists.
+
+    A stub that imports ``from .tensor`` would show the folder under that name, not the function.
+    """
+    root = import_module("oplib")  # by name: it stands on a floor above
+    tree = ast.parse((_PACKAGE / "__init__.py").read_text())
+    lines = [_MADE.rstrip(), "from math import e as e, inf as inf, nan as nan, pi as pi"]
+    listed = set(root.__all__)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            lines += _import_from(node, listed)
+    device = "from oplib.tensor import Device as device"
+    lines += [device, "", "newaxis: None", "__version__: str", "", _list_names(root.__all__), ""]
+    return "\n".join(lines)
+
+
+def _import_from(node: ast.ImportFrom, listed: set[str]) -> list[str]:
+    if node.module is None:
+        return [f"import oplib.{one.name} as {one.name}" for one in node.names if one.name in listed]
+    source = f"oplib.{node.module}"
+    names = [one.name for one in node.names if one.name in listed]
+    lines = [f"from {_find_home(source, name)} import {name} as {name}" for name in names]
+    return lines if names else [f"from {source} import *" for one in node.names if one.name == "*"]
+
+
+def _find_home(room: str, name: str) -> str:
+    """Returns the file of a function or class of a room: of two rooms one has a file of a function's name."""
+    home = getattr(getattr(import_module(room), name), "__module__", "")
+    return home if home.startswith(f"{room}.") else room
+
+
+def _list_names(names: list[str]) -> str:
+    lines = "".join(f'    "{name}",\n' for name in sorted(names))
+    return f"__all__ = [\n{lines}]"
+
+
+def _find_stub(room: str) -> Path:
+    path = _PACKAGE.joinpath(*room.split("."))
+    return path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")
