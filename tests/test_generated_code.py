@@ -1,0 +1,26 @@
+"""Functions made from text: their lines are shown like those of a file."""
+
+import inspect
+import linecache
+import traceback
+
+import pytest
+
+from oplib.generated_code import compile_function, define_function
+
+SOURCE = "def invert(x):\n    scale = 1\n    return scale / x\n"
+
+
+def test_a_traceback_shows_the_line_of_a_generated_function():
+    invert = define_function(SOURCE, "invert", "<test.invert>", {})
+    with pytest.raises(ZeroDivisionError) as caught:
+        invert(0)
+    linecache.checkcache()  # the traceback module does this before it prints
+    assert "return scale / x" in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_function_whose_code_is_replaced_shows_its_new_lines():
+    invert = define_function(SOURCE, "invert", "<test.replaced>", {})
+    invert.__code__ = compile_function(SOURCE.replace("scale / x", "scale // x"), "<test.replaced>")
+    assert invert(2) == 0
+    assert "scale // x" in inspect.getsource(invert)
