@@ -1,8 +1,7 @@
-"""Operations for JAX, written once with their rules: on an eager tape and in every transformation.
+"""Operations for JAX, written once with their rules: on an eager tape and in every transformation."""
 
-The composition root: the only file that sees every floor. It imports them in order, fills the table of
-upcalls, by which the tensor floor reaches the ops and the engine, and lists the public names.
-"""
+# The composition root: the only file that sees every floor. It imports them in order, fills the table of
+# upcalls, by which the tensor floor reaches the ops and the engine, and lists the public names.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every error oplib raises on purpose, as a tree.
 
 Each class also derives from the builtin that users of the field expect in that place, so that
-``except RuntimeError`` written for torch keeps working.
+``except RuntimeError`` written for torch keeps working::
 
     OplibError
     ├── SchemaError (RuntimeError)            a schema string that does not parse or contradicts itself

@@ -5,11 +5,14 @@ import doctest
 import importlib
 import importlib.util
 import io
+import re
 import shutil
+import types
 from pathlib import Path
 
 import pytest
 
+import oplib
 from tests.documents import ROOT, find_pages, has_pairs, read_examples, read_pairs
 
 
@@ -30,6 +33,9 @@ MODULES = sorted(
     for path in (ROOT / "oplib").rglob("*.py")
     if path.name == "__init__.py" or ">>>" in path.read_text()
 )
+
+CODE = (types.FunctionType, type)
+OF_OPS = {"fft", "linalg", "special"}  # the functions of ops have a table, docs/use/ops.md
 
 
 def run(code: str, name: str, namespace: dict[str, object]) -> str:
@@ -74,10 +80,31 @@ def test_two_programs_side_by_side_print_the_same(page, place):
     assert pair.output
 
 
-def test_every_page_about_writing_an_op_stands_in_the_index():
-    folder = ROOT / "docs" / "write_an_op"
-    index = (folder / "index.md").read_text()
-    assert {page.name for page in folder.glob("*.md") if f"({page.name}" not in index} == {"index.md"}
+@pytest.mark.parametrize("folder", ["api", "use", "write_an_op"])
+def test_the_index_of_a_folder_links_to_each_of_its_pages(folder):
+    index = (ROOT / "docs" / folder / "index.md").read_text()
+    pages = (ROOT / "docs" / folder).glob("*.md")
+    assert {page.name for page in pages if f"]({page.name}" not in index} == {"index.md"}
+
+
+def list_reference_modules() -> list[str]:
+    """Returns the modules whose docstrings the pages of the reference show."""
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    return re.findall(r"automodule:: (\S+)", text)
+
+
+def find_exports(name: str) -> set[str]:
+    """Returns the functions and classes that a module exports, by the paths of their definitions."""
+    module = importlib.import_module(name)
+    things = [getattr(module, item) for item in getattr(module, "__all__", vars(module))]
+    return {f"{thing.__module__}.{thing.__qualname__}" for thing in things if isinstance(thing, CODE)}
+
+
+def test_the_reference_shows_each_public_function_and_class():
+    shown = set().union(*map(find_exports, list_reference_modules()))
+    modules = [item for item in oplib.__all__ if isinstance(getattr(oplib, item), types.ModuleType)]
+    public = set().union(*(find_exports(f"oplib.{item}") for item in modules if item not in OF_OPS))
+    assert public - shown == set()
 
 
 def test_a_program_that_prints_something_else_than_its_neighbour_is_found():

@@ -48,8 +48,8 @@ def save(obj: Any, f: File) -> None:
     their own.
 
     Args:
-        obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array``s, numpy arrays, dtypes, numbers,
-            strings, bytes, bools and None; keys of dictionaries may be any of the plain values.
+        obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array`` objects, numpy arrays, dtypes,
+            numbers, strings, bytes, bools and None; keys of dictionaries may be any of the plain values.
         f: a path, or a file opened for writing bytes. A file at the path is replaced when all is written.
 
     Raises:
@@ -86,7 +86,7 @@ def load(f: File, map_location: Any = None) -> Any:
 
     Args:
         f: a path, or a file opened for reading bytes, that can seek.
-        map_location: the device for Tensors and ``jax.Array``s; by default JAX's.
+        map_location: the device for Tensors and ``jax.Array`` objects; by default JAX's.
 
     Returns:
         The tree, with new leaves.

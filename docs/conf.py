@@ -1,0 +1,113 @@
+"""The documentation site: the Markdown pages as they stand in the repository, and the public docstrings.
+
+The source folder of Sphinx is the root of the repository: a link from the README to `docs/`, or from a page
+to `examples/`, then works on the site as on a code host.
+"""
+
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import oplib
+from oplib.builtin.functions.registry import FUNCTIONS
+
+ROOT = Path(__file__).parent.parent
+
+
+def find_linked_sources() -> list[str]:
+    """Returns the Python files to which pages link; each gets a page that shows it."""
+    found = [
+        (page.parent / link).resolve().relative_to(ROOT).as_posix()
+        for page in ROOT.glob("docs/**/*.md")
+        for link in re.findall(r"\]\(([\w./]+\.py)\)", page.read_text())
+    ]
+    return sorted(set(found))
+
+
+LINKED_SOURCES = find_linked_sources()
+
+project = "oplib"
+version = release = oplib.__version__
+root_doc = "README"
+source_suffix = {".md": "markdown", ".py": "markdown"}
+include_patterns = ["*.md", "docs/**/*.md", "benchmarks/results/*.md", *LINKED_SOURCES]
+exclude_patterns = [".*", "build", "dist", "out", "tests"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+nitpicky = True  # a reference that leads nowhere is a warning, and fails the build
+nitpick_ignore_regex = [("py:class", ".*")]  # annotations name private classes, and JAX's
+
+myst_heading_anchors = 4  # `page.md#heading`, as on a code host
+
+autodoc_typehints_format = "short"
+autodoc_member_order = "groupwise"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # a field of a NamedTuple is a member, and described in the docstring of the class
+napoleon_custom_sections = [("Gradient", "returns_style"), ("Source", "returns_style")]
+
+html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_title = f"oplib {version}"
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+
+toc_object_entries_show_parents = "hide"
+
+# The pages of the navigation, by caption. An index page has the pages to which it links below it.
+NAVIGATION = {
+    "Guide": ["docs/use/index", "docs/write_an_op/index", "docs/api/index"],
+    "Project": ["docs/inside/*", "docs/adr/index", "CONTRIBUTING", "CHANGELOG", "benchmarks/results/*"],
+}
+
+
+def write_toctree(entries: list[str], *options: str) -> str:
+    """Returns a table of contents."""
+    return "\n".join(["", "", "```{toctree}", ":glob:", ":maxdepth: 1", *options, "", *entries, "```", ""])
+
+
+def complete_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Appends the navigation to the pages that list others, and makes a Python file a page.
+
+    The navigation does not stand in the pages themselves, since a code host would show it as a block.
+    """
+    if docname == root_doc:
+        for caption, entries in NAVIGATION.items():
+            source[0] += write_toctree(entries, ":hidden:", f":caption: {caption}")
+    elif docname.endswith("/index"):
+        linked = dict.fromkeys(re.findall(r"\]\((\w+)\.md", source[0]))
+        source[0] += write_toctree(list(linked), ":hidden:") if linked else write_toctree(["*"])
+    elif f"{docname}.py" in LINKED_SOURCES:
+        head = f"---\norphan: true\nnosearch: true\n---\n# `{docname}.py`\n"
+        source[0] = f"{head}\n````python\n{source[0]}````\n"
+
+
+def skip_op(app: Sphinx, what: str, name: str, *rest: object) -> bool | None:
+    """Leaves out the functions of built-in ops: they have a table of their own."""
+    return True if what == "module" and name in FUNCTIONS else None
+
+
+def find_public_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
+) -> nodes.Element | None:
+    """Resolves a reference by its last part: docstrings say ``ArgumentError``, annotations a private path."""
+    if node["refdomain"] != "py":
+        return None
+    last = node["reftarget"].rpartition(".")[2]
+    python = env.domains["py"]
+    found = sorted((name for name in python.objects if name.rpartition(".")[2] == last), key=len)
+    if not found:
+        return None
+    return python.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], found[0], node, text)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", complete_page)
+    app.connect("autodoc-skip-member", skip_op)
+    app.connect("missing-reference", find_public_name)

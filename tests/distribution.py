@@ -1,0 +1,111 @@
+"""Builds the sdist and the wheel, and tries each in fresh environments, away from the source tree.
+
+Run it as ``python -m tests.distribution PYTHON...``. The first interpreter gets the lowest versions of the
+dependencies that pyproject.toml allows, and some of the tests run there. The others get the newest versions.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+
+import oplib
+from tests.documents import ROOT, read_examples
+
+DIST = ROOT / "dist"
+# Enough to see that oplib works with the lowest versions: what calls optree, and what registers with JAX.
+LOWEST_TESTS = ["tests/pytree", "tests/library/carrier", "tests/autograd/test_function_containers.py"]
+LOOK = "import oplib, importlib.metadata as m; print(oplib.__file__, oplib.__version__, m.version('oplib'))"
+
+
+def read_lowest() -> list[str]:
+    """Returns the lowest versions of the dependencies, such as ``optree==0.20``, as pip reads them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [dependency.replace(">=", "==") for dependency in project["dependencies"]]
+
+
+def list_package_files() -> set[str]:
+    """Returns the files of the package that both distributions must have: code, stubs and the marker."""
+    files = (ROOT / "oplib").rglob("*")
+    return {file.relative_to(ROOT).as_posix() for file in files if file.suffix in {".py", ".pyi", ".typed"}}
+
+
+def find_faults(wheel: Collection[str], sdist: Collection[str]) -> list[str]:
+    """Returns what is wrong with the names of the files in the distributions."""
+    package = list_package_files()
+    faults = [f"the wheel lacks {name}" for name in sorted(package - set(wheel))]
+    faults += [f"the sdist lacks {name}" for name in sorted(package - set(sdist))]
+    foreign = [name for name in wheel if not name.startswith(("oplib/", "oplib-"))]
+    return faults + [f"the wheel has {name}" for name in foreign]
+
+
+def build() -> tuple[Path, Path]:
+    """Builds both into dist/, the wheel from the sdist, and returns their paths."""
+    for old in DIST.glob("*"):
+        old.unlink()
+    run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
+    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    """Runs a command and returns what it prints; stops where it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def try_out(python: str, folder: Path) -> None:
+    """Imports the installed oplib and runs the program of the README with it, away from the source."""
+    file, version, distributed = run(python, "-I", "-c", LOOK, cwd=folder).split()
+    assert Path(file).is_relative_to(folder), f"imported {file}"
+    assert version == distributed == oplib.__version__, f"{version} is distributed as {distributed}"
+    for example in read_examples((ROOT / "README.md").read_text()):
+        printed = run(python, "-I", "-c", example.code, cwd=folder)
+        assert printed == example.output, f"the program of the README prints\n{printed}"
+
+
+def try_distributions(interpreter: str, folder: Path, distributions: tuple[Path, Path], lowest: bool) -> None:
+    """Installs each distribution in an environment in which no other oplib is, and tries it."""
+    run(interpreter, "-m", "venv", str(folder / "venv"))
+    python = str(folder / "venv" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for distribution in distributions:
+        run(*install, str(distribution), *(read_lowest() if lowest else []))
+        try_out(python, folder)
+        print(f"{distribution.name}: {run(python, '--version').strip()}, {' '.join(list_installed(python))}")
+        if distribution != distributions[-1]:
+            run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "oplib")
+    if lowest:
+        run(*install, "pytest", "hypothesis")
+        print(run(python, "-m", "pytest", "-q", "-m", "not slow", *LOWEST_TESTS).splitlines()[-1])
+
+
+def list_installed(python: str) -> list[str]:
+    """Returns the versions of the dependencies that an environment has."""
+    names = {requirement.partition("==")[0] for requirement in read_lowest()}
+    frozen = run(python, "-m", "pip", "freeze", "--disable-pip-version-check").splitlines()
+    return [line for line in frozen if line.partition("==")[0] in names]
+
+
+def main(interpreters: list[str]) -> None:
+    """Builds, checks what is inside, and tries it with each interpreter."""
+    wheel, sdist = build()
+    with zipfile.ZipFile(wheel) as inside, tarfile.open(sdist) as packed:
+        faults = find_faults(inside.namelist(), [name.partition("/")[2] for name in packed.getnames()])
+    if faults:
+        sys.exit("\n".join(faults))
+    for place, interpreter in enumerate(interpreters):
+        with tempfile.TemporaryDirectory() as folder:
+            try_distributions(interpreter, Path(folder).resolve(), (wheel, sdist), lowest=place == 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
