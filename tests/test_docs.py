@@ -87,6 +87,12 @@ def test_the_index_of_a_folder_links_to_each_of_its_pages(folder):
     assert {page.name for page in pages if f"]({page.name}" not in index} == {"index.md"}
 
 
+@pytest.mark.parametrize("page", find_pages(), ids=name_page)
+def test_each_link_to_a_file_leads_to_one(page):
+    links = re.findall(r"\]\(([\w./-]+)(?:#[\w-]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).is_file()] == []
+
+
 def list_reference_modules() -> list[str]:
     """Returns the modules whose docstrings the pages of the reference show."""
     text = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))

@@ -67,7 +67,7 @@ def _title(family: ModuleType) -> str:
 
 def _link(family: ModuleType) -> str:
     """The file in which the rows stand."""
-    path = f"oplib/ops/{family.__name__.rpartition('.')[2]}.py"
+    path = f"{family.__name__.replace('.', '/')}.py"
     return f"Source: [`{path}`](../../{path})"
 
 
