@@ -11,6 +11,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import GoogleDocstring
 
 import oplib
 from oplib.builtin.functions.registry import FUNCTIONS
@@ -87,18 +88,32 @@ def complete_page(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = f"{head}\n````python\n{source[0]}````\n"
 
 
-def skip_op(app: Sphinx, what: str, name: str, *rest: object) -> bool | None:
-    """Leaves out the functions of built-in ops: they have a table of their own."""
-    return True if what == "module" and name in FUNCTIONS else None
+def skip_member(app: Sphinx, what: str, name: str, thing: object, *rest: object) -> bool | None:
+    """Leaves out built-in ops, which have a table, and fields of NamedTuples, which the class describes."""
+    is_op = what == "module" and name in FUNCTIONS
+    return True if is_op or type(thing).__name__ == "_tuplegetter" else None
+
+
+def read_property(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Reads the docstring of a property as that of a method: napoleon expects a type before its colon.
+
+    The empty comment before it has no colon, so that napoleon leaves the rest as it is.
+    """
+    if what == "property":
+        lines[:] = ["..", "", *GoogleDocstring(lines, app.config, app, "method", name, thing).lines()]
 
 
 def find_public_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
 ) -> nodes.Element | None:
     """Resolves a reference by its last part: docstrings say ``ArgumentError``, annotations a private path."""
-    if node["refdomain"] != "py":
+    target = node["reftarget"]
+    is_foreign = node["reftype"] == "class" and "." in target and not target.startswith("oplib.")
+    if node["refdomain"] != "py" or is_foreign:
         return None
-    last = node["reftarget"].rpartition(".")[2]
+    last = target.rpartition(".")[2]
     python = env.domains["py"]
     found = sorted((name for name in python.objects if name.rpartition(".")[2] == last), key=len)
     if not found:
@@ -109,5 +124,6 @@ def find_public_name(
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", complete_page)
-    app.connect("autodoc-skip-member", skip_op)
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-docstring", read_property, priority=400)  # before napoleon
     app.connect("missing-reference", find_public_name)
