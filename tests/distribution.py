@@ -108,4 +108,4 @@ def main(interpreters: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:] or [sys.executable])
