@@ -28,13 +28,13 @@ from .upcalls import upcalls
 
 
 class Tensor(
-    TensorHistory,
-    TensorAliasing,
-    TensorMethods,
-    TensorViewMethods,
-    TensorOperators,
-    TensorConversion,
-    TensorDtypes,
+    TensorHistory["Tensor"],
+    TensorAliasing["Tensor"],
+    TensorMethods["Tensor"],
+    TensorViewMethods["Tensor"],
+    TensorOperators["Tensor"],
+    TensorConversion["Tensor"],
+    TensorDtypes["Tensor"],
     TensorValues,
     TensorCopying,
     TensorComparison,

@@ -11,14 +11,13 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 if TYPE_CHECKING:
+    from oplib.autograd.nodes.backward_run import BackwardRun
     from oplib.autograd.nodes.node import Gradients, TapeNode
-
-    from .run import Run
 
 Boxed = tuple[Tensor | None, ...]
 
 
-def run_pre_hooks(node: TapeNode, grads: list[Any], run: Run) -> list[Any]:
+def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Runs all that comes before a node: tensor hooks, kept gradients, node pre-hooks."""
     run_tensor_hooks(node, grads, run)
     if not node._pre_hooks:
@@ -32,7 +31,7 @@ def run_pre_hooks(node: TapeNode, grads: list[Any], run: Run) -> list[Any]:
     return _unbox(boxed, run)
 
 
-def run_tensor_hooks(node: TapeNode, grads: list[Any], run: Run) -> None:
+def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None:
     """Runs the hooks of the tensors at a node's slots, changing ``grads``, and stores what tensors retain."""
     hooks_of_slots = node._tensor_pre_hooks
     if hooks_of_slots:
@@ -46,7 +45,7 @@ def run_tensor_hooks(node: TapeNode, grads: list[Any], run: Run) -> None:
                 _retain(tensor, grads[slot], run)
 
 
-def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: Run) -> Gradients:
+def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
     """Runs the hooks after a node, each of which sees what the one before made of the results."""
     received = _box(grads, run)
     boxed = _box(results, run)
@@ -58,7 +57,9 @@ def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: Ru
     return _unbox(boxed, run)
 
 
-def _run_hooks_of_tensor(hooks: tuple[Callable[..., Any], ...], grad: Any, node: TapeNode, run: Run) -> Any:
+def _run_hooks_of_tensor(
+    hooks: tuple[Callable[..., Any], ...], grad: Any, node: TapeNode, run: BackwardRun
+) -> Any:
     boxed = None if grad is None else run.currency.box(grad)
     for hook in hooks:
         result = hook(boxed)
@@ -68,7 +69,7 @@ def _run_hooks_of_tensor(hooks: tuple[Callable[..., Any], ...], grad: Any, node:
     return None if boxed is None else run.currency.unbox(boxed)
 
 
-def _retain(tensor: Tensor, grad: Any, run: Run) -> None:
+def _retain(tensor: Tensor, grad: Any, run: BackwardRun) -> None:
     """Adds to the gradient a non-leaf keeps: a new tensor each time, as in torch."""
     refuse_escape(run.currency.array(grad), tensor, "the tensor")
     if run.journal is not None:
@@ -80,12 +81,12 @@ def _retain(tensor: Tensor, grad: Any, run: Run) -> None:
         tensor._grad = run.currency.own(grad)
 
 
-def _box(grads: Gradients, run: Run) -> Boxed:
+def _box(grads: Gradients, run: BackwardRun) -> Boxed:
     box = run.currency.box
     return tuple(None if grad is None else box(grad) for grad in grads)
 
 
-def _unbox(boxed: Boxed, run: Run) -> list[Any]:
+def _unbox(boxed: Boxed, run: BackwardRun) -> list[Any]:
     unbox = run.currency.unbox
     return [None if tensor is None else unbox(tensor) for tensor in boxed]
 

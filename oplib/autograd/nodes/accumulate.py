@@ -16,7 +16,7 @@ from .gradient_representation import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
 
 if TYPE_CHECKING:
-    from oplib.autograd.engine.run import Run
+    from .backward_run import BackwardRun
 
 _new: Any = object.__new__
 _making = threading.Lock()
@@ -52,7 +52,7 @@ class AccumulateGrad(TapeNode):
         hooks = self.variable._backward_hooks
         return {0: hooks} if hooks else None
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: D102
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102
         grad = grads[0]
         leaf = self.variable
         if not leaf._requires_grad:  # no more, by requires_grad_(False) or detach_()
@@ -78,7 +78,7 @@ class AccumulateGrad(TapeNode):
         self.has_hooks = True
 
     @staticmethod
-    def _add(leaf: Tensor, grad: Any, run: Run) -> None:
+    def _add(leaf: Tensor, grad: Any, run: BackwardRun) -> None:
         """Writes into the box of the first gradient; a recorded sum is a new tensor."""
         currency = run.currency
         array = grad._storage.array if currency.tensor_mode else grad

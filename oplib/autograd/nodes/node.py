@@ -20,8 +20,7 @@ from oplib.hooks import RemovableHandle
 from oplib.tensor import Tensor
 
 if TYPE_CHECKING:
-    from oplib.autograd.engine.run import Run
-
+    from .backward_run import BackwardRun
     from .locations import Location
 
 Edge = tuple["TapeNode", int]
@@ -146,7 +145,7 @@ class TapeNode(Node):
 
     # What the engine calls
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Computes the gradients of the inputs from those of the outputs.
 
         Args:

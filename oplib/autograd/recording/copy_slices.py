@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor.views import Chain, Starts
 
@@ -53,7 +54,7 @@ class CopySlices(TapeNode):
         """Shape and dtype of the root."""
         return (jax.ShapeDtypeStruct(self.chain.in_shape, self.dtype),)
 
-    def apply(self, grads: Gradients, run: Any) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Divides the gradient between what the root was and what was written into it."""
         (grad,) = grads
         if grad is None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Plan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
 from oplib.autograd.saved.saved_tensor import NOBODY, check_version, link, second_pass_error
@@ -64,7 +65,7 @@ class FormulaNode(SlottedNode):
     def op_name(self) -> str:  # noqa: D102  described in TapeNode
         return self.plan.op_name
 
-    def apply(self, grads: Sequence[Any], run: Any) -> Sequence[Any]:
+    def apply(self, grads: Sequence[Any], run: BackwardRun) -> Sequence[Any]:
         """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
         saved: Any = self.saved
         if saved.__class__ is not tuple:
@@ -92,7 +93,7 @@ class FormulaNode(SlottedNode):
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
 
-    def _read_slots(self, run: Any) -> tuple[Any, ...]:
+    def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
         """The residuals where they are not a tuple; they are not read twice where the pass is recorded."""
         if self.saved is None or isinstance(self.saved, tuple):
             raise second_pass_error(self.name())

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor import Tensor
 from oplib.tensor.views import mark_stale
@@ -84,5 +84,5 @@ class Overwritten(TapeNode):
         node.input_metadata = (jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype),)
         return node
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002, D102  there is nobody to give it to
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  there is nobody to give it to
         return ()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor import Tensor, box
 from oplib.tensor.views import Chain, Frame, Starts, make_chain
@@ -58,7 +59,7 @@ class ViewNode(TapeNode):
         frame = self.frame
         return frame if isinstance(frame, Chain) else make_chain((frame,))
 
-    def apply(self, grads: Gradients, run: Any) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Puts the gradient among zeros; where gradients are tensors that is recorded."""
         (grad,) = grads
         if grad is None:
@@ -111,7 +112,7 @@ class SeveralViewsNode(TapeNode):
 
     join: ArrayFunction
 
-    def apply(self, grads: Gradients, run: Any) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Joins the gradients, with zeros where there is none."""
         if all(grad is None for grad in grads):
             return (None,)

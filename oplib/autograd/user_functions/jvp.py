@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -12,15 +12,13 @@ from oplib.autograd.tangents import check_tangent, find_tangent, set_tangent, ta
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, box
 
+from .function_call import FunctionCall
 from .node import BackwardCFunction
 from .trees import unflatten_values
 
-if TYPE_CHECKING:
-    from .recording import Call
-
 
 def push_tangents_through(
-    ctx: BackwardCFunction, leaves: Sequence[Any], outputs: Sequence[Any], call: Call
+    ctx: BackwardCFunction, leaves: Sequence[Any], outputs: Sequence[Any], call: FunctionCall
 ) -> None:
     """Calls the user's jvp, and hangs what it returns on the outputs.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,45 @@ from .context import FunctionCtx
 from .trees import Specs, flatten_gradients, unflatten_values
 
 if TYPE_CHECKING:
-    from oplib.autograd.engine.run import Run
+    from oplib.autograd.nodes.backward_run import BackwardRun
+
+
+class FunctionClass(Protocol):
+    """What the node of a Function asks of the class of the Function; only classes match."""
+
+    @property
+    def __name__(self) -> str: ...
+
+    @property
+    def backward(self) -> Callable[..., Any]:
+        """The rule of the user."""
+        ...
+
+    @property
+    def vjp(self) -> Callable[..., Any]:
+        """Another name of the same rule."""
+        ...
+
+    @property
+    def jvp(self) -> Callable[..., Any]:
+        """The rule of forward mode."""
+        ...
+
+    @property
+    def _root(self) -> FunctionClass: ...
+
+    @property
+    def _is_users(self) -> bool: ...
+
+    @property
+    def _takes_trees(self) -> bool: ...
+
+    @property
+    def _backward_cls(self) -> type[BackwardCFunction]: ...
+
+    def _call_forward(
+        self, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any: ...
 
 
 class BackwardCFunction(TapeNode, FunctionCtx):
@@ -32,7 +70,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             container with a flag for each leaf.
     """
 
-    _forward_cls: ClassVar[Any]
+    _forward_cls: ClassVar[FunctionClass]
 
     needs_input_grad: tuple[Any, ...] = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()
@@ -67,7 +105,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             raise second_pass_error(self.name())
         return self._saved
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Calls the user's backward with Tensors, and gives back one gradient for each tensor argument."""
         due = self._materialized(grads, run) if self.materialize_grads else grads
         boxed = [None if grad is None else run.currency.box(grad) for grad in due]
@@ -84,7 +122,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """The lock of this node: threads that run it at once would meet in what a user keeps on ctx."""
         return vars(self).setdefault("_mutex", threading.RLock())
 
-    def _materialized(self, grads: Gradients, run: Run) -> Gradients:
+    def _materialized(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Puts zeros where no gradient arrived."""
         if None not in grads and len(grads) == len(self.input_metadata):
             return grads
@@ -141,7 +179,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     maybe_clear_saved_tensors = release
 
 
-def _zeros(metadata: Any, run: Run) -> Any:
+def _zeros(metadata: Any, run: BackwardRun) -> Any:
     zeros = jnp.zeros(metadata.shape, metadata.dtype)
     return ARRAYS.box(zeros) if run.currency.tensor_mode else zeros
 
@@ -155,7 +193,7 @@ class Error(TapeNode):
 
     message: str
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002  nothing is computed
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002  nothing is computed
         """Raises."""
         raise AutogradError(self.message)
 

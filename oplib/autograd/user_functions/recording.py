@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,17 +10,17 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.saved.saved_tensor import SavedTensor
-from oplib.autograd.tangents import find_tangents
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.inference import refuse_saving
 
 from .context import FunctionCtx, check_saved
+from .function_call import FunctionCall
 from .jvp import push_tangents_through
 from .node import BackwardCFunction
 from .outputs import attach_outputs
-from .trees import Specs, flatten_values, unflatten_values
+from .trees import flatten_values, unflatten_values
 
 _RESERVED = frozenset(
     name
@@ -34,52 +33,7 @@ _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable
 """What is told to a ctx and read here: kept longer, it would hold outputs, which hold the ctx."""
 
 
-class Call:
-    """What is known of one apply before its forward has run.
-
-    Attributes:
-        inputs: the Tensors among the arguments.
-        argument_count: how many arguments there are.
-        specs: the structures of those that are containers of Tensors.
-        flags: for each flat argument whether it is a Tensor.
-        sequence_nr: of the node.
-        recording: whether there will be one.
-        tangents: of ``inputs``, or None where none is to be carried on.
-    """
-
-    __slots__ = ("argument_count", "flags", "inputs", "recording", "sequence_nr", "specs", "tangents")
-
-    def __init__(
-        self,
-        leaves: Sequence[Any],
-        flags: Sequence[bool],
-        *,
-        argument_count: int,
-        specs: Specs,
-        sequence_nr: int,
-        recording: bool,
-    ) -> None:
-        self.inputs: list[Tensor] = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
-        self.argument_count = argument_count
-        self.specs = specs
-        self.flags = flags
-        self.sequence_nr = sequence_nr
-        self.recording = recording
-        level = modes.state.dual_level
-        self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
-
-    def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Runs the forward where neither the tape nor forward mode sees what it does."""
-        state = modes.state
-        before = state.grad_enabled, state.forward_enabled
-        state.grad_enabled = state.forward_enabled = False
-        try:
-            return function(*args)
-        finally:
-            state.grad_enabled, state.forward_enabled = before
-
-
-def finish(ctx: BackwardCFunction, result: Any, call: Call) -> Any:
+def finish(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
 
     Args:

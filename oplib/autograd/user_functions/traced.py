@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +22,16 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import refuse_escape
 
-from .node import BackwardCFunction
-from .recording import Call, finish
+from .function_call import FunctionCall
+from .node import BackwardCFunction, FunctionClass
+from .recording import finish
 from .trees import flatten_values, unflatten_values
-
-if TYPE_CHECKING:
-    from .user_function import Function
 
 _new: Any = object.__new__
 Arrays = Sequence[Any]
 
 
-def is_differentiated_by_jax(cls: type[Function], call: Call) -> bool:
+def is_differentiated_by_jax(cls: FunctionClass, call: FunctionCall) -> bool:
     """Tells whether a call hands its rule to JAX: nobody records it, and it has traced inputs and a rule."""
     if call.recording or call.tangents is not None or not cls._is_users:
         return False
@@ -43,7 +41,11 @@ def is_differentiated_by_jax(cls: type[Function], call: Call) -> bool:
 
 
 def call_traced(
-    cls: type[Function], args: tuple[Any, ...], keywords: dict[str, Any], leaves: Sequence[Any], call: Call
+    cls: FunctionClass,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+    leaves: Sequence[Any],
+    call: FunctionCall,
 ) -> Any:
     """Calls a Function so that JAX finds its backward.
 
@@ -71,7 +73,13 @@ class _TracedCall:
     """One call, as the three functions that JAX asks for."""
 
     def __init__(
-        self, cls: type[Function], leaves: Sequence[Any], call: Call, *, positional: int, names: list[str]
+        self,
+        cls: FunctionClass,
+        leaves: Sequence[Any],
+        call: FunctionCall,
+        *,
+        positional: int,
+        names: list[str],
     ) -> None:
         self._cls = cls
         self._positional = positional
@@ -99,7 +107,7 @@ class _TracedCall:
         boxes = iter([ARRAYS.box(array) for array in arrays])
         leaves = [next(boxes) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
         values = unflatten_values(leaves, call.argument_count, call.specs)
-        inner = Call(
+        inner = FunctionCall(
             leaves,
             call.flags,
             argument_count=call.argument_count,

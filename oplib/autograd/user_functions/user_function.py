@@ -10,8 +10,9 @@ from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import map_levels
 
 from .binding import Binding
+from .function_call import FunctionCall
 from .node import BackwardCFunction
-from .recording import Call, finish
+from .recording import finish
 from .traced import call_traced, is_differentiated_by_jax
 from .trees import flatten_values, unflatten_values
 
@@ -21,10 +22,14 @@ _new: Any = object.__new__
 class FunctionMeta(type):
     """Makes the node class of each Function."""
 
+    _backward_cls: type[BackwardCFunction]
+    _binding_cache: Binding | None
+
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
         super().__init__(name, bases, namespace)
         base = getattr(cls, "_context_base", BackwardCFunction)
-        cls._backward_cls = type(f"{name}Backward", (base,), {"_forward_cls": cls})
+        node_class: Any = type(f"{name}Backward", (base,), {"_forward_cls": cls})
+        cls._backward_cls = node_class
         cls._binding_cache = None
 
 
@@ -68,8 +73,6 @@ class Function(metaclass=FunctionMeta):
     _is_users: ClassVar[bool] = True  # and not made for an op, whose rule for maps is registered
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
-    _backward_cls: ClassVar[type[BackwardCFunction]]
-    _binding_cache: ClassVar[Binding | None]
 
     def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is the same mistake
         raise AutogradError(
@@ -157,7 +160,7 @@ class Function(metaclass=FunctionMeta):
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
         recording = state.grad_enabled and True in needs and not state.inference
-        call = Call(
+        call = FunctionCall(
             leaves,
             flags,
             argument_count=len(values),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 
@@ -17,15 +17,36 @@ from oplib.autograd.recording.formula_node import call_without_tangents, keep_ta
 from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, tangents_off
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.layout import Layout
+from oplib.library.carrier.primitive import Carrier
+from oplib.library.carrier.specialization import Specialization
 from oplib.library.kernels.tensor_kernel import find_tensors
 from oplib.library.records.record import Record, Tag
 from oplib.tensor import Tensor, box
 
-if TYPE_CHECKING:
-    from .dispatch import Dispatcher
+
+class RecordedOp(Protocol):
+    """What forward mode asks of the dispatcher of an op."""
+
+    @property
+    def record(self) -> Record:
+        """What is registered for the op."""
+        ...
+
+    @property
+    def carrier(self) -> Carrier:
+        """The primitives of the op."""
+        ...
+
+    def specialize(self, layout: Layout) -> Specialization:
+        """Returns the compiled functions of a layout."""
+        ...
+
+    def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+        """Does one call with a Tensor among its bound arguments, without tangents."""
+        ...
 
 
-def call_in_dual_level(dispatcher: Dispatcher, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
+def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
     """Does one call with a Tensor among its arguments, and carries their tangents on.
 
     Args:

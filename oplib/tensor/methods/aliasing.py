@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Generic, Self
 
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.tensor.storage.metadata import find_dim
 from oplib.tensor.storage.storage import Storage
+from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
-
-if TYPE_CHECKING:
-    from oplib.tensor.tensor import Tensor
 
 
 class Layout:
@@ -27,17 +25,17 @@ class Layout:
 strided = Layout("strided")
 
 
-class TensorAliasing:
+class TensorAliasing(Generic[TensorT]):
     """Mixin with what a Tensor says of the memory that it shares."""
 
     _storage: Storage
-    _root: Tensor | None
+    _root: TensorT | None
     _grad_fn: Any
     _requires_grad: bool
     _output_nr: int
 
     @property
-    def _base(self) -> Tensor | None:
+    def _base(self) -> TensorT | None:
         """The tensor whose history this one shares as a view of it; None for a tensor that is no view."""
         return self._root
 
@@ -46,7 +44,7 @@ class TensorAliasing:
         return self._root is not None
 
     @property
-    def data(self) -> Tensor:
+    def data(self) -> TensorT:
         """A tensor without history on the same memory, with a version of its own: writes are not noticed.
 
         Assigning a tensor makes this one share the memory of that, and keeps history and version.
@@ -146,6 +144,6 @@ class TensorAliasing:
             expected *= length
         return True
 
-    def contiguous(self) -> Tensor:
+    def contiguous(self) -> TensorT:
         """Returns the tensor itself if it is contiguous, else a copy that is."""
         return self if self.is_contiguous() else upcalls.clone(self)  # pyright: ignore[reportReturnType]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import jax
 import numpy as np
@@ -17,13 +17,11 @@ from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
+from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 
-if TYPE_CHECKING:
-    from oplib.tensor.tensor import Tensor
 
-
-class TensorConversion(TensorMetadata):
+class TensorConversion(TensorMetadata, Generic[TensorT]):
     """Mixin with ``to`` and its kin, which are recorded, and the ``new_`` factories, which are not."""
 
     _requires_grad: bool
@@ -31,7 +29,7 @@ class TensorConversion(TensorMetadata):
     if TYPE_CHECKING:
 
         @staticmethod
-        def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:
+        def from_array(array: Any, *, requires_grad: bool = False) -> TensorT:
             """See Tensor."""
             ...
 
@@ -42,7 +40,7 @@ class TensorConversion(TensorMetadata):
         device: Any = None,
         non_blocking: bool = False,
         copy: bool = False,
-    ) -> Tensor:
+    ) -> TensorT:
         """Returns the tensor with another dtype, or on another device: itself where nothing changes.
 
         Args:
@@ -74,11 +72,11 @@ class TensorConversion(TensorMetadata):
             result = _move(result, placement)
         return upcalls.clone(self) if copy and result is self else result
 
-    def cpu(self) -> Tensor:
+    def cpu(self) -> TensorT:
         """Returns the tensor on the CPU: itself if it is there."""
         return self.to(device=Device("cpu"))
 
-    def cuda(self, device: Any = None) -> Tensor:
+    def cuda(self, device: Any = None) -> TensorT:
         """Returns the tensor on a GPU, by default the first one: itself if it is there.
 
         Raises:
@@ -86,13 +84,13 @@ class TensorConversion(TensorMetadata):
         """
         return self.to(device=Device("cuda") if device is None else device)
 
-    def type_as(self, other: Tensor) -> Tensor:
+    def type_as(self, other: TensorT) -> TensorT:
         """Returns the tensor with the dtype of another: itself if it has it."""
         return self.to(dtype=other.dtype)
 
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Tensor:
+    ) -> TensorT:
         """Makes a leaf from a copy of the data, with this tensor's dtype and device where none is given."""
         found = self.dtype if dtype is None else normalize_dtype(dtype)
         array = to_array(data, found, self._place_new(device))
@@ -106,7 +104,7 @@ class TensorConversion(TensorMetadata):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Tensor:
+    ) -> TensorT:
         """Makes a tensor of one value, with this tensor's dtype and device where none is given."""
         found = self.dtype if dtype is None else normalize_dtype(dtype)
         array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
@@ -119,7 +117,7 @@ class TensorConversion(TensorMetadata):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Tensor:
+    ) -> TensorT:
         """Makes a tensor of zeros, with this tensor's dtype and device where none is given."""
         shape = read_size("new_zeros", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -131,7 +129,7 @@ class TensorConversion(TensorMetadata):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Tensor:
+    ) -> TensorT:
         """Makes a tensor of ones, with this tensor's dtype and device where none is given."""
         shape = read_size("new_ones", sizes, size)
         return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -143,12 +141,12 @@ class TensorConversion(TensorMetadata):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Tensor:
+    ) -> TensorT:
         """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
         shape = read_size("new_empty", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    def new(self, *args: Any, device: Any = None) -> Tensor:
+    def new(self, *args: Any, device: Any = None) -> TensorT:
         """Makes a tensor with this one's dtype and device; older than ``new_empty`` and ``new_tensor``.
 
         Args:
@@ -209,65 +207,65 @@ def _is_at(array: Any, placement: Placement) -> bool:
     return array.sharding.is_equivalent_to(placement, array.ndim)
 
 
-def _move(tensor: Any, placement: Placement) -> Tensor:
+def _move(tensor: Any, placement: Placement) -> Any:
     if tensor._requires_grad and modes.grad_enabled:
         return upcalls.to_device(tensor, placement)
     return tensor.from_array(jax.device_put(tensor._storage.array, placement))
 
 
-class TensorDtypes:
+class TensorDtypes(Generic[TensorT]):
     """Mixin with a method for each common dtype; by itself, because the names shadow Python's types."""
 
     if TYPE_CHECKING:
 
-        def to(self, *args: Any, dtype: Any = None) -> Tensor:
+        def to(self, *args: Any, dtype: Any = None) -> TensorT:
             """See TensorConversion."""
             ...
 
-    def float(self) -> Tensor:
+    def float(self) -> TensorT:
         """Returns the tensor as float32: itself if it is."""
         return self.to(dtype=dtypes.float32)
 
-    def double(self) -> Tensor:
+    def double(self) -> TensorT:
         """Returns the tensor as float64: itself if it is."""
         return self.to(dtype=dtypes.float64)
 
-    def half(self) -> Tensor:
+    def half(self) -> TensorT:
         """Returns the tensor as float16: itself if it is."""
         return self.to(dtype=dtypes.float16)
 
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self) -> TensorT:
         """Returns the tensor as bfloat16: itself if it is."""
         return self.to(dtype=dtypes.bfloat16)
 
-    def cfloat(self) -> Tensor:
+    def cfloat(self) -> TensorT:
         """Returns the tensor as complex64: itself if it is."""
         return self.to(dtype=dtypes.complex64)
 
-    def cdouble(self) -> Tensor:
+    def cdouble(self) -> TensorT:
         """Returns the tensor as complex128: itself if it is."""
         return self.to(dtype=dtypes.complex128)
 
-    def byte(self) -> Tensor:
+    def byte(self) -> TensorT:
         """Returns the tensor as uint8: itself if it is."""
         return self.to(dtype=dtypes.uint8)
 
-    def char(self) -> Tensor:
+    def char(self) -> TensorT:
         """Returns the tensor as int8: itself if it is."""
         return self.to(dtype=dtypes.int8)
 
-    def short(self) -> Tensor:
+    def short(self) -> TensorT:
         """Returns the tensor as int16: itself if it is."""
         return self.to(dtype=dtypes.int16)
 
-    def int(self) -> Tensor:
+    def int(self) -> TensorT:
         """Returns the tensor as int32: itself if it is."""
         return self.to(dtype=dtypes.int32)
 
-    def long(self) -> Tensor:
+    def long(self) -> TensorT:
         """Returns the tensor as int64: itself if it is."""
         return self.to(dtype=dtypes.int64)
 
-    def bool(self) -> Tensor:
+    def bool(self) -> TensorT:
         """Returns the tensor as bool: itself if it is."""
         return self.to(dtype=dtypes.bool)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.shapes.keywords import take_named
+from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
-    from oplib.tensor.tensor import Tensor
 
 
-class TensorMethods:
+class TensorMethods(Generic[TensorT]):
     """Mixin with the methods that are written out."""
 
     _storage: Storage
 
-    def where(self, condition: Any, other: Any) -> Tensor:
+    def where(self, condition: Any, other: Any) -> TensorT:
         """Chooses the tensor's items where a condition holds, and others elsewhere.
 
         Args:
@@ -38,7 +38,7 @@ class TensorMethods:
         """
         return upcalls.where(condition, self, other)
 
-    def reshape(self, *sizes: Any, shape: Any = None) -> Tensor:
+    def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
         """Returns the items in another shape: a view where that is one, else a copy.
 
         Args:
@@ -57,7 +57,7 @@ class TensorMethods:
             return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
         return upcalls.reshape(self, _join(sizes))
 
-    def view(self, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
+    def view(self, *sizes: Any, size: Any = None, dtype: Any = None) -> TensorT:
         """Returns a view of the items in another shape, or of their bits as another dtype.
 
         Args:
@@ -86,7 +86,7 @@ class TensorMethods:
             return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
         return upcalls.view(self, _join(sizes))
 
-    def expand(self, *sizes: Any, size: Any = None) -> Tensor:
+    def expand(self, *sizes: Any, size: Any = None) -> TensorT:
         """Returns a view that shows the item of each axis of size 1 as often as asked for.
 
         Args:
@@ -106,7 +106,7 @@ class TensorMethods:
             return upcalls.expand(self, take_named("expand", "size", size, sizes))
         return upcalls.expand(self, _join(sizes))
 
-    def permute(self, *numbers: Any, dims: Any = None) -> Tensor:
+    def permute(self, *numbers: Any, dims: Any = None) -> TensorT:
         """Returns a view with the dims in another order.
 
         Args:
@@ -126,7 +126,7 @@ class TensorMethods:
         return upcalls.permute(self, _join(numbers))
 
     @property
-    def T(self) -> Tensor:  # noqa: N802  torch's name
+    def T(self) -> TensorT:  # noqa: N802  torch's name
         """The transposed matrix, as a view; of another number of dims, which warns, all in reverse.
 
         Source:
@@ -138,7 +138,7 @@ class TensorMethods:
         return upcalls.permute(self, tuple(reversed(range(rank))))
 
     @property
-    def mT(self) -> Tensor:  # noqa: N802  torch's name
+    def mT(self) -> TensorT:  # noqa: N802  torch's name
         """The matrices along the last two dims transposed, as a view.
 
         Raises:

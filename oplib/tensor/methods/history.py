@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle
 from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.views.lineage import share_requires_grad
 
 if TYPE_CHECKING:
     from oplib.protocols import GraphNode
     from oplib.tensor.storage.storage import Storage
-    from oplib.tensor.tensor import Tensor
 
-Hook: TypeAlias = "Callable[[Tensor], Tensor | None]"
+Hook: TypeAlias = Callable[[TensorT], TensorT | None]
 
 
-class TensorHistory:
+class TensorHistory(Generic[TensorT]):
     """Mixin with everything that concerns gradients."""
 
     _storage: Storage
     _requires_grad: bool = False
     _grad_fn: GraphNode | None = None
     _output_nr: int = 0
-    _grad: Tensor | None = None
+    _grad: TensorT | None = None
     _accumulator: Any = None  # weak reference to the leaf's AccumulateGrad, held by the autograd floor
-    _backward_hooks: OrderedDict[int, Hook] | None = None
-    _post_accumulate_hooks: OrderedDict[int, Callable[[Tensor], None]] | None = None
+    _backward_hooks: OrderedDict[int, Hook[TensorT]] | None = None
+    _post_accumulate_hooks: OrderedDict[int, Callable[[TensorT], None]] | None = None
     _retains_grad: bool = False
     _views: list[Any] | None = None  # weak references to the views of this root, see tensor/views/lineage.py
 
@@ -100,12 +100,12 @@ class TensorHistory:
         return self._output_nr
 
     @property
-    def grad(self) -> Tensor | None:
+    def grad(self) -> TensorT | None:
         """The gradient collected so far, or None."""
         return self._grad
 
     @grad.setter
-    def grad(self, value: Tensor | None) -> None:
+    def grad(self, value: TensorT | None) -> None:
         if value is not None:
             self._check_new_grad(value)
         self._grad = value
@@ -126,7 +126,7 @@ class TensorHistory:
                 f"grad: a gradient has the shape and dtype of its tensor. Got {describe(given)} for "
                 f"{describe(mine)}. Reshape or convert it first."
             )
-        refuse_escape(given, cast("Tensor", self), "grad")
+        refuse_escape(given, cast("TensorSlots", self), "grad")
 
     @property
     def retains_grad(self) -> bool:
@@ -148,7 +148,7 @@ class TensorHistory:
             self._grad_fn.retain_grad(self)
             self._retains_grad = True
 
-    def register_hook(self, hook: Hook) -> RemovableHandle:
+    def register_hook(self, hook: Hook[TensorT]) -> RemovableHandle:
         """Calls ``hook(grad)`` whenever a gradient for this tensor is computed.
 
         Args:
@@ -182,7 +182,7 @@ class TensorHistory:
         self._backward_hooks[handle.id] = hook
         return handle
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[TensorT], None]) -> RemovableHandle:
         """Calls ``hook(tensor)`` on a leaf each time its ``grad`` has been updated.
 
         Raises:

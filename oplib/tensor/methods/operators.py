@@ -6,18 +6,18 @@ A comparison with something that is no number, such as None, is then decided by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import jax
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.tensor.shapes.symbolic import SymbolicSize
+from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
-    from oplib.tensor.tensor import Tensor
 
 
 def leave(other: object) -> Any:
@@ -38,7 +38,7 @@ def leave(other: object) -> Any:
     return NotImplemented
 
 
-class TensorOperators:
+class TensorOperators(Generic[TensorT]):
     """Mixin with the operators, indexing and iteration."""
 
     _storage: Storage
@@ -47,125 +47,125 @@ class TensorOperators:
 
         def __len__(self) -> int: ...
 
-    def __add__(self, other: Any) -> Tensor:
+    def __add__(self, other: Any) -> TensorT:
         return upcalls.add(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Tensor:
+    def __sub__(self, other: Any) -> TensorT:
         return upcalls.sub(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rsub__(self, other: Any) -> Tensor:
+    def __rsub__(self, other: Any) -> TensorT:
         return upcalls.rsub(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __mul__(self, other: Any) -> Tensor:
+    def __mul__(self, other: Any) -> TensorT:
         return upcalls.mul(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Tensor:
+    def __truediv__(self, other: Any) -> TensorT:
         return upcalls.div(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rtruediv__(self, other: Any) -> Tensor:
+    def __rtruediv__(self, other: Any) -> TensorT:
         return upcalls.rdiv(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __pow__(self, other: Any) -> Tensor:
+    def __pow__(self, other: Any) -> TensorT:
         return upcalls.pow(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rpow__(self, other: Any) -> Tensor:
+    def __rpow__(self, other: Any) -> TensorT:
         return upcalls.rpow(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __matmul__(self, other: Any) -> Tensor:
+    def __matmul__(self, other: Any) -> TensorT:
         return upcalls.matmul(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rmatmul__(self, other: Any) -> Tensor:
+    def __rmatmul__(self, other: Any) -> TensorT:
         return upcalls.matmul(other, self) if isinstance(other, OPERANDS) else leave(other)
 
-    def __neg__(self) -> Tensor:
+    def __neg__(self) -> TensorT:
         return upcalls.neg(self)
 
-    def __floordiv__(self, other: Any) -> Tensor:
+    def __floordiv__(self, other: Any) -> TensorT:
         return upcalls.floor_divide(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rfloordiv__(self, other: Any) -> Tensor:
+    def __rfloordiv__(self, other: Any) -> TensorT:
         return upcalls.floor_divide(other, self) if isinstance(other, OPERANDS) else leave(other)
 
-    def __mod__(self, other: Any) -> Tensor:
+    def __mod__(self, other: Any) -> TensorT:
         return upcalls.remainder(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rmod__(self, other: Any) -> Tensor:
+    def __rmod__(self, other: Any) -> TensorT:
         return upcalls.remainder(other, self) if isinstance(other, OPERANDS) else leave(other)
 
-    def __and__(self, other: Any) -> Tensor:
+    def __and__(self, other: Any) -> TensorT:
         return upcalls.bitwise_and(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     __rand__ = __and__
 
-    def __or__(self, other: Any) -> Tensor:
+    def __or__(self, other: Any) -> TensorT:
         return upcalls.bitwise_or(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     __ror__ = __or__
 
-    def __xor__(self, other: Any) -> Tensor:
+    def __xor__(self, other: Any) -> TensorT:
         return upcalls.bitwise_xor(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     __rxor__ = __xor__
 
-    def __lshift__(self, other: Any) -> Tensor:
+    def __lshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_left_shift(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rlshift__(self, other: Any) -> Tensor:
+    def __rlshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_left_shift(other, self) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rshift__(self, other: Any) -> Tensor:
+    def __rshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_right_shift(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __rrshift__(self, other: Any) -> Tensor:
+    def __rrshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_right_shift(other, self) if isinstance(other, OPERANDS) else leave(other)
 
-    def __invert__(self) -> Tensor:
+    def __invert__(self) -> TensorT:
         return upcalls.bitwise_not(self)
 
     def __pos__(self) -> Any:
         return self
 
-    def __abs__(self) -> Tensor:
+    def __abs__(self) -> TensorT:
         return upcalls.abs(self)
 
-    def __iadd__(self, other: Any) -> Tensor:
+    def __iadd__(self, other: Any) -> TensorT:
         return upcalls.add_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __isub__(self, other: Any) -> Tensor:
+    def __isub__(self, other: Any) -> TensorT:
         return upcalls.sub_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __imul__(self, other: Any) -> Tensor:
+    def __imul__(self, other: Any) -> TensorT:
         return upcalls.mul_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __itruediv__(self, other: Any) -> Tensor:
+    def __itruediv__(self, other: Any) -> TensorT:
         return upcalls.div_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ipow__(self, other: Any) -> Tensor:
+    def __ipow__(self, other: Any) -> TensorT:
         return upcalls.pow_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ifloordiv__(self, other: Any) -> Tensor:
+    def __ifloordiv__(self, other: Any) -> TensorT:
         return upcalls.floor_divide_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __imod__(self, other: Any) -> Tensor:
+    def __imod__(self, other: Any) -> TensorT:
         return upcalls.remainder_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __iand__(self, other: Any) -> Tensor:
+    def __iand__(self, other: Any) -> TensorT:
         return upcalls.bitwise_and_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ior__(self, other: Any) -> Tensor:
+    def __ior__(self, other: Any) -> TensorT:
         return upcalls.bitwise_or_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ixor__(self, other: Any) -> Tensor:
+    def __ixor__(self, other: Any) -> TensorT:
         return upcalls.bitwise_xor_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ilshift__(self, other: Any) -> Tensor:
+    def __ilshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_left_shift_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __irshift__(self, other: Any) -> Tensor:
+    def __irshift__(self, other: Any) -> TensorT:
         return upcalls.bitwise_right_shift_(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     def __eq__(self, other: object) -> Any:
@@ -176,25 +176,25 @@ class TensorOperators:
 
     __hash__ = object.__hash__  # by identity, as an item of dictionaries and sets must have
 
-    def __lt__(self, other: Any) -> Tensor:
+    def __lt__(self, other: Any) -> TensorT:
         return upcalls.lt(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __le__(self, other: Any) -> Tensor:
+    def __le__(self, other: Any) -> TensorT:
         return upcalls.le(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __gt__(self, other: Any) -> Tensor:
+    def __gt__(self, other: Any) -> TensorT:
         return upcalls.gt(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __ge__(self, other: Any) -> Tensor:
+    def __ge__(self, other: Any) -> TensorT:
         return upcalls.ge(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: Any) -> TensorT:
         return upcalls.getitem(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         upcalls.setitem_(self, index, value)
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[TensorT]:
         if not self._storage.array.ndim:
             raise ArgumentTypeError(
                 "iteration over a 0-d tensor. Got shape (). Use tensor.item() for its value."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.core import Tracer
@@ -24,9 +24,7 @@ from oplib.tensor.dtypes.rules import (
     default_int_dtype,
     get_default_dtype,
 )
-
-if TYPE_CHECKING:
-    from oplib.tensor.tensor import Tensor
+from oplib.tensor.storage.tensor_slots import TensorSlots
 
 _PREFIX = "tensor("
 _LINE = 80  # characters
@@ -34,7 +32,7 @@ _THRESHOLD = 1000  # items, from which on only the edges are shown
 _EDGE = 3  # items at each edge
 
 
-def show(tensor: Tensor) -> str:
+def show(tensor: TensorSlots) -> str:
     """Returns what ``repr`` shows: the values, and whatever differs from what one expects.
 
     Args:

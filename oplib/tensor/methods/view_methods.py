@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic
 
 from oplib.errors import ArgumentError, describe
+from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 
-if TYPE_CHECKING:
-    from oplib.tensor.tensor import Tensor
 
-
-class TensorViewMethods:
+class TensorViewMethods(Generic[TensorT]):
     """Mixin with views that are no op of their own."""
 
-    def view_as(self, other: Tensor) -> Tensor:
+    def view_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`view` does."""
         return upcalls.view(self, list(other._storage.spec.shape))
 
-    def expand_as(self, other: Tensor) -> Tensor:
+    def expand_as(self, other: TensorT) -> TensorT:
         """Returns the tensor expanded to the shape of another."""
         return upcalls.expand(self, list(other._storage.spec.shape))
 
-    def reshape_as(self, other: Tensor) -> Tensor:
+    def reshape_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`reshape` does."""
         return upcalls.reshape(self, list(other._storage.spec.shape))
 
     @property
-    def real(self) -> Tensor:
+    def real(self) -> TensorT:
         """The real parts, as a view; of a real tensor itself."""
         return upcalls.real(self)
 
@@ -36,7 +34,7 @@ class TensorViewMethods:
         upcalls.setitem_(upcalls.real(self), ..., value)
 
     @property
-    def imag(self) -> Tensor:
+    def imag(self) -> TensorT:
         """The imaginary parts, as a view."""
         return upcalls.imag(self)
 
@@ -45,7 +43,7 @@ class TensorViewMethods:
         upcalls.setitem_(upcalls.imag(self), ..., value)
 
     @property
-    def H(self) -> Tensor:  # noqa: N802  torch's name
+    def H(self) -> TensorT:  # noqa: N802  torch's name
         """The conjugate of the transposed matrix.
 
         Raises:
@@ -61,7 +59,7 @@ class TensorViewMethods:
         return matrix.mH if matrix.ndim else _conjugate(matrix)
 
     @property
-    def mH(self) -> Tensor:  # noqa: N802  torch's name
+    def mH(self) -> TensorT:  # noqa: N802  torch's name
         """The conjugates of the transposed matrices along the last two dimensions; of real ones a view."""
         matrices: Any = self
         return _conjugate(matrices.mT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
@@ -10,12 +10,10 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import TracingError, describe
 
 from .map_level import map_levels
-
-if TYPE_CHECKING:
-    from oplib.tensor.tensor import Tensor
+from .tensor_slots import TensorSlots
 
 
-def is_escaping(array: Any, tensor: Tensor) -> bool:
+def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     """Tells whether storing a value in a tensor would carry it out of its trace.
 
     Leaves and what factories make note the trace they were made in. The result of an op does not: one that is
@@ -30,7 +28,7 @@ def is_escaping(array: Any, tensor: Tensor) -> bool:
     return written._trace is not None or not isinstance(held, Tracer)
 
 
-def refuse_escape(array: Any, tensor: Tensor, what: str) -> None:
+def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     """Raises where a traced value would be written into a tensor that outlives the trace.
 
     Args:

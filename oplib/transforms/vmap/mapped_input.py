@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Gradients, TapeNode
 
 
@@ -16,5 +15,5 @@ class MappedInput(TapeNode):
     def name(self) -> str:  # noqa: D102
         return "oplib::MappedInput"
 
-    def apply(self, grads: Gradients, run: Any) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
         return ()

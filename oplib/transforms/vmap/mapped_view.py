@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import call_recorded
 from oplib.autograd.recording.view_node import SeveralViewsNode, ViewNode, pull_function, with_starts
@@ -32,7 +33,7 @@ class MappedViewNode(TapeNode):
     def name(self) -> str:  # noqa: D102
         return self._name
 
-    def apply(self, grads: Gradients, run: Any) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Puts the gradients among zeros, with zeros where there is none; recorded where they are tensors."""
         if all(grad is None for grad in grads):
             return (None,)

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 
 from oplib.autograd.engine.backward_and_grad import grad as find_gradients
-from oplib.autograd.engine.run import Run
 from oplib.autograd.grad_mode import enable_grad
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
@@ -37,7 +37,7 @@ class Hole(TapeNode):
     results_are_checked = True
     has_one_slot = True
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:  # noqa: ARG002, D102
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102
         return grads
 
 
@@ -58,7 +58,7 @@ class SplicedNode(TapeNode):
     function: Function
     level: MapLevel
 
-    def apply(self, grads: Gradients, run: Run) -> Gradients:
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Takes gradients of each example while the map is going on: runs the call again, and backwards."""
         given = [slot for slot, grad in enumerate(grads) if grad is not None]
         wanted = [place for place, hole in enumerate(self.holes) if hole is not None]
