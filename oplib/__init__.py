@@ -14,7 +14,7 @@ from .importing import collecting_later
 with collecting_later():
     from . import autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
-    from .autograd.engine.tensor_backward import run_backward
+    from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.recording.view import view_alike
     from .builtin.functions import registry as _registry
@@ -87,7 +87,7 @@ upcalls.fill(
         "map_examples": map_examples,
         "mark_inference": mark_inference,
         "refresh": library.refresh,
-        "run_backward": run_backward,
+        "run_backward": run_tensor_backward,
         "view_alike": view_alike,
     },
     made_when_asked=_registry.UPCALLS,
@@ -99,7 +99,7 @@ del (
     collecting_later,
     map_examples,
     mark_inference,
-    run_backward,
+    run_tensor_backward,
     upcalls,
     view_alike,
 )

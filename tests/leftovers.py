@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.engine.run import running
+from oplib.autograd.engine.run import engine_state
 from oplib.autograd.saved.hooks import _stack
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
@@ -43,8 +43,8 @@ class World:
         self.own = {
             "default dtype": get_default_dtype(),
             "recursion limit": sys.getrecursionlimit(),
-            "run of the engine": running.run,
-            "vmap levels": running.vmap_levels,
+            "run of the engine": engine_state.run,
+            "vmap levels": engine_state.vmap_levels,
             "maps": map_levels.stack,
             "hooks for saved tensors": (_stack.pairs, _stack.disabled),
             "writing saved tensors": is_mutation_allowed(),
@@ -92,7 +92,10 @@ class World:
         observer_stack.observers = self.state["observers"]
         _groups.current = self.state["group of checkpoints"]
         _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]
-        running.run, running.vmap_levels = self.state["run of the engine"], self.state["vmap levels"]
+        engine_state.run, engine_state.vmap_levels = (
+            self.state["run of the engine"],
+            self.state["vmap levels"],
+        )
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")
             if owner == "modes":

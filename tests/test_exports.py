@@ -42,9 +42,11 @@ def test_a_facade_lists_each_name_once_and_has_them_all(name):
 
 def test_the_root_shows_nothing_that_it_does_not_list():
     shown = {name for name in vars(oplib) if not name.startswith("_")} - set(__future__.all_feature_names)
-    rooms = {name for name in shown if isinstance(getattr(oplib, name), types.ModuleType)}
-    assert shown - rooms <= set(oplib.__all__)
-    assert {name for name in rooms if getattr(oplib, name).__name__.partition(".")[0] != "oplib"} == set()
+    submodules = {name for name in shown if isinstance(getattr(oplib, name), types.ModuleType)}
+    assert shown - submodules <= set(oplib.__all__)
+    assert {
+        name for name in submodules if getattr(oplib, name).__name__.partition(".")[0] != "oplib"
+    } == set()
 
 
 DIFFERENT_IN_LINALG = {"diagonal", "lu", "lu_solve", "norm", "qr", "svd", "vander"}  # from torch's older ones

@@ -1,4 +1,4 @@
-"""The floors, and the other rules of the house that a machine can check."""
+"""The floors, and the other rules of the project that a machine can check."""
 
 import ast
 import functools
@@ -23,10 +23,10 @@ def name_of(path: Path) -> str:
 
 
 def read_contract() -> list[set[str]]:
-    """Returns the floors of the contract from the bottom up, each as the set of its rooms."""
+    """Returns the floors of the contract from the bottom up, each as the set of its packages."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    return [{room.strip(" ()") for room in layer.split("|")} for layer in reversed(layers)]
+    return [{name.strip(" ()") for name in layer.split("|")} for layer in reversed(layers)]
 
 
 def find_functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -103,26 +103,26 @@ def test_a_cycle_of_modules_is_found():
     assert find_cycles(imports) == [{"b", "c"}, {"e"}]
 
 
-def test_every_room_of_the_package_has_its_floor_in_the_contract():
-    rooms = {path.stem for path in (ROOT / "oplib").iterdir() if path.suffix == ".py" or path.is_dir()}
-    rooms = {room for room in rooms if not room.startswith("__") or room == "__main__"}
-    assert rooms <= set().union(*read_contract())
+def test_every_folder_and_file_of_the_package_has_its_floor_in_the_contract():
+    names = {path.stem for path in (ROOT / "oplib").iterdir() if path.suffix == ".py" or path.is_dir()}
+    names = {name for name in names if not name.startswith("__") or name == "__main__"}
+    assert names <= set().union(*read_contract())
 
 
-def test_the_rooms_of_the_tests_are_rooms_of_the_package():
-    # matrix/ is of no one room: it puts an op under every transformation of JAX.
-    rooms = {path.parent.name for path in (ROOT / "tests/library").rglob("*/test_*.py")} - {
+def test_the_folders_of_the_tests_are_packages_of_the_library():
+    # matrix/ belongs to no package: it puts an op under every transformation of JAX.
+    folders = {path.parent.name for path in (ROOT / "tests/library").rglob("*/test_*.py")} - {
         "library",
         "matrix",
     }
-    assert rooms
-    assert rooms <= {path.parent.name for path in (ROOT / "oplib/library").glob("*/__init__.py")}
+    assert folders
+    assert folders <= {path.parent.name for path in (ROOT / "oplib/library").glob("*/__init__.py")}
 
 
 def test_the_architecture_page_shows_the_floors_of_the_contract():
     page = (ROOT / "docs/inside/architecture.md").read_text()
     line = next(line for line in page.splitlines() if line.startswith("errors <"))
-    assert [{room.strip() for room in floor.split("|")} for floor in line.split("<")] == read_contract()
+    assert [{name.strip() for name in floor.split("|")} for floor in line.split("<")] == read_contract()
 
 
 def test_every_file_that_the_architecture_page_names_exists():
@@ -179,6 +179,17 @@ def test_files_and_their_functions_are_short():
 def test_files_are_named_after_the_thing_in_them():
     vague = {"util", "misc", "core", "base", "common", "manager", "helpers"}
     assert [name_of(path) for path in FILES if {path.stem, path.parent.name} & vague] == []
+
+
+def test_no_two_public_classes_or_functions_share_a_name():
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        defined = [node for node in parse(path).body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+        classes = [node for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
+        names = {node.name for node in defined if not node.name.startswith("_")}
+        for name in names | {node.name for node in classes}:
+            places.setdefault(name, []).append(name_of(path))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_what_the_rules_about_files_look_for_is_found():

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PYRIGHT = Path(sys.executable).with_name("pyright")
-ROOMS = ["oplib", "oplib.linalg", "oplib.fft", "oplib.special", "oplib.nn", "oplib.nn.functional"]
+SUBMODULES = ["oplib", "oplib.linalg", "oplib.fft", "oplib.special", "oplib.nn", "oplib.nn.functional"]
 RIGHT = """
 from typing import Any, assert_type
 
@@ -67,7 +67,11 @@ def complaints(tmp_path_factory):
     if not PYRIGHT.exists():
         pytest.skip("pyright is not installed beside this Python")
     folder = tmp_path_factory.mktemp("programs")
-    names = [f"{room}.{name}" for room in ROOMS for name in importlib.import_module(room).__all__]
+    names = [
+        f"{submodule}.{name}"
+        for submodule in SUBMODULES
+        for name in importlib.import_module(submodule).__all__
+    ]
     (folder / "right.py").write_text(RIGHT)
     (folder / "names.py").write_text(
         "\n".join(["import oplib", "import oplib.nn", *(f"print({name})" for name in names)])

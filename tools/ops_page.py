@@ -15,7 +15,7 @@ from oplib.builtin.rows.row import Row
 from oplib.tensor import Tensor
 
 PAGE = Path("docs/use/ops.md")
-_ROOMS = {"linalg": LINALG, "fft": FFT, "special": SPECIAL}
+_SUBMODULES = {"linalg": LINALG, "fft": FFT, "special": SPECIAL}
 COLUMNS = "| op | calls | what | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
@@ -88,9 +88,9 @@ def _line(row: Row) -> str:
 
 
 def _calls(op: str) -> Iterator[str]:
-    room, _, name = op.partition("_")
-    if op in _ROOMS.get(room, ()):
-        yield f"`oplib.{room}.{name}`"
+    submodule, _, name = op.partition("_")
+    if op in _SUBMODULES.get(submodule, ()):
+        yield f"`oplib.{submodule}.{name}`"
     if op in FUNCTIONS:
         yield f"`oplib.{op}`"
     if hasattr(Tensor, op):

@@ -11,7 +11,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.methods import op_methods
 from oplib.tensor.methods.op_methods import OpMethods
 from tools.stub_forms import declare
-from tools.stub_packages import import_results, list_room_stubs
+from tools.stub_packages import import_results, list_submodule_stubs
 from tools.stub_results import list_named_results
 
 STUB = Path(registry.__file__).with_suffix(".pyi")
@@ -75,7 +75,7 @@ def write_stub() -> None:
     """Writes all stubs beside what they describe."""
     STUB.write_text(render_stub())
     METHODS_STUB.write_text(render_methods())
-    for path, text in list_room_stubs().items():
+    for path, text in list_submodule_stubs().items():
         path.write_text(text)
 
 

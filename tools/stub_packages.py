@@ -1,4 +1,4 @@
-"""The stubs of the rooms that show ops: of the root, of ``linalg``, ``fft``, ``special`` and networks.
+"""The stubs of the submodules that show ops: of the root, of ``linalg``, ``fft``, ``special`` and networks.
 
 A type checker cannot follow what these find when they are asked, and at the root it takes the folder
 ``tensor`` for the function of that name.
@@ -25,7 +25,7 @@ from jax import Array
 from oplib.tensor import Tensor
 """
 _EITHER = '_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)'
-# Of each room the prefix of its ops, by which room their types are found; what others call otherwise.
+# The prefix of the ops of each submodule; it finds their types.
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_", "nn.functional": ""}
 _OPS = {
     "nn.functional": {"fold": "col2im", "unfold": "im2col"},
@@ -33,9 +33,9 @@ _OPS = {
 }
 
 
-def list_room_stubs() -> dict[Path, str]:
-    """Returns the text of the stub of each room, by its path."""
-    found = {_find_stub(room): render_room(room) for room in _PREFIXES}
+def list_submodule_stubs() -> dict[Path, str]:
+    """Returns the text of the stub of each submodule, by its path."""
+    found = {_find_stub(submodule): render_submodule(submodule) for submodule in _PREFIXES}
     return {_PACKAGE / "__init__.pyi": render_root(), **found}
 
 
@@ -45,9 +45,9 @@ def import_results(text: str) -> str:
     return f"from oplib.tensor.methods.op_methods import {', '.join(used)}\n" if used else ""
 
 
-def render_room(room: str) -> str:
-    """Returns the text of the stub of a room; what is a function of the root too is imported from there."""
-    module = import_module(f"oplib.{room}")  # by name: it stands on a floor above
+def render_submodule(submodule: str) -> str:
+    """Returns the stub of a submodule. It imports the functions that the root has too from the root."""
+    module = import_module(f"oplib.{submodule}")  # by name: it stands on a floor above
     at_the_root = {id(function): name for name, function in reversed(list(FUNCTIONS.items()))}
     imports: list[str] = []
     lines: list[str] = []
@@ -58,7 +58,7 @@ def render_room(room: str) -> str:
         elif id(thing) in at_the_root:
             imports.append(f"from oplib.builtin.functions.registry import {at_the_root[id(thing)]} as {name}")
         else:
-            op = _OPS.get(room, {}).get(name, f"{_PREFIXES[room]}{name}")
+            op = _OPS.get(submodule, {}).get(name, f"{_PREFIXES[submodule]}{name}")
             lines += declare(name, op, list_parameters(thing))
     body = "\n".join(lines)
     classes = import_results(body)
@@ -94,10 +94,10 @@ def _import_from(node: ast.ImportFrom, listed: set[str]) -> list[str]:
     return lines if names else [f"from {source} import *" for one in node.names if one.name == "*"]
 
 
-def _find_home(room: str, name: str) -> str:
-    """Returns the file of a function or class of a room: of two rooms one has a file of a function's name."""
-    home = getattr(getattr(import_module(room), name), "__module__", "")
-    return home if home.startswith(f"{room}.") else room
+def _find_home(submodule: str, name: str) -> str:
+    """Returns the module of a function or class of a submodule."""
+    home = getattr(getattr(import_module(submodule), name), "__module__", "")
+    return home if home.startswith(f"{submodule}.") else submodule
 
 
 def _list_names(names: list[str]) -> str:
@@ -105,6 +105,6 @@ def _list_names(names: list[str]) -> str:
     return f"__all__ = [\n{lines}]"
 
 
-def _find_stub(room: str) -> Path:
-    path = _PACKAGE.joinpath(*room.split("."))
+def _find_stub(submodule: str) -> Path:
+    path = _PACKAGE.joinpath(*submodule.split("."))
     return path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")

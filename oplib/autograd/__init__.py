@@ -25,7 +25,7 @@ from .engine.engine import current_graph_task_execution_order as _current_graph_
 from .engine.engine import current_graph_task_id as _current_graph_task_id
 from .engine.engine import will_engine_execute_node as _will_engine_execute_node
 from .engine.root_gradients import calculate_shape as _calculate_shape
-from .engine.root_gradients import make_grads as _make_grads
+from .engine.root_gradients import make_root_gradients as _make_grads
 from .engine.run import is_checkpoint_valid as _is_checkpoint_valid
 from .function import Function, NestedIOFunction
 from .grad_mode import (

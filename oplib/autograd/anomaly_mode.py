@@ -132,7 +132,7 @@ def refuse_nan(results: Gradients, node: TapeNode) -> None:
             )
 
 
-def explain(error: BaseException, node: TapeNode) -> None:
+def explain_node_error(error: BaseException, node: TapeNode) -> None:
     """Adds to an error which node was running, of which op, and where it was recorded, as far as is known.
 
     It stays the same object. An error of oplib's own tells it in its text; others in a note below it.

@@ -25,7 +25,7 @@ def make_in_place(function: Function, name: str) -> Function:
     """
 
     def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
-        check_written(input, name)
+        require_tensor_to_write(input, name)
         check_may_write(input, name, (*args, *kwargs.values()) if kwargs else args)
         return write_in_place(input, function(input, *args, **kwargs), name)
 
@@ -63,11 +63,11 @@ def detach_(input: Any) -> Any:  # noqa: A002  torch's name
         >>> oplib.detach_(x) is x, x.requires_grad
         (True, False)
     """
-    check_written(input, "detach_")
+    require_tensor_to_write(input, "detach_")
     return input.detach_()
 
 
-def check_written(tensor: Any, name: str) -> None:
+def require_tensor_to_write(tensor: Any, name: str) -> None:
     """Raises where something that is no Tensor would be written in place.
 
     Raises:

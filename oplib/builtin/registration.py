@@ -11,7 +11,7 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.calls.fusion import Branch, fuse
-from oplib.library.calls.spelling import spell
+from oplib.library.calls.spelling import spell_parameters
 from oplib.library.objects.deferral import defer, settle
 from oplib.library.schema import Argument, FunctionSchema
 from oplib.tensor import Tensor
@@ -121,7 +121,7 @@ def make_function(row: Row, overload: OpOverload, *, by_further_names: bool = Tr
         parameters, line, used = loosen(parameters, row.op)
         lines.insert(0, line)
         namespace |= used
-    spelling = spell(parameters)
+    spelling = spell_parameters(parameters)
     namespace |= spelling.namespace
     lines.insert(0, f"def {row.op}({', '.join([*spelling.declared, *spelling.rest])}):")
     exec(compile("\n".join(lines), f"<oplib.{row.op}>", "exec"), namespace)

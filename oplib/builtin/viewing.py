@@ -16,7 +16,7 @@ from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
 from oplib.tensor import Tensor
 
-from .in_place import check_written
+from .in_place import require_tensor_to_write
 from .kernels import partition_rules as partition
 from .kernels.view_rules import Itself, Several
 from .rows.parameters import FURTHER_NAMES
@@ -63,7 +63,7 @@ def make_turner(rule: Function, name: str) -> Function:
     node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
 
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
-        check_written(input, f"{name}_")
+        require_tensor_to_write(input, f"{name}_")
         check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
         frame, starts = rule(input._storage.spec, *args, **named)

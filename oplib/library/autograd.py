@@ -22,7 +22,7 @@ from oplib.tensor import Tensor, box
 from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
-from .objects.observers import read_results, run_observed
+from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
 from .schema import Argument, fill_defaults, split_values
@@ -145,8 +145,8 @@ def _run(op: OpOverload, values: Sequence[Any]) -> Any:
     """Runs the kernel below autograd, where observers see it."""
     record = op.record
     if is_carried(record, values):
-        return run_observed(op, values, partial(run_carried, op.functional, record, values), read_results)
-    return run_observed(op, values, partial(run_below_autograd, record, values), read_results)
+        return run_observed(op, values, partial(run_carried, op.functional, record, values), copy_outcome)
+    return run_observed(op, values, partial(run_below_autograd, record, values), copy_outcome)
 
 
 class Constant:

@@ -20,7 +20,7 @@ from .methods.forms import TensorMethods
 from .methods.history import TensorHistory
 from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
-from .methods.printing import show
+from .methods.printing import show_tensor
 from .methods.values import TensorValues
 from .methods.view_methods import TensorViewMethods
 from .storage.storage import Storage
@@ -74,7 +74,7 @@ class Tensor(
         )
 
     def __repr__(self) -> str:
-        return show(self)
+        return show_tensor(self)
 
     def __dir__(self) -> list[str]:
         """The attributes that can be written after a dot, those that users have set among them."""

@@ -14,8 +14,8 @@ from oplib.autograd.engine.engine import (
     get_default_saved_variable_hooks,
     get_python_engine,
 )
-from oplib.autograd.engine.plan import Plan
-from oplib.autograd.engine.run import Run, running
+from oplib.autograd.engine.plan import RunPlan
+from oplib.autograd.engine.run import Run, engine_state
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError
@@ -178,15 +178,15 @@ def test_a_run_can_be_executed_from_outside_for_a_future(x):
     y = x * x
     roots = [gradient_edge(y)]
     task = Run(
-        Plan(roots, [gradient_edge(x)], capture=True), keep_graph=False, create_graph=False, journal=None
+        RunPlan(roots, [gradient_edge(x)], capture=True), keep_graph=False, create_graph=False, undo_log=None
     )
     future = execute_with_graph_task(task, roots, [oplib.tensor(1.0).array])
     assert [one.item() for one in future.result()] == [4.0]
-    again = Run(Plan(roots), keep_graph=False, create_graph=False, journal=None)
+    again = Run(RunPlan(roots), keep_graph=False, create_graph=False, undo_log=None)
     future = execute_with_graph_task(again, roots, [oplib.tensor(1.0).array])
     with pytest.raises(AutogradError, match="a second time"):
         future.result()
-    assert running.run is None
+    assert engine_state.run is None
 
 
 @pytest.mark.spec("004.18")

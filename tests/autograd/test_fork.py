@@ -78,7 +78,7 @@ def test_the_flag_is_acted_upon_once(monkeypatch):
     monkeypatch.setattr(fork, "_must_reset", True)
     fork.check()
     assert not fork._must_reset
-    assert run.running.run is None
+    assert run.engine_state.run is None
 
 
 @pytest.mark.spec("D.18")

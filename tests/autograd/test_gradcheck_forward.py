@@ -8,7 +8,7 @@ import pytest
 
 import oplib
 from oplib.autograd import gradcheck, gradgradcheck
-from oplib.autograd.gradcheck.backward import check_kind
+from oplib.autograd.gradcheck.backward import check_gradient_kind
 from oplib.errors import GradcheckError
 from oplib.library import custom_op
 
@@ -113,10 +113,10 @@ def test_forward_over_reverse_passes(x):
 )
 def test_gradients_of_another_kind_are_caught(found, text):
     with pytest.raises(GradcheckError, match=text):
-        check_kind(found, np.zeros(2, np.float32), "input 0", check_dtype=True)
+        check_gradient_kind(found, np.zeros(2, np.float32), "input 0", check_dtype=True)
 
 
 def test_a_complex_gradient_of_something_real_is_caught_whatever_is_asked_for():
     with pytest.raises(GradcheckError, match="complex where it is to be real"):
-        check_kind(np.zeros(2, np.complex64), np.zeros(2, np.float32), "input 0", check_dtype=False)
-    check_kind(np.zeros(2, np.float64), np.zeros(2, np.float32), "input 0", check_dtype=False)
+        check_gradient_kind(np.zeros(2, np.complex64), np.zeros(2, np.float32), "input 0", check_dtype=False)
+    check_gradient_kind(np.zeros(2, np.float64), np.zeros(2, np.float32), "input 0", check_dtype=False)

@@ -74,7 +74,7 @@ def weights(outputs):
     return [jnp.cos(jnp.arange(float(output.size)).reshape(output.shape)) for output in outputs]
 
 
-def seeds(outputs):
+def root_gradients(outputs):
     return [oplib.Tensor.from_array(weight) for weight in weights([output.array for output in outputs])]
 
 
@@ -113,7 +113,7 @@ def test_values_are_those_of_jax(program, numbers):
 def test_gradients_are_those_of_jax(program, numbers, way):
     tape = run_tape(program)
     outputs = tape.roots(numbers)
-    starts = seeds(outputs)
+    starts = root_gradients(outputs)
     factor = 1.0
     if way == "grad":
         found = oplib.autograd.grad(outputs, tape.leaves, starts, allow_unused=True)
@@ -136,7 +136,9 @@ def test_gradients_are_those_of_jax(program, numbers, way):
 def test_a_restricted_pass_gives_the_same_to_the_inputs_and_nothing_to_others(program, numbers, chosen):
     tape = run_tape(program)
     outputs = tape.roots(numbers)
-    oplib.autograd.backward(outputs, seeds(outputs), inputs=[tape.leaves[place] for place in sorted(chosen)])
+    oplib.autograd.backward(
+        outputs, root_gradients(outputs), inputs=[tape.leaves[place] for place in sorted(chosen)]
+    )
     expected = expected_gradients(program, numbers)
     assert_gradients([tape.leaves[place].grad for place in chosen], [expected[place] for place in chosen])
     assert all(tape.leaves[place].grad is None for place in {0, 1, 2} - chosen)
@@ -149,7 +151,7 @@ def test_second_derivatives_are_those_of_jax(program, numbers):
     tape = run_tape(program)
     outputs = tape.roots(numbers)
     first = oplib.autograd.grad(
-        outputs, tape.leaves, seeds(outputs), create_graph=True, materialize_grads=True
+        outputs, tape.leaves, root_gradients(outputs), create_graph=True, materialize_grads=True
     )
     total = sum((grad * grad).sum() for grad in first)
     found = [None] * 3
@@ -173,7 +175,7 @@ def test_a_retained_gradient_is_the_derivative_by_the_value(program, numbers, wh
     value = tape.values[place]
     value.retain_grad()
     outputs = tape.roots(numbers)
-    oplib.autograd.backward(outputs, seeds(outputs))
+    oplib.autograd.backward(outputs, root_gradients(outputs))
     arrays = [jnp.asarray(array) for array in LEAVES]
     (expected,) = jax.grad(lambda probe: loss(program, numbers, arrays, {place: probe[0]}))(
         [jnp.zeros(value.shape)]
@@ -188,7 +190,7 @@ def test_writes_are_differentiated_as_functions_are(program, numbers):
     with allow_mutation_on_saved_tensors():
         tape = run_tape(program)
         outputs = tape.roots(numbers)
-        oplib.autograd.backward(outputs, seeds(outputs))
+        oplib.autograd.backward(outputs, root_gradients(outputs))
     assert_gradients([leaf.grad for leaf in tape.leaves], expected_gradients(program, numbers))
 
 
@@ -199,7 +201,7 @@ def test_a_write_is_noticed_or_harmless(program, numbers):
     tape = run_tape(program)
     outputs = tape.roots(numbers)
     try:
-        found = oplib.autograd.grad(outputs, tape.leaves, seeds(outputs), allow_unused=True)
+        found = oplib.autograd.grad(outputs, tape.leaves, root_gradients(outputs), allow_unused=True)
     except SavedTensorError:
         return
     assert_gradients(found, expected_gradients(program, numbers))
@@ -217,7 +219,7 @@ def test_threads_that_share_leaves_add_up(program, numbers):
             tape = Tape(leaves)
             tape.run(program)
             outputs = tape.roots(numbers)
-            oplib.autograd.backward(outputs, seeds(outputs))
+            oplib.autograd.backward(outputs, root_gradients(outputs))
 
     run_in_threads(work, 3)
     assert_gradients([leaf.grad for leaf in leaves], expected_gradients(program, numbers), factor=3.0)

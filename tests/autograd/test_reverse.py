@@ -194,7 +194,7 @@ def test_grad_stores_nothing(a):
 
 
 @pytest.mark.spec("001.8")
-def test_grad_of_a_tensor_by_itself_is_its_seed(a):
+def test_grad_of_a_tensor_by_itself_is_its_root_gradient(a):
     loss = (a * a).sum()
     assert grad(loss, loss)[0].item() == 1.0
     assert grad(a, a, oplib.tensor([5.0, 6.0]))[0].tolist() == [5.0, 6.0]

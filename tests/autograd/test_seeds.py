@@ -5,7 +5,7 @@ import pytest
 
 import oplib
 from oplib.autograd.engine.backward_and_grad import tensor_or_tensors_to_tuple
-from oplib.autograd.engine.root_gradients import calculate_shape, make_grads
+from oplib.autograd.engine.root_gradients import calculate_shape, make_root_gradients
 from oplib.autograd.graph import get_gradient_edge
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
@@ -18,7 +18,7 @@ def output(*shape, dtype=jnp.float32):
 @pytest.mark.spec("001.5")
 def test_a_matching_gradient_passes_unchanged():
     given = output(2)
-    assert make_grads((output(2),), (given,), False)[0] is given
+    assert make_root_gradients((output(2),), (given,), False)[0] is given
 
 
 @pytest.mark.spec("001.5")
@@ -26,38 +26,38 @@ def test_a_mismatch_in_shape_names_the_position_and_both_shapes():
     with pytest.raises(
         AutogradError, match=r"Mismatch in shape: grad_output\[1\] has a shape of \(1, 2\) and output\[1\]"
     ):
-        make_grads((output(2), output(2)), (output(2), output(1, 2)), False)
+        make_root_gradients((output(2), output(2)), (output(2), output(1, 2)), False)
 
 
 @pytest.mark.spec("001.5")
 def test_a_batched_mismatch_shows_one_sample_and_points_to_vmap():
     with pytest.raises(AutogradError, match=r"shape of \(3,\).*`is_grads_batched=True`.*vmap"):
-        make_grads((output(2),), (output(5, 3),), True)
+        make_root_gradients((output(2),), (output(5, 3),), True)
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("shape", [(), (0, 2)])
 def test_a_batched_gradient_without_a_batch_is_an_index_error(shape):
     with pytest.raises(IndexError, match="has no batch"):
-        make_grads((output(2),), (output(*shape),), True)
+        make_root_gradients((output(2),), (output(*shape),), True)
 
 
 @pytest.mark.spec("001.5")
 def test_complex_and_real_do_not_mix():
     with pytest.raises(AutogradError, match=r"grad_output\[0\] is c64\[2\] and output\[0\] is f32\[2\]"):
-        make_grads((output(2),), (output(2, dtype=jnp.complex64),), False)
+        make_root_gradients((output(2),), (output(2, dtype=jnp.complex64),), False)
 
 
 @pytest.mark.spec("001.5")
 def test_integers_are_accepted_as_gradients():
     given = output(2, dtype=jnp.int32)
-    assert make_grads((output(2),), (given,), False)[0] is given
+    assert make_root_gradients((output(2),), (given,), False)[0] is given
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("shape", [(), (1, 1)])
 def test_one_item_gets_a_one_of_its_shape(shape):
-    (one,) = make_grads((output(*shape),), (None,), False)
+    (one,) = make_root_gradients((output(*shape),), (None,), False)
     assert one.array.shape == shape
     assert float(one.array.sum()) == 1.0
 
@@ -66,38 +66,38 @@ def test_one_item_gets_a_one_of_its_shape(shape):
 @pytest.mark.parametrize("shape", [(0,), (2,)])
 def test_other_counts_of_items_get_no_implicit_gradient(shape):
     with pytest.raises(AutogradError, match="implicitly created only for scalar outputs"):
-        make_grads((output(*shape),), (None,), False)
+        make_root_gradients((output(*shape),), (None,), False)
 
 
 @pytest.mark.spec("001.5")
 def test_a_complex_scalar_gets_no_implicit_gradient():
     with pytest.raises(AutogradError, match=r"real scalar outputs. Got c64\[\]"):
-        make_grads((output(dtype=jnp.complex64),), (None,), False)
+        make_root_gradients((output(dtype=jnp.complex64),), (None,), False)
 
 
 @pytest.mark.spec("001.5")
 def test_an_output_without_grad_needs_none():
-    assert make_grads((Tensor.from_array(jnp.ones(3)),), (None,), False) == (None,)
+    assert make_root_gradients((Tensor.from_array(jnp.ones(3)),), (None,), False) == (None,)
 
 
 @pytest.mark.spec("001.5")
 def test_other_types_are_refused():
     with pytest.raises(GradientTypeError, match=r"either Tensors or None\. Got int for output 0"):
-        make_grads((output(2),), (3,), False)
+        make_root_gradients((output(2),), (3,), False)
     with pytest.raises(GradientTypeError, match="not a Tensor or GradientEdge"):
-        make_grads((3,), (None,), False)
+        make_root_gradients((3,), (None,), False)
 
 
 @pytest.mark.spec("001.5")
 def test_an_edge_gets_ones_of_its_slot():
     loss = (output(2) * 2).sum()
-    (one,) = make_grads((get_gradient_edge(loss),), (None,), False)
+    (one,) = make_root_gradients((get_gradient_edge(loss),), (None,), False)
     assert one.item() == 1.0
 
 
 @pytest.mark.spec("001.5")
 def test_a_longer_side_is_cut():
-    assert len(make_grads((output(),), (None, None), False)) == 1
+    assert len(make_root_gradients((output(),), (None, None), False)) == 1
 
 
 @pytest.mark.spec("001.4")

@@ -27,10 +27,10 @@ OTHER_ARGUMENTS = frozenset({"tensordot", "polygamma"})  # of their functions, o
 
 def holds(tensor: Tensor, result: Tensor) -> bool:
     """Whether a tensor can take a result: the same shape, and a dtype of no lower category."""
-    return tensor.shape == result.shape and has_room(tensor, result)
+    return tensor.shape == result.shape and has_capacity(tensor, result)
 
 
-def has_room(tensor: Tensor, result: Tensor) -> bool:
+def has_capacity(tensor: Tensor, result: Tensor) -> bool:
     kinds = [one.dtype.kind.replace("u", "i") for one in (tensor, result)]
     return KINDS.index(kinds[0]) >= KINDS.index(kinds[1])
 
@@ -175,14 +175,14 @@ def check_out_dtype(call: Call) -> None:
     expected = call.run(*tensors)
     for dtype in (np.bool_, np.int64, np.float32, np.complex128):
         outs = make_outs(expected, dtype=dtype)
-        if all(map(has_room, outs, expected)):
+        if all(map(has_capacity, outs, expected)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # numpy's of an infinity that becomes an integer
                 call_with_out(call, tensors, outs)
             for out, result in zip(outs, expected, strict=True):
                 np.testing.assert_array_equal(out.array, np.asarray(result.array).astype(dtype))
         else:
-            with refuses(outs[0] if not has_room(outs[0], expected[0]) else outs[-1]):
+            with refuses(outs[0] if not has_capacity(outs[0], expected[0]) else outs[-1]):
                 call_with_out(call, tensors, outs)
 
 

@@ -73,9 +73,9 @@ def make_parameters(checks: Iterable[Check]) -> list[object]:
 
 
 @cache
-def make_room(op: str) -> None:
+def limit_compiled_programs(op: str) -> None:
     """Drops what was compiled for the ops before this one, in a run of all: memory would not hold it."""
-    if TAKE_ALL and make_room.cache_info().misses % 8 == 0:
+    if TAKE_ALL and limit_compiled_programs.cache_info().misses % 8 == 0:
         differ.cache_clear()
         find_call.cache_clear()
         jax.clear_caches()
@@ -94,7 +94,7 @@ def check_cell(cell: Cell) -> None:
     Raises:
         AssertionError: a sample fails that is not expected to, or passes that is.
     """
-    make_room(cell.op)
+    limit_compiled_programs(cell.op)
     failures: list[str] = []
     reasons: list[str] = []
     for number in cell.numbers:

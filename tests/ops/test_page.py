@@ -5,7 +5,7 @@ from pathlib import Path
 from oplib.builtin.functions.registry import ROWS
 from tools.ops_page import COLUMNS, PAGE, render_page
 from tools.stub import METHODS_STUB, STUB, render_methods, render_stub
-from tools.stub_packages import list_room_stubs
+from tools.stub_packages import list_submodule_stubs
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,10 +22,10 @@ def test_the_page_has_a_line_for_every_overload():
 def test_the_types_of_the_functions_are_what_the_tables_make_of_them():
     assert STUB.read_text() == render_stub(), "run `make generate`"
     assert METHODS_STUB.read_text() == render_methods(), "run `make generate`"
-    for path, text in list_room_stubs().items():
+    for path, text in list_submodule_stubs().items():
         assert path.read_text() == text, "run `make generate`"
 
 
-def test_a_row_shows_the_path_of_its_room():
+def test_a_row_shows_the_path_of_its_submodule():
     page = render_page()
     assert all(f"| `oplib.{path}` |" in page for path in ("linalg.det", "fft.irfft", "special.ndtr"))

@@ -12,13 +12,13 @@ PROGRAMS = Programs()
 # The gradients a pass starts with
 
 
-def seeds(lib, shape, given, *, dtype=None, batched=False):
+def root_gradients(lib, shape, given, *, dtype=None, batched=False):
     output = lib.ones(shape).requires_grad_() * 1.0
     gradient = None if given is None else lib.ones(given, dtype=dtype) if isinstance(given, tuple) else given
     return lib.autograd._make_grads((output,), (gradient,), batched)
 
 
-SEEDS = {
+ROOT_GRADIENTS = {
     "equal shapes": ((2,), (2,)),
     "no broadcasting": ((2,), (1, 2)),
     "other shape": ((2,), (3,)),
@@ -40,21 +40,21 @@ BATCHED = {
 
 
 @pytest.mark.spec("001.5")
-@pytest.mark.parametrize("case", SEEDS)
-def test_seeds_are_those_of_torch(assert_agrees, case):
-    assert_agrees(lambda lib: seeds(lib, *SEEDS[case]))
+@pytest.mark.parametrize("case", ROOT_GRADIENTS)
+def test_root_gradients_are_those_of_torch(assert_agrees, case):
+    assert_agrees(lambda lib: root_gradients(lib, *ROOT_GRADIENTS[case]))
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("case", BATCHED)
-def test_batched_seeds_are_those_of_torch(assert_agrees, case):
-    assert_agrees(lambda lib: seeds(lib, *BATCHED[case], batched=True))
+def test_batched_root_gradients_are_those_of_torch(assert_agrees, case):
+    assert_agrees(lambda lib: root_gradients(lib, *BATCHED[case], batched=True))
 
 
 @pytest.mark.spec("001.5")
 @pytest.mark.parametrize("dtype", ["complex64", "int32", "float32"])
-def test_a_seed_of_each_dtype_is_taken_as_by_torch(assert_agrees, dtype):
-    assert_agrees(lambda lib: len(seeds(lib, (2,), (2,), dtype=getattr(lib, dtype))))
+def test_a_root_gradient_of_each_dtype_is_taken_as_by_torch(assert_agrees, dtype):
+    assert_agrees(lambda lib: len(root_gradients(lib, (2,), (2,), dtype=getattr(lib, dtype))))
 
 
 @pytest.mark.spec("001.6")

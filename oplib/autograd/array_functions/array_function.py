@@ -182,7 +182,7 @@ def has_gradient(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.inexact)
 
 
-class Plan:
+class BackwardPlan:
     """How one signature of an array function differentiates: made once, while the function is traced.
 
     A plan has no leaves as a pytree, so it leaves a jitted function as part of its output tree: each
@@ -273,7 +273,7 @@ def _gather_nothing(_: tuple[Any, ...]) -> tuple[Any, ...]:
     return ()
 
 
-def register_plan(kind: type[Plan]) -> None:
+def register_plan(kind: type[BackwardPlan]) -> None:
     """Lets plans of a class leave a compiled call as a part of its output tree, without leaves.
 
     JAX puts the tree together at every recorded call: ``next(repetition, ())`` runs no frame of Python.
@@ -282,10 +282,10 @@ def register_plan(kind: type[Plan]) -> None:
     jax.tree_util.register_pytree_node(kind, lambda plan: ((), plan.repetition), take)
 
 
-register_plan(Plan)
+register_plan(BackwardPlan)
 
 
-class DerivedPlan(Plan):
+class DerivedPlan(BackwardPlan):
     """The plan of a function that JAX differentiates: the residuals are the inputs its vjp really reads."""
 
     __slots__ = ("_backwards", "_forwarded", "_function", "_inputs", "_types")

@@ -16,8 +16,8 @@ from oplib.tensor import Tensor
 from .batched import run_batched
 from .node_logging import engine_run_backward
 from .overrides import find_overrides, hand_over, is_tensor_like
-from .root_gradients import make_grads
-from .undo_log import GradJournal
+from .root_gradients import make_root_gradients
+from .undo_log import UndoLog
 from .wide_graph import in_its_width
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
@@ -71,7 +71,7 @@ def backward(
         hand_over(backward, overrides, (outputs,), options)
         return
     with in_its_width(outputs):
-        grads = make_grads(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
+        grads = make_root_gradients(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
         if create_graph:
             _warn_of_cycle()
         engine_run_backward(
@@ -82,7 +82,7 @@ def backward(
             wanted,
             allow_unreachable=True,
             accumulate_grad=True,
-            journal=GradJournal() if grad_transaction else None,
+            undo_log=UndoLog() if grad_transaction else None,
         )
 
 
@@ -173,16 +173,9 @@ def _find_grads(
         )
         return cast("tuple[Tensor | None, ...]", found)
 
-    grads = make_grads(roots, given, batched)
+    grads = make_root_gradients(roots, given, batched)
     found = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
     return _materialize(found, wanted, create_graph=create_graph) if options["materialize_grads"] else found
-
-
-def run_backward(
-    tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
-) -> None:
-    """What ``Tensor.backward`` calls."""
-    backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:

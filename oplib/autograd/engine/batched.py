@@ -12,14 +12,14 @@ from oplib.autograd.tangents import set_tangent, unbox_tangent
 from oplib.errors import GradientValueError, describe
 from oplib.tensor import Tensor, upcalls
 
-from .run import running
+from .run import engine_state
 
 Pairs = list[tuple[Any, Any] | None]
-Call = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
+GradientFunction = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
 
 
 def run_batched(
-    call: Call, grads: Sequence[Tensor | None], *, create_graph: bool
+    call: GradientFunction, grads: Sequence[Tensor | None], *, create_graph: bool
 ) -> tuple[Tensor | None, ...]:
     """Maps one engine run over the first dimension of every gradient.
 
@@ -43,11 +43,11 @@ def run_batched(
         return upcalls.map_examples(call, grads)
 
     def run_one(pairs: Pairs) -> Pairs:
-        running.vmap_levels += 1
+        engine_state.vmap_levels += 1
         try:
             return _read(call(_box(pairs)))
         finally:
-            running.vmap_levels -= 1
+            engine_state.vmap_levels -= 1
 
     return _box(jax.vmap(run_one)(_read(grads)))
 

@@ -14,17 +14,17 @@ from typing import Any
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.edges import GradientEdge
-from oplib.autograd.nodes.gradient_representation import choose_currency
+from oplib.autograd.nodes.gradient_representation import choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
 
 from . import fork
-from .plan import Plan
-from .run import Run, is_checkpoint_valid, running
-from .undo_log import GradJournal
-from .validation import conform_to_edges
+from .plan import RunPlan
+from .run import Run, engine_state, is_checkpoint_valid
+from .undo_log import UndoLog
+from .validation import validate_gradients
 
 _ABSENT: Any = object()
 
@@ -42,7 +42,7 @@ class _EngineBase:
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
         *,
-        journal: GradJournal | None = None,
+        undo_log: UndoLog | None = None,
     ) -> tuple[Tensor | None, ...] | None:
         """Runs the graph backwards from ``tensors``.
 
@@ -54,7 +54,7 @@ class _EngineBase:
             inputs: where gradients are wanted; without it, at all leaves.
             allow_unreachable: an input that plays no part gives None instead of an error.
             accumulate_grad: gradients are added to ``grad``; else those of ``inputs`` are returned.
-            journal: restores what the run has stored if it fails.
+            undo_log: restores what the run has stored if it fails.
 
         Returns:
             The gradients of ``inputs``, or None with ``accumulate_grad``.
@@ -68,13 +68,13 @@ class _EngineBase:
         _check_call(tensors, grad_tensors, accumulate=accumulate)
         roots = list(map(_root_edge, tensors, grad_tensors, count()))
         wanted = _input_edges(inputs, accumulate=accumulate)
-        currency = choose_currency(create_graph=create)
-        grads = [currency.unbox(grad) for grad in grad_tensors]
-        grads = conform_to_edges(grads, roots, "the call of backward or grad", currency)
-        plan = Plan(roots, wanted, capture=not accumulate)
+        representation = choose_representation(create_graph=create)
+        grads = [representation.unbox(grad) for grad in grad_tensors]
+        grads = validate_gradients(grads, roots, "the call of backward or grad", representation)
+        plan = RunPlan(roots, wanted, capture=not accumulate)
         if not accumulate and not unreachable:
             _check_reached(plan, wanted)
-        run = Run(plan, keep_graph=keep, create_graph=create, journal=journal)
+        run = Run(plan, keep_graph=keep, create_graph=create, undo_log=undo_log)
         captured = run.execute(roots, grads)
         return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
 
@@ -84,12 +84,12 @@ class _EngineBase:
         Raises:
             AutogradError: no run is going on in this thread.
         """
-        if running.run is None:
+        if engine_state.run is None:
             raise AutogradError(
                 "queue_callback: final callbacks can only be installed during backward pass. No run is "
                 "going on in this thread. Call it from a hook or from the backward of a Function."
             )
-        running.run.callbacks.append(callback)
+        engine_state.run.callbacks.append(callback)
 
     def is_checkpoint_valid(self) -> bool:
         """Returns whether a node may recompute by its own ``backward``: in a plain ``backward()`` only."""
@@ -107,12 +107,12 @@ def get_python_engine() -> _EngineBase:
 
 def current_graph_task_id() -> int:
     """Returns the id of the run that this thread is in, or -1."""
-    return -1 if running.run is None else running.run.id
+    return -1 if engine_state.run is None else engine_state.run.id
 
 
 def current_autograd_node() -> TapeNode | None:
     """Returns the node that is being executed in this thread, or None."""
-    return None if running.run is None else running.run.node
+    return None if engine_state.run is None else engine_state.run.node
 
 
 def will_engine_execute_node(node: Any) -> bool:
@@ -126,12 +126,12 @@ def will_engine_execute_node(node: Any) -> bool:
             f"_will_engine_execute_node: expects a grad_fn. Got {type(node).__name__}. Give a node of the "
             "graph."
         )
-    if running.run is None:
+    if engine_state.run is None:
         raise AutogradError(
             "_will_engine_execute_node: it can only be asked during the backward pass. No run is going on in "
             "this thread. Ask from a hook."
         )
-    plan = running.run.plan
+    plan = engine_state.run.plan
     if isinstance(node, AccumulateGrad) and node in plan.captures:
         raise AutogradError(
             "_will_engine_execute_node: a leaf was asked for while autograd.grad() runs. Its gradient is "
@@ -146,12 +146,12 @@ def current_graph_task_execution_order() -> list[TapeNode]:
     Raises:
         AutogradError: no run is going on.
     """
-    if running.run is None:
+    if engine_state.run is None:
         raise AutogradError(
             "_current_graph_task_execution_order: it should only be called during the backward pass. No run "
             "is going on in this thread. Ask from a hook."
         )
-    return running.run.plan.find_order()
+    return engine_state.run.plan.find_order()
 
 
 def get_default_saved_variable_hooks() -> HookPair | None:
@@ -168,7 +168,7 @@ def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[An
     Args:
         task: the run.
         roots: where gradients are put in.
-        grads: one for each root, in the currency of the run.
+        grads: one for each root, in the representation of the run.
 
     Returns:
         What was captured, or the error that ended the run.
@@ -190,7 +190,7 @@ def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
             f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
             f"Give one gradient, or None, for each tensor."
         )
-    if accumulate and running.vmap_levels:
+    if accumulate and engine_state.vmap_levels:
         raise AutogradError(
             "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. Call it "
             "outside of vmap, or use grad() inside."
@@ -293,7 +293,7 @@ def check_edge(edge: GradientEdge) -> Edge:
     return node, slot
 
 
-def _check_reached(plan: Plan, wanted: Sequence[Edge]) -> None:
+def _check_reached(plan: RunPlan, wanted: Sequence[Edge]) -> None:
     """Finds inputs that play no part before anything has run, so that the graph stays as it was."""
     for position, (node, _) in enumerate(wanted):
         if plan.members is not None and node not in plan.members:
@@ -311,4 +311,4 @@ def _hand_back(captured: Sequence[Any], run: Run, *, allow_unreachable: bool) ->
     for position, grad in enumerate(captured):
         if grad is None and not allow_unreachable:
             raise _unused(position)
-    return tuple(None if grad is None else run.currency.own(grad) for grad in captured)
+    return tuple(None if grad is None else run.representation.own(grad) for grad in captured)

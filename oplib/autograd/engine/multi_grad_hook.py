@@ -18,7 +18,7 @@ from oplib.hooks import RemovableHandle
 from oplib.tensor import Tensor
 
 from .engine import will_engine_execute_node
-from .run import Run, running
+from .run import Run, engine_state
 
 MODES = ("all", "any")
 
@@ -162,9 +162,9 @@ def _make_finder(tensor: Tensor, position: int) -> Finder:
 
 
 def _current_run() -> Run:
-    if running.run is None:
+    if engine_state.run is None:
         raise MisplacedCallError(
             "register_multi_grad_hook: expected this hook to be called inside a backward call. No run is "
             "going on in this thread. Do not call hooks of tensors by hand."
         )
-    return running.run
+    return engine_state.run

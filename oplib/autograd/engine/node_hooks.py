@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oplib.autograd.nodes.accumulate import adding, refuse_escape
+from oplib.autograd.nodes.accumulate import adding, refuse_traced_gradient
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -60,34 +60,34 @@ def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: Ba
 def _run_hooks_of_tensor(
     hooks: tuple[Callable[..., Any], ...], grad: Any, node: TapeNode, run: BackwardRun
 ) -> Any:
-    boxed = None if grad is None else run.currency.box(grad)
+    boxed = None if grad is None else run.representation.box(grad)
     for hook in hooks:
         result = hook(boxed)
         if result is not None:
             _check_replacement(result, boxed, hook, node)
             boxed = result
-    return None if boxed is None else run.currency.unbox(boxed)
+    return None if boxed is None else run.representation.unbox(boxed)
 
 
 def _retain(tensor: Tensor, grad: Any, run: BackwardRun) -> None:
     """Adds to the gradient a non-leaf keeps: a new tensor each time, as in torch."""
-    refuse_escape(run.currency.array(grad), tensor, "the tensor")
-    if run.journal is not None:
-        run.journal.note(tensor)
+    refuse_traced_gradient(run.representation.array(grad), tensor, "the tensor")
+    if run.undo_log is not None:
+        run.undo_log.note(tensor)
     with adding:
         held = tensor._grad
         if held is not None:
-            grad = run.currency.add(run.currency.unbox(held), grad)
-        tensor._grad = run.currency.own(grad)
+            grad = run.representation.add(run.representation.unbox(held), grad)
+        tensor._grad = run.representation.own(grad)
 
 
 def _box(grads: Gradients, run: BackwardRun) -> Boxed:
-    box = run.currency.box
+    box = run.representation.box
     return tuple(None if grad is None else box(grad) for grad in grads)
 
 
 def _unbox(boxed: Boxed, run: BackwardRun) -> list[Any]:
-    unbox = run.currency.unbox
+    unbox = run.representation.unbox
     return [None if tensor is None else unbox(tensor) for tensor in boxed]
 
 

@@ -15,7 +15,7 @@ from oplib.errors import describe_dtype
 from oplib.tensor import Tensor
 
 from .engine import get_python_engine
-from .run import running
+from .run import engine_state
 
 log = logging.getLogger("oplib.autograd.graph")
 
@@ -81,7 +81,7 @@ def _walk(roots: Iterable[Node]) -> Iterable[Node]:
 
 
 def _log_node(grad_outputs: tuple[Tensor | None, ...]) -> None:
-    node = None if running.run is None else running.run.node
+    node = None if engine_state.run is None else engine_state.run.node
     log.debug("Executing: %s with grad_outputs: [%s]", node, ",".join(map(_show, grad_outputs)))
 
 

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from oplib.autograd.nodes.node import Edge, TapeNode
 
 
-class Plan:
+class RunPlan:
     """Made once for a run, before any node runs. Iterative: graphs are a million nodes deep.
 
     Attributes:

@@ -20,7 +20,7 @@ _ones: dict[tuple[Any, Any], Any] = {}
 """The gradient of a scalar by itself is the same array every time, and making one costs as much as an op."""
 
 
-def make_grads(
+def make_root_gradients(
     outputs: Sequence[Tensor | GradientEdge], grads: Sequence[Tensor | None], is_grads_batched: bool
 ) -> tuple[Tensor | None, ...]:
     """Checks the gradient given for each output, and makes the one of a scalar where none is given.
@@ -56,7 +56,7 @@ def fits(output: Any, grad: Any) -> bool:
     return given.shape == due.shape and given.dtype == due.dtype
 
 
-def find_seed(output: Tensor, grad: Any) -> Any:
+def find_root_gradient(output: Tensor, grad: Any) -> Any:
     """Returns the array to start with where there is nothing to check or make; else None."""
     if type(output) is not Tensor or output._grad_fn is None:
         return None

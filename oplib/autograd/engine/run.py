@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from oplib.autograd.anomaly_mode import explain, refuse_nan
-from oplib.autograd.nodes.gradient_representation import Currency, choose_currency
+from oplib.autograd.anomaly_mode import explain_node_error, refuse_nan
+from oplib.autograd.nodes.gradient_representation import GradientRepresentation, choose_representation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 
 from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from .plan import Plan
-from .stack import StackRoom
-from .undo_log import GradJournal
-from .validation import conform
+from .plan import RunPlan
+from .stack import StackReserve
+from .undo_log import UndoLog
+from .validation import validate_results
 
 _ids = itertools.count()
 
 
-class _Running(threading.local):
+class _EngineState(threading.local):
     """Where this thread is.
 
     Attributes:
@@ -34,7 +34,7 @@ class _Running(threading.local):
     vmap_levels: int = 0
 
 
-running = _Running()
+engine_state = _EngineState()
 
 
 class Run:
@@ -44,36 +44,36 @@ class Run:
         id: counts up from 0 in the process.
         keep_graph: saved values stay for another run.
         create_graph: the backward pass is recorded.
-        currency: what the gradients are.
+        representation: what the gradients are.
         plan: which nodes run, and how many gradients each waits for.
         node: the node being executed.
         captured: the gradient found for each requested input.
         callbacks: functions to call when all nodes have run.
-        journal: what to undo should the run fail, if anybody asked for that.
+        undo_log: what to undo should the run fail, if anybody asked for that.
         notes: what hooks remember for the time of the run, by keys of their own.
         checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
         outer: the run from whose node this one was started.
     """
 
     __slots__ = (
-        "_buffers", "callbacks", "captured", "checkpoint_valid", "create_graph", "currency", "id", "journal",
-        "keep_graph", "node", "notes", "outer", "plan",
+        "_buffers", "callbacks", "captured", "checkpoint_valid", "create_graph", "id", "keep_graph", "node",
+        "notes", "outer", "plan", "representation", "undo_log",
     )  # fmt: skip
 
     def __init__(
-        self, plan: Plan, *, keep_graph: bool, create_graph: bool, journal: GradJournal | None
+        self, plan: RunPlan, *, keep_graph: bool, create_graph: bool, undo_log: UndoLog | None
     ) -> None:
         self.id = next(_ids)
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        self.currency: Currency = choose_currency(create_graph=create_graph)
+        self.representation: GradientRepresentation = choose_representation(create_graph=create_graph)
         self.plan = plan
         self.node: TapeNode | None = None
         self.captured: list[Any] = [None] * plan.captures_count
         self.callbacks: list[Callable[[], object]] = []
         self.notes: dict[Any, Any] = {}
-        self.journal = journal
-        self.outer = outer = running.run
+        self.undo_log = undo_log
+        self.outer = outer = engine_state.run
         self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
         self._buffers: dict[TapeNode, list[Any]] = {}
 
@@ -81,24 +81,24 @@ class Run:
         """Runs the graph from ``roots``, and returns what was captured."""
         state = modes.state
         grad_mode = state.grad_enabled
-        running.run = self
+        engine_state.run = self
         try:
             state.grad_enabled = self.create_graph
             if self.outer is None:
                 self._flow(roots, grads)
             else:
-                with StackRoom():
+                with StackReserve():
                     self._flow(roots, grads)
             for callback in self.callbacks:  # callbacks queue further ones
                 callback()
         except BaseException as error:
-            if self.journal is not None:
-                self.journal.restore()
+            if self.undo_log is not None:
+                self.undo_log.restore()
             if self.node is not None:
-                explain(error, self.node)
+                explain_node_error(error, self.node)
             raise
         finally:
-            running.run = self.outer
+            engine_state.run = self.outer
             state.grad_enabled = grad_mode
         return self.captured
 
@@ -146,7 +146,7 @@ class Run:
             grads = run_pre_hooks(node, grads, self)
         results = node.apply(grads, self)
         if not node.results_are_checked:
-            results = conform(results, node, self.currency)
+            results = validate_results(results, node, self.representation)
         elif self.plan.members is not None:
             results = self._drop_unwanted(results, node.edges)
         if node._post_hooks is not None:
@@ -168,7 +168,7 @@ class Run:
             buffer = self._buffers[node] = [None] * len(node.input_metadata)
         if grad is not None:
             held = buffer[slot]
-            buffer[slot] = grad if held is None else self.currency.add(held, grad)
+            buffer[slot] = grad if held is None else self.representation.add(held, grad)
         missing = self.plan.waiting[node] = self.plan.waiting[node] - 1
         return None if missing else self._buffers.pop(node)
 
@@ -184,7 +184,7 @@ class Run:
 
 def is_checkpoint_valid() -> bool:
     """Returns whether recomputing by a ``backward`` of its own is allowed here."""
-    return running.run is None or running.run.checkpoint_valid
+    return engine_state.run is None or engine_state.run.checkpoint_valid
 
 
 def has_run() -> bool:
@@ -196,4 +196,4 @@ def reset() -> None:
     """Forgets what a parent process was running."""
     global _ids  # noqa: PLW0603
     _ids = itertools.count()
-    running.run = None
+    engine_state.run = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-_HEADROOM = 400
+_RESERVE = 400
 """Frames that a run may need below it: what a user's backward calls, JAX's tracing included."""
 
 _STEP = 1000
@@ -18,7 +18,7 @@ _changing = threading.Lock()
 _steps = 0
 
 
-class StackRoom:
+class StackReserve:
     """Keeps room below a nested run; the recursion limit is the process's, so what is given is counted.
 
     A nested run stays in its thread (JAX's contexts do not reach another one), so the room must come from the
@@ -28,16 +28,16 @@ class StackRoom:
     __slots__ = ("_given",)
 
     def __enter__(self) -> None:
-        self._given = _is_short_of_room() and _change_limit(1)
+        self._given = _is_nearly_full() and _change_limit(1)
 
     def __exit__(self, *exc_info: object) -> None:
         if self._given:
             _change_limit(-1)
 
 
-def _is_short_of_room() -> bool:
+def _is_nearly_full() -> bool:
     try:
-        sys._getframe(sys.getrecursionlimit() - _HEADROOM)
+        sys._getframe(sys.getrecursionlimit() - _RESERVE)
     except ValueError:  # the stack is not as deep as that
         return False
     return True

@@ -15,13 +15,13 @@ from oplib.tensor import Tensor
 from . import fork
 from .backward_and_grad import Grads, Inputs, backward
 from .node_logging import is_logging
-from .plan import Plan
-from .root_gradients import find_seed
-from .run import Run, running
+from .plan import RunPlan
+from .root_gradients import find_root_gradient
+from .run import Run, engine_state
 from .wide_graph import needs_64_bits
 
 
-def run_backward(
+def run_tensor_backward(
     tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
 ) -> None:
     """Adds to the ``grad`` of each leaf the gradient of ``tensor``.
@@ -38,16 +38,16 @@ def run_backward(
     """
     if wide_plans.any and needs_64_bits((tensor,)):
         with x64(True):
-            run_backward(tensor, gradient, retain_graph, create_graph, inputs)
+            run_tensor_backward(tensor, gradient, retain_graph, create_graph, inputs)
         return
-    seed = find_seed(tensor, gradient)
+    root_gradient = find_root_gradient(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
-    is_watched = running.vmap_levels or modes.dual_level is not None or is_logging()
-    if seed is None or not plain or is_watched:
+    is_watched = engine_state.vmap_levels or modes.dual_level is not None or is_logging()
+    if root_gradient is None or not plain or is_watched:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return
     fork.check()
     node: Any = tensor._grad_fn
     roots = ((node, tensor._output_nr),)
-    run = Run(Plan(roots), keep_graph=bool(retain_graph), create_graph=False, journal=None)
-    run.execute(roots, (seed,))
+    run = Run(RunPlan(roots), keep_graph=bool(retain_graph), create_graph=False, undo_log=None)
+    run.execute(roots, (root_gradient,))

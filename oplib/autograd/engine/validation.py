@@ -14,17 +14,17 @@ from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, upcalls
 
 if TYPE_CHECKING:
-    from oplib.autograd.nodes.gradient_representation import Currency
+    from oplib.autograd.nodes.gradient_representation import GradientRepresentation
     from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 
 
-def conform(results: Gradients, node: TapeNode, currency: Currency) -> Gradients:
+def validate_results(results: Gradients, node: TapeNode, representation: GradientRepresentation) -> Gradients:
     """Checks what a node has computed against its edges, and reduces and casts what does not fit exactly.
 
     Args:
         results: one gradient for each edge, or more if these are None.
         node: the node that computed them.
-        currency: what gradients are.
+        representation: what gradients are.
 
     Returns:
         One gradient of the right shape and dtype for each edge.
@@ -40,11 +40,11 @@ def conform(results: Gradients, node: TapeNode, currency: Currency) -> Gradients
             f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
             f"{len(edges)}, one for each input. Return None for an input without gradient."
         )
-    return conform_to_edges(results, edges, node.name(), currency)
+    return validate_gradients(results, edges, node.name(), representation)
 
 
-def conform_to_edges(
-    grads: Gradients, edges: Sequence[Edge | None], source: str, currency: Currency
+def validate_gradients(
+    grads: Gradients, edges: Sequence[Edge | None], source: str, representation: GradientRepresentation
 ) -> Gradients:
     """Checks gradients one by one against the edges they go along; ``source`` names who made them."""
     fitting: list[Any] | None = None
@@ -66,10 +66,10 @@ def conform_to_edges(
                 grad,
                 array,
                 target,
-                currency,
+                representation,
                 complaint=f"{source} returned an invalid gradient at index {index}",
             )
-        elif is_tracer_class[type(target)] and not currency.tensor_mode:  # a leaf, maybe in shard_map
+        elif is_tracer_class[type(target)] and not representation.tensor_mode:  # a leaf, maybe in shard_map
             summed = sum_gradient(array, jax.typeof(target))
             if summed is not array:
                 fitting = list(grads) if fitting is None else fitting
@@ -77,7 +77,9 @@ def conform_to_edges(
     return grads if fitting is None else fitting
 
 
-def _fit(grad: Any, array: Any, target: Any, currency: Currency, *, complaint: str) -> Any:
+def _fit(
+    grad: Any, array: Any, target: Any, representation: GradientRepresentation, *, complaint: str
+) -> Any:
     """Sums out broadcast dimensions and casts."""
     if not is_expandable(target.shape, array.shape):
         raise AutogradError(
@@ -91,9 +93,15 @@ def _fit(grad: Any, array: Any, target: Any, currency: Currency, *, complaint: s
             f"imaginary part. Return its real part."
         )
     if array.shape != target.shape:
-        grad = upcalls.sum_to_size(grad, target.shape) if currency.tensor_mode else sum_to(grad, target.shape)
+        grad = (
+            upcalls.sum_to_size(grad, target.shape)
+            if representation.tensor_mode
+            else sum_to(grad, target.shape)
+        )
     if array.dtype != target.dtype:
-        grad = upcalls.to_dtype(grad, target.dtype) if currency.tensor_mode else grad.astype(target.dtype)
+        grad = (
+            upcalls.to_dtype(grad, target.dtype) if representation.tensor_mode else grad.astype(target.dtype)
+        )
     return grad
 
 

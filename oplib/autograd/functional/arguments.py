@@ -121,10 +121,10 @@ def _check_sizes(vectors: Tensors, tensors: Tensors, caller: str, *, is_tuple: b
             )
 
 
-def finish(results: Any, *, create_graph: bool) -> Any:
+def detach_results(results: Any, *, create_graph: bool) -> Any:
     """Cuts results, in tuples of any depth, off the graph that the user did not ask for."""
     if create_graph:
         return results
     if isinstance(results, tuple):
-        return tuple(finish(one, create_graph=False) for one in results)
+        return tuple(detach_results(one, create_graph=False) for one in results)
     return results.detach()

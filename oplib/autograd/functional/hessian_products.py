@@ -8,9 +8,9 @@ from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 
-from .arguments import Group, finish, take_vector
+from .arguments import Group, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
-from .jacobian_products import make_seeds, pull_through
+from .jacobian_products import make_cotangents, pull_through
 from .strictness import Found, fill_zeros, find_gradients, require_recorded
 
 
@@ -47,7 +47,7 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         output, gradient = _differentiate(func, at, "vhp", strict=strict)
     found = pull_through(gradient, at.tensors, vectors, create_graph=create_graph)
     product = fill_zeros(found, at.tensors, "hessian", "vhp", strict=strict, create_graph=create_graph)
-    results = finish((output, product), create_graph=create_graph)
+    results = detach_results((output, product), create_graph=create_graph)
     return results[0], at.untuple(results[1])
 
 
@@ -84,13 +84,13 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         at = take_point(inputs, "hvp", create_graph=create_graph)
         vectors = take_vector(v, at, "hvp", create_graph=create_graph)
         output, gradient = _differentiate(func, at, "hvp", strict=strict)
-        seeds = make_seeds(at.tensors)
-        double_back = pull_through(gradient, at.tensors, seeds, create_graph=True)
-    found = pull_through(double_back, seeds, vectors, create_graph=create_graph)
+        cotangents = make_cotangents(at.tensors)
+        double_back = pull_through(gradient, at.tensors, cotangents, create_graph=True)
+    found = pull_through(double_back, cotangents, vectors, create_graph=create_graph)
     product = fill_zeros(
         found, at.tensors, "hessian tangent", "hvp", strict=strict, create_graph=create_graph
     )
-    results = finish((output, product), create_graph=create_graph)
+    results = detach_results((output, product), create_graph=create_graph)
     return results[0], at.untuple(results[1])
 
 

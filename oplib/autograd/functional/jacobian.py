@@ -8,11 +8,11 @@ from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError
 from oplib.tensor import Tensor, box, upcalls
 
-from .arguments import Tensors, finish, take_tuple, untuple
+from .arguments import Tensors, detach_results, take_tuple, untuple
 from .basis import count_items, iterate_units, make_basis, split_rows
 from .columns import find_columns
 from .evaluation import Function, evaluate, take_point
-from .strictness import find_gradients, make_zeros, refuse_constant
+from .strictness import find_gradients, make_zeros_like, refuse_constant
 
 Matrix = tuple[Tensors, ...]
 
@@ -73,7 +73,7 @@ def jacobian(
                 _find_rows(place, output, at.tensors, create_graph=create_graph, strict=strict)
                 for place, output in enumerate(outputs.tensors)
             )
-    return outputs.untuple([at.untuple(row) for row in finish(matrix, create_graph=create_graph)])
+    return outputs.untuple([at.untuple(row) for row in detach_results(matrix, create_graph=create_graph)])
 
 
 def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize: bool) -> None:
@@ -109,7 +109,7 @@ def _find_rows(place: int, output: Tensor, inputs: Tensors, *, create_graph: boo
         for index, (row, one) in enumerate(zip(rows, found, strict=True)):
             if strict:
                 _require_dependence(one, place, index, create_graph=create_graph)
-            row.append(make_zeros(inputs[index]) if one is None else one)
+            row.append(make_zeros_like(inputs[index]) if one is None else one)
     return tuple(_stack(row, output, one) for row, one in zip(rows, inputs, strict=True))
 
 
@@ -125,7 +125,7 @@ def _require_dependence(row: Tensor | None, place: int, index: int, *, create_gr
 
 def _stack(rows: list[Tensor], output: Tensor, one: Tensor) -> Tensor:
     sizes = (*output.shape, *one.shape)
-    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros(one, tuple(output.shape))
+    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros_like(one, tuple(output.shape))
 
 
 def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> Matrix:
@@ -136,7 +136,7 @@ def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> 
         units = [box(rows) for rows in make_basis(outputs)]
         found = find_gradients(outputs, inputs, units, create_graph=create_graph, is_grads_batched=True)
     columns = [
-        split_rows(make_zeros(one, (total,)) if rows is None else rows, outputs)
+        split_rows(make_zeros_like(one, (total,)) if rows is None else rows, outputs)
         for rows, one in zip(found, inputs, strict=True)
     ]
     return tuple(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from oplib.autograd.grad_mode import enable_grad
 from oplib.tensor import Tensor, box
 
-from .arguments import Tensors, finish, take_vector
+from .arguments import Tensors, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
 from .strictness import fill_zeros, find_gradients, require_recorded
 
@@ -46,7 +46,7 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
     found = find_gradients(outputs.tensors, at.tensors, vectors, create_graph=create_graph)
     product = fill_zeros(found, at.tensors, "jacobian", "vjp", strict=strict, create_graph=create_graph)
-    results = finish((outputs.tensors, product), create_graph=create_graph)
+    results = detach_results((outputs.tensors, product), create_graph=create_graph)
     return outputs.untuple(results[0]), at.untuple(results[1])
 
 
@@ -85,7 +85,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         outputs = evaluate(func, at, "jvp", strict=strict)
         found = push_through(outputs.tensors, at.tensors, vectors, strict=strict, create_graph=create_graph)
     product = fill_zeros(found, outputs.tensors, "tangent", "jvp", strict=strict, create_graph=create_graph)
-    results = finish((outputs.tensors, product), create_graph=create_graph)
+    results = detach_results((outputs.tensors, product), create_graph=create_graph)
     return outputs.untuple(results[0]), outputs.untuple(results[1])
 
 
@@ -93,14 +93,14 @@ def push_through(
     outputs: Tensors, inputs: Tensors, vectors: Tensors | None, *, strict: bool, create_graph: bool
 ) -> tuple[Tensor | None, ...]:
     """Pushes a vector forwards through a graph, by differentiating its backward pass by the gradients."""
-    seeds = make_seeds(outputs)
-    grads = find_gradients(outputs, inputs, seeds, create_graph=True)
+    cotangents = make_cotangents(outputs)
+    grads = find_gradients(outputs, inputs, cotangents, create_graph=True)
     if strict:
         require_recorded(grads, "gradients", "jvp")
-    return pull_through(grads, seeds, vectors, create_graph=create_graph)
+    return pull_through(grads, cotangents, vectors, create_graph=create_graph)
 
 
-def make_seeds(like: Tensors) -> Tensors:
+def make_cotangents(like: Tensors) -> Tensors:
     """Gradients by which a backward pass is differentiated: their values play no part, as it is linear."""
     return tuple(box(jnp.zeros_like(one._storage.array)).requires_grad_() for one in like)
 

@@ -60,8 +60,8 @@ def find_gradients(
     recorded = [(out, one) for out, one in zip(outputs, given, strict=True) if out._requires_grad]
     if not recorded:
         return (None,) * len(inputs)
-    roots, seeds = zip(*recorded, strict=True)
-    return grad(roots, inputs, seeds, allow_unused=True, **options)
+    roots, cotangents = zip(*recorded, strict=True)
+    return grad(roots, inputs, cotangents, allow_unused=True, **options)
 
 
 def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -> None:
@@ -103,10 +103,10 @@ def fill_zeros(
             raise _refuse(caller, INDEPENDENT[kind], place)
         if create_graph and not one._requires_grad:
             raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", place)
-    return tuple(make_zeros(its) if one is None else one for one, its in zip(found, like, strict=True))
+    return tuple(make_zeros_like(its) if one is None else one for one, its in zip(found, like, strict=True))
 
 
-def make_zeros(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
+def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
     """Zeros of a tensor's shape and dtype, with leading dimensions."""
     array = like._storage.array
     return box(jnp.zeros((*lead, *array.shape), array.dtype))

@@ -27,10 +27,10 @@ def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options
             shape or dtype of its input.
     """
     result: Tensor = problem.outputs[output]
-    seed = Tensor.from_array(from_coordinates(cotangent, result.array))
+    boxed = Tensor.from_array(from_coordinates(cotangent, result.array))
 
     def compute() -> list[Vector]:
-        found = grad(result, problem.wanted_inputs, seed, retain_graph=True, allow_unused=True)
+        found = grad(result, problem.wanted_inputs, boxed, retain_graph=True, allow_unused=True)
         return [
             _read_gradient(gradient, problem, place, check_dtype=options.check_grad_dtypes)
             for place, gradient in zip(problem.wanted, found, strict=True)
@@ -60,11 +60,11 @@ def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, che
     due = problem.inputs[place].array
     if gradient is None:
         return np.zeros(count_coordinates(due))
-    check_kind(gradient.array, due, f"input {place}", check_dtype=check_dtype)
+    check_gradient_kind(gradient.array, due, f"input {place}", check_dtype=check_dtype)
     return to_coordinates(gradient.array)
 
 
-def check_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
+def check_gradient_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
     """Checks shape and dtype of a gradient or tangent.
 
     Raises:

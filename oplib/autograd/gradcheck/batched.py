@@ -30,8 +30,8 @@ def check_batched_gradients(problem: Problem, output: int) -> None:
     cotangents = draw_directions(_ROWS, count_coordinates(result.array))
     inputs = problem.wanted_inputs
 
-    def pull_back(seed: Tensor, *, batched: bool) -> Sequence[Tensor | None]:
-        return grad(result, inputs, seed, retain_graph=True, allow_unused=True, is_grads_batched=batched)
+    def pull_back(cotangent: Tensor, *, batched: bool) -> Sequence[Tensor | None]:
+        return grad(result, inputs, cotangent, retain_graph=True, allow_unused=True, is_grads_batched=batched)
 
     rows = [Tensor.from_array(from_coordinates(row, result.array)) for row in cotangents]
     expected = [pull_back(row, batched=False) for row in rows]

@@ -139,14 +139,26 @@ def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
 
 def _check_numbers(problem: Problem, options: Options, *, fast_mode: bool) -> None:
     if not problem.differentiable:
-        run = partial(fast.check_constant, slow=slow.check_constant) if fast_mode else slow.check_constant
+        run = (
+            partial(fast.check_constant_fast, slow=slow.check_constant_slow)
+            if fast_mode
+            else slow.check_constant_slow
+        )
         run(problem, options)
         return
     if options.check_backward_ad:
-        run = partial(fast.check_backward, slow=slow.check_backward) if fast_mode else slow.check_backward
+        run = (
+            partial(fast.check_backward_fast, slow=slow.check_backward_slow)
+            if fast_mode
+            else slow.check_backward_slow
+        )
         run(problem, options)
     if options.check_forward_ad:
-        run = partial(fast.check_forward, slow=slow.check_forward) if fast_mode else slow.check_forward
+        run = (
+            partial(fast.check_forward_fast, slow=slow.check_forward_slow)
+            if fast_mode
+            else slow.check_forward_slow
+        )
         run(problem, options)
         if options.check_undefined_grad:
             check_undefined_tangents(problem)

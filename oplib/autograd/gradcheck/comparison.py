@@ -68,7 +68,7 @@ def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: flo
     return ~(close | (analytical == numerical))  # an infinity equals itself, and a nan nothing
 
 
-def require_equal(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:
+def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:
     """Raises where a Jacobian is not what finite differences say.
 
     Raises:

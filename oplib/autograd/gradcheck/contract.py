@@ -12,7 +12,7 @@ from oplib.autograd.function import Function
 from oplib.errors import GradcheckError
 from oplib.tensor import Tensor
 
-from .backward import check_kind, zero_cotangents
+from .backward import check_gradient_kind, zero_cotangents
 from .problem import Problem, as_tuple, needs_grad
 
 
@@ -42,7 +42,7 @@ def check_zero_gradients(problem: Problem) -> None:
     for place, gradient in zip(problem.wanted, found, strict=True):
         if gradient is None:
             continue
-        check_kind(gradient.array, problem.inputs[place].array, f"input {place}", check_dtype=True)
+        check_gradient_kind(gradient.array, problem.inputs[place].array, f"input {place}", check_dtype=True)
         if _is_nonzero(gradient):
             raise GradcheckError(
                 "gradcheck: backward not multiplied by grad_output: the gradients of all outputs are zero, "
@@ -73,9 +73,9 @@ def _pull_back_undefined(problem: Problem) -> Sequence[Tensor | None]:
     """Runs a backward in which no output has a gradient."""
     again = as_tuple(problem.func(*problem.inputs))
     outputs = [_UndefinedGrad.apply(output) for output in again if needs_grad(output)]
-    seeds = zero_cotangents(outputs)
+    cotangents = zero_cotangents(outputs)
     try:
-        return grad(outputs, problem.wanted_inputs, seeds, allow_unused=True)
+        return grad(outputs, problem.wanted_inputs, cotangents, allow_unused=True)
     except Exception as error:
         raise GradcheckError(
             "gradcheck: Expected backward function to handle undefined output grads. Without a gradient of "

@@ -18,7 +18,7 @@ from .problem import Problem
 Check = Callable[[Problem, Options], None]
 
 
-def check_backward(problem: Problem, options: Options, *, slow: Check) -> None:
+def check_backward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
     """Compares ``vᵀ J u`` for random ``u`` and ``v``, with ``J`` of the tape and of finite differences.
 
     Raises:
@@ -41,7 +41,7 @@ def check_backward(problem: Problem, options: Options, *, slow: Check) -> None:
                 raise _projection_error(Pair(problem, output, place), numerical, analytical)
 
 
-def check_forward(problem: Problem, options: Options, *, slow: Check) -> None:
+def check_forward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
     """Compares ``J u`` of forward mode with finite differences, for a random ``u`` of each input.
 
     Raises:
@@ -61,7 +61,7 @@ def check_forward(problem: Problem, options: Options, *, slow: Check) -> None:
                 raise _projection_error(pair, float(numerical[worst]), float(tangents[output][worst]))
 
 
-def check_constant(problem: Problem, options: Options, *, slow: Check) -> None:
+def check_constant_fast(problem: Problem, options: Options, *, slow: Check) -> None:
     """Checks along one direction of each input that no output changes.
 
     Raises:

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.engine.run import running
+from oplib.autograd.engine.run import engine_state
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.tensor import Tensor
 
-from .backward import check_kind
+from .backward import check_gradient_kind
 from .batched import require_same, run_mapped, stack_arrays
 from .comparison import Matrix, Options
 from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
@@ -34,7 +34,7 @@ def push_forward(problem: Problem, place: int, direction: Vector, options: Optio
     for output, value in _push(problem, {place: Tensor.from_array(tangent)}).items():
         due = problem.outputs[output].array
         if value is not None:
-            check_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
+            check_gradient_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
         found[output] = _read(value, due)
     return found
 
@@ -117,11 +117,11 @@ def check_batched_tangents(problem: Problem) -> None:
 
 def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, Any]:
     def push_one(tangent: Any) -> dict[int, Any]:
-        running.vmap_levels += 1
+        engine_state.vmap_levels += 1
         try:
             found = _push(problem, {place: ARRAYS.box(tangent)})
         finally:
-            running.vmap_levels -= 1
+            engine_state.vmap_levels -= 1
         return {output: None if value is None else value.array for output, value in found.items()}
 
     return jax.vmap(push_one)(stack_arrays(tangents))

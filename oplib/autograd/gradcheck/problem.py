@@ -54,7 +54,7 @@ class Problem:
     @property
     def inexact(self) -> tuple[int, ...]:
         """Which outputs are floating or complex, whether they require grad or not."""
-        return tuple(place for place, value in enumerate(self.outputs) if is_inexact(value))
+        return tuple(place for place, value in enumerate(self.outputs) if is_inexact_tensor(value))
 
     def derive_along(self, place: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
         """Returns the central difference of some outputs along a direction of one input."""
@@ -116,7 +116,7 @@ def needs_grad(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def is_inexact(value: Any) -> bool:
+def is_inexact_tensor(value: Any) -> bool:
     """Whether a value is a floating or complex Tensor."""
     return isinstance(value, Tensor) and bool(jnp.issubdtype(value.array.dtype, jnp.inexact))
 
@@ -127,7 +127,7 @@ def to_double(value: Any) -> Any:
     A leaf in double precision is returned itself, so that a function that captures it is checked too. Any
     other is a new leaf: its entries can be moved without touching what it was made from.
     """
-    if not is_inexact(value):
+    if not is_inexact_tensor(value):
         return value
     is_complex = jnp.issubdtype(value.array.dtype, jnp.complexfloating)
     double = np.dtype(np.complex128 if is_complex else np.float64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from oplib.errors import GradcheckError
 
 from .backward import backward_jacobian
-from .comparison import Options, Pair, require_equal
+from .comparison import Options, Pair, require_equal_jacobians
 from .forward import forward_jacobian
 from .problem import Problem
 
 
-def check_backward(problem: Problem, options: Options) -> None:
+def check_backward_slow(problem: Problem, options: Options) -> None:
     """Compares the Jacobians that the tape gives with finite differences.
 
     Raises:
@@ -23,10 +23,12 @@ def check_backward(problem: Problem, options: Options) -> None:
     for at, output in enumerate(problem.differentiable):
         analytical = backward_jacobian(problem, output, options)
         for place in problem.wanted:
-            require_equal(Pair(problem, output, place), numerical[place][at], analytical[place], options)
+            require_equal_jacobians(
+                Pair(problem, output, place), numerical[place][at], analytical[place], options
+            )
 
 
-def check_forward(problem: Problem, options: Options) -> None:
+def check_forward_slow(problem: Problem, options: Options) -> None:
     """Compares the Jacobians that forward mode gives with finite differences.
 
     Raises:
@@ -38,10 +40,10 @@ def check_forward(problem: Problem, options: Options) -> None:
         analytical = forward_jacobian(problem, place, options)
         for at, output in enumerate(outputs):
             pair = Pair(problem, output, place, forward=True)
-            require_equal(pair, numerical[at], analytical[output], options)
+            require_equal_jacobians(pair, numerical[at], analytical[output], options)
 
 
-def check_constant(problem: Problem, options: Options) -> None:
+def check_constant_slow(problem: Problem, options: Options) -> None:
     """Checks that a function none of whose outputs requires grad does not depend on its inputs.
 
     Raises:

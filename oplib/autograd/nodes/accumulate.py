@@ -80,23 +80,23 @@ class AccumulateGrad(TapeNode):
     @staticmethod
     def _add(leaf: Tensor, grad: Any, run: BackwardRun) -> None:
         """Writes into the box of the first gradient; a recorded sum is a new tensor."""
-        currency = run.currency
-        array = grad._storage.array if currency.tensor_mode else grad
+        representation = run.representation
+        array = grad._storage.array if representation.tensor_mode else grad
         if is_tracer_class[type(array)]:
-            refuse_escape(array, leaf, "the leaf")
-        if run.journal is not None:
-            run.journal.note(leaf)
+            refuse_traced_gradient(array, leaf, "the leaf")
+        if run.undo_log is not None:
+            run.undo_log.note(leaf)
         held = leaf._grad
         if held is None:
-            leaf._grad = currency.own(grad) if run.create_graph else ARRAYS.own(array)
+            leaf._grad = representation.own(grad) if run.create_graph else ARRAYS.own(array)
         elif run.create_graph:
-            leaf._grad = currency.add(held, grad)
-        elif currency.tensor_mode:  # in a dual level: the sum has a tangent
-            added = currency.add(held, grad)
+            leaf._grad = representation.add(held, grad)
+        elif representation.tensor_mode:  # in a dual level: the sum has a tangent
+            added = representation.add(held, grad)
             held._storage.write(added._storage.array)
             write_tangent(held, added)
         else:
-            held._storage.write(currency.add(held._storage.array, array))
+            held._storage.write(representation.add(held._storage.array, array))
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad
@@ -143,7 +143,7 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
         _making.release()
 
 
-def refuse_escape(array: Any, tensor: Tensor, role: str) -> None:
+def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
     """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
     if is_escaping(array, tensor):
         raise TracingError(

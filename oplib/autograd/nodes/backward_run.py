@@ -6,7 +6,7 @@ from typing import Protocol
 
 from oplib.tensor import Tensor
 
-from .gradient_representation import Currency
+from .gradient_representation import GradientRepresentation
 
 
 class UndoLog(Protocol):
@@ -21,7 +21,7 @@ class BackwardRun(Protocol):
     """The part of ``oplib.autograd.engine.run.Run`` that nodes and their hooks read."""
 
     @property
-    def currency(self) -> Currency:
+    def representation(self) -> GradientRepresentation:
         """What the gradients of the run are."""
         ...
 
@@ -31,6 +31,6 @@ class BackwardRun(Protocol):
         ...
 
     @property
-    def journal(self) -> UndoLog | None:
+    def undo_log(self) -> UndoLog | None:
         """What restores the gradients if the run fails; None if nobody asked for that."""
         ...

@@ -38,7 +38,7 @@ is_tracer_class = _TracerClasses()
 is_array_class = _ArrayClasses()
 
 
-class Currency(Protocol):
+class GradientRepresentation(Protocol):
     """What nodes and the engine may do with gradients without knowing what they are.
 
     Attributes:
@@ -119,10 +119,10 @@ class _Tensors:
         return grad._storage.array
 
 
-ARRAYS: Currency = _Arrays()
-TENSORS: Currency = _Tensors()
+ARRAYS: GradientRepresentation = _Arrays()
+TENSORS: GradientRepresentation = _Tensors()
 
 
-def choose_currency(*, create_graph: bool) -> Currency:
+def choose_representation(*, create_graph: bool) -> GradientRepresentation:
     """Returns what the gradients of a run are; tangents travel with Tensors only."""
     return TENSORS if create_graph or carries_tangents() else ARRAYS

@@ -27,7 +27,7 @@ Edge = tuple["TapeNode", int]
 """Where a gradient goes: a node, and which of its slots."""
 
 Gradients = Sequence[Any]
-"""One gradient for each slot or edge, in the currency of the run; None where there is none."""
+"""One gradient for each slot or edge, in the representation of the run; None where there is none."""
 
 Hooks = OrderedDict[int, Callable[..., Any]]
 
@@ -149,9 +149,9 @@ class TapeNode(Node):
         """Computes the gradients of the inputs from those of the outputs.
 
         Args:
-            grads: one for each slot, None where it is undefined, in the currency of the run.
-            run: the run of the engine; ``run.currency`` tells what ``grads`` holds, ``run.create_graph``
-                whether the results are to be differentiable again.
+            grads: one for each slot, None where it is undefined, in the representation of the run.
+            run: the run of the engine. ``run.representation`` says what ``grads`` holds; ``run.create_graph``
+                says whether the results must be differentiable again.
 
         Returns:
             One gradient for each edge, None allowed.

@@ -60,7 +60,7 @@ class CopySlices(TapeNode):
         if grad is None:
             return (None, None)
         name = _NAMES[self.edges[0] is not None, self.edges[1] is not None]
-        if not run.currency.tensor_mode:
+        if not run.representation.tensor_mode:
             return self.chain.run(name, _PARTS[name], self.starts, grad)
         function = self.chain.tape_functions.get(name)
         if function is None:

@@ -7,7 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, cast
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Plan
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
@@ -52,7 +52,7 @@ class FormulaNode(SlottedNode):
             recorded, with their storages and versions; None where the plan has no intermediates.
     """
 
-    plan: Plan
+    plan: BackwardPlan
     input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
     inputs: tuple[Tensor | Edge | None, ...] = ()
     edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
@@ -87,7 +87,7 @@ class FormulaNode(SlottedNode):
             grads = [grad for grad in grads if grad is not None]
             if not grads:
                 return (None,) * plan.input_count
-        if run.currency.tensor_mode:
+        if run.representation.tensor_mode:
             return self._apply_recorded(grads, given)
         function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
@@ -97,7 +97,7 @@ class FormulaNode(SlottedNode):
         """The residuals where they are not a tuple; they are not read twice where the pass is recorded."""
         if self.saved is None or isinstance(self.saved, tuple):
             raise second_pass_error(self.name())
-        return () if run.currency.tensor_mode else self.saved.read(self.name())
+        return () if run.representation.tensor_mode else self.saved.read(self.name())
 
     @property
     def storages(self) -> tuple[Storage, ...]:
@@ -197,7 +197,7 @@ def record(
     Returns:
         One Tensor per output, or None where the function gave None.
     """
-    plan: Plan = result[0]
+    plan: BackwardPlan = result[0]
     first_extra = 1 + len(plan.outputs)
     outputs, extras = result[1:first_extra], result[first_extra:]
     node = _new(node_class)
@@ -230,7 +230,7 @@ def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
 
 
 def save_residuals(
-    node: FormulaNode, plan: Plan, values: tuple[Any, ...], storages: tuple[Storage, ...]
+    node: FormulaNode, plan: BackwardPlan, values: tuple[Any, ...], storages: tuple[Storage, ...]
 ) -> None:
     """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
     node.saved = plan.pick_both((*values, *storages))

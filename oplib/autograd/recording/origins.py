@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.autograd.anomaly_mode import note_anomaly
-from oplib.autograd.engine.run import running
+from oplib.autograd.engine.run import engine_state
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
 from oplib.modes import modes
@@ -36,7 +36,7 @@ def note_origin(node: TapeNode) -> None:
 
     To be called where ``modes.state.locations`` or ``modes.state.anomaly`` is set.
     """
-    run = running.run
+    run = engine_state.run
     parent = None if run is None else run.node
     if modes.state.anomaly:
         note_anomaly(node, parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oplib.autograd.array_functions.array_function import Mask, Plan
+from oplib.autograd.array_functions.array_function import BackwardPlan, Mask
 
 
 class Pattern(NamedTuple):
@@ -24,7 +24,7 @@ class Pattern(NamedTuple):
 _known: dict[Pattern, Pattern] = {}
 
 
-def find_pattern(plan: Plan) -> Pattern | None:
+def find_pattern(plan: BackwardPlan) -> Pattern | None:
     """Returns the pattern of a plan, one object for equal ones; None where it saves intermediates."""
     is_simple = len(plan.outputs) == 1 and plan.extras is None
     if plan.pattern is None and is_simple and all(source <= plan.input_count for source in plan.sources):

@@ -14,7 +14,7 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor import Tensor, box
 from oplib.tensor.views import Chain, Frame, Starts, make_chain
-from oplib.tensor.views.chain import to_operand
+from oplib.tensor.views.chain import starts_to_array
 
 from .formula_node import call_recorded
 
@@ -64,7 +64,7 @@ class ViewNode(TapeNode):
         (grad,) = grads
         if grad is None:
             return (None,)
-        if not run.currency.tensor_mode:
+        if not run.representation.tensor_mode:
             return (self.chain.pull_back(grad, self.starts),)
         return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
 
@@ -98,7 +98,7 @@ def pull_function(chain: Chain) -> ArrayFunction:
 
 def with_starts(tensors: list[Tensor], starts: Starts) -> list[Tensor]:
     """Adds starts as one more operand, if there are any."""
-    return [*tensors, box(jnp.asarray(to_operand(starts)))] if starts else tensors
+    return [*tensors, box(jnp.asarray(starts_to_array(starts)))] if starts else tensors
 
 
 class SeveralViewsNode(TapeNode):
@@ -116,7 +116,7 @@ class SeveralViewsNode(TapeNode):
         """Joins the gradients, with zeros where there is none."""
         if all(grad is None for grad in grads):
             return (None,)
-        boxes = run.currency.tensor_mode
+        boxes = run.representation.tensor_mode
         filled = [
             grad if grad is not None else _zeros(metadata, boxes=boxes)
             for grad, metadata in zip(grads, self.input_metadata, strict=True)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.array_function import Plan
+from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.node import TapeNode
 from oplib.tensor import Storage, Tensor, box
@@ -52,7 +52,7 @@ class SlottedNode(TapeNode):
     Its attributes are those of :class:`.formula_node.FormulaNode`.
     """
 
-    plan: Plan
+    plan: BackwardPlan
     saved: tuple[Any, ...] | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
@@ -119,7 +119,7 @@ class SlottedNode(TapeNode):
 
 
 def pack_residuals(
-    plan: Plan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
+    plan: BackwardPlan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
 ) -> SavedSlots:
     """Saves through hooks: each residual once for each time that it is read, as torch packs."""
 

@@ -108,14 +108,14 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Calls the user's backward with Tensors, and gives back one gradient for each tensor argument."""
         due = self._materialized(grads, run) if self.materialize_grads else grads
-        boxed = [None if grad is None else run.currency.box(grad) for grad in due]
+        boxed = [None if grad is None else run.representation.box(grad) for grad in due]
         backward = self._get_user_fn()
         try:
             with self._find_mutex():
                 results = backward(self, *unflatten_values(boxed, self._output_count, self._output_specs))
         finally:
             modes.grad_enabled = run.create_graph
-        unbox = run.currency.unbox
+        unbox = run.representation.unbox
         return [None if result is None else unbox(result) for result in self._flat_results(results)]
 
     def _find_mutex(self) -> threading.RLock:
@@ -181,7 +181,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
 def _zeros(metadata: Any, run: BackwardRun) -> Any:
     zeros = jnp.zeros(metadata.shape, metadata.dtype)
-    return ARRAYS.box(zeros) if run.currency.tensor_mode else zeros
+    return ARRAYS.box(zeros) if run.representation.tensor_mode else zeros
 
 
 class Error(TapeNode):

@@ -33,7 +33,7 @@ _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable
 """What is told to a ctx and read here: kept longer, it would hold outputs, which hold the ctx."""
 
 
-def finish(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
+def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
 
     Args:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.engine.validation import conform_to_edges
+from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -24,7 +24,7 @@ from oplib.tensor.storage.escape import refuse_escape
 
 from .function_call import FunctionCall
 from .node import BackwardCFunction, FunctionClass
-from .recording import finish
+from .recording import finish_call
 from .trees import flatten_values, unflatten_values
 
 _new: Any = object.__new__
@@ -126,7 +126,7 @@ class _TracedCall:
         flat = flatten_values(result if isinstance(result, tuple) else (result,))[0]
         self._constant = [id(leaf) in constant for leaf in flat if isinstance(leaf, Tensor)]
         self._kind = type(result)
-        finish(ctx, result, inner)
+        finish_call(ctx, result, inner)
         self._outputs = [
             written.get(id(leaf), _FRESH) if isinstance(leaf, Tensor) else _Other(leaf) for leaf in flat
         ]
@@ -147,7 +147,7 @@ class _TracedCall:
             results = ctx._get_user_fn()(ctx, *grads)
         finally:
             modes.grad_enabled = before
-        return self._conform(ctx, ctx._flat_results(results))
+        return self._validate(ctx, ctx._flat_results(results))
 
     def _arrange(self, ctx: BackwardCFunction, cotangents: Arrays) -> tuple[Any, ...]:
         """Puts the gradients of the results in their places."""
@@ -164,12 +164,12 @@ class _TracedCall:
                 grads.append(ARRAYS.box(jnp.zeros_like(array) if is_constant else jnp.conj(array)))
         return unflatten_values(grads, ctx._output_count, ctx._output_specs)
 
-    def _conform(self, ctx: BackwardCFunction, results: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    def _validate(self, ctx: BackwardCFunction, results: Sequence[Tensor | None]) -> tuple[Any, ...]:
         inputs = [tensor._storage.array for tensor in self._call.inputs]
         holder: Any = SimpleNamespace(input_metadata=inputs)
         edges = [(holder, place) if has_gradient(array.dtype) else None for place, array in enumerate(inputs)]
         grads = [None if result is None else result._storage.array for result in results]
-        fitted = conform_to_edges(grads, edges, ctx.name(), ARRAYS)
+        fitted = validate_gradients(grads, edges, ctx.name(), ARRAYS)
         return tuple(
             [
                 np.zeros(array.shape, jax.dtypes.float0)

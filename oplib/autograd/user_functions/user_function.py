@@ -12,7 +12,7 @@ from oplib.tensor.storage.map_level import map_levels
 from .binding import Binding
 from .function_call import FunctionCall
 from .node import BackwardCFunction
-from .recording import finish
+from .recording import finish_call
 from .traced import call_traced, is_differentiated_by_jax
 from .trees import flatten_values, unflatten_values
 
@@ -172,7 +172,7 @@ class Function(metaclass=FunctionMeta):
         if not recording and is_differentiated_by_jax(cls, call):
             return call_traced(cls, args, keywords, leaves, call)
         result = call.run_below(cls._call_forward, ctx, args, keywords)
-        return finish(ctx, result, call)
+        return finish_call(ctx, result, call)
 
     @classmethod
     def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
 
 
-def check_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
+def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
     """Raises where a tensor holds a number that is no place.
 
     Args:
@@ -63,7 +63,7 @@ def _along(function: Function, name: str) -> Function:
         shape = input.shape or (1,)  # a tensor without axes has one place
         if isinstance(dim, int) and -len(shape) <= dim < len(shape):
             length = shape[dim]
-            check_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
+            check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
         if name == "index_fill":
             check_fits(name, input, args[0] if args else kwargs.get("value"))
         return function(input, dim, index, *args, **kwargs)
@@ -75,7 +75,7 @@ def _flat(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
         length = math.prod(input.shape)
-        check_range(name, index, length, low=-length)
+        check_index_range(name, index, length, low=-length)
         return function(input, index, *args, **kwargs)
 
     return checked
@@ -86,7 +86,7 @@ def _along_dim(function: Function, name: str) -> Function:
     def checked(input: Any, indices: Any, dim: Any = None) -> Any:
         if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
             length = math.prod(input.shape) if dim is None else input.shape[dim]
-            check_range(name, indices, length, low=-length)
+            check_index_range(name, indices, length, low=-length)
         return function(input, indices, dim)
 
     return checked
@@ -98,7 +98,7 @@ def _of_classes(function: Function, name: str) -> Function:
         input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, **options: Any
     ) -> Any:
         if input.ndim:
-            check_range(name, target, input.shape[1 if input.ndim > 1 else 0], but=ignore_index)
+            check_index_range(name, target, input.shape[1 if input.ndim > 1 else 0], but=ignore_index)
         return function(input, target, weight, ignore_index=ignore_index, **options)
 
     return checked
@@ -111,7 +111,7 @@ def _of_labels(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         if input.ndim:
-            check_range(name, target, input.shape[-1], low=low)
+            check_index_range(name, target, input.shape[-1], low=low)
         return function(input, target, *args, **kwargs)
 
     return checked

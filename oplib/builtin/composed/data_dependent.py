@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import find_shape
+from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, is_traced, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
@@ -118,7 +118,7 @@ def masked_select(input: Any, mask: Any) -> Any:
             f"masked_select: expected BoolTensor for mask. Got {describe(mask)}. Compare it with something."
         )
     holds = read_values("masked_select", mask)
-    shape = find_shape("masked_select", input, mask)
+    shape = find_common_shape("masked_select", input, mask)
     places = np.flatnonzero(np.broadcast_to(holds, shape))
     return ops.take(ops.expand(input, shape), box_like(input, places))
 

@@ -23,7 +23,7 @@ from oplib.builtin.tables.pointwise import logic as _logic
 from oplib.builtin.tables.pointwise import special as _special
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
 
-from .explanations import explain
+from .explanations import explain_op
 
 _ITEM_BY_ITEM = (
     *(_activations, _arithmetic, _bounds, _compare, _complex, _elementary, _logic, _pointwise),
@@ -84,7 +84,7 @@ _OF_RESULTS = {
     "reduction": " without dimensions, or with `reduction='none'` one that is not reduced",
     "dtype": ", of `dtype` where that is given",
 }
-_ROOMS = ("linalg_", "fft_", "special_")
+_SUBMODULES = ("linalg_", "fft_", "special_")
 _DIMS = frozenset({"dim", "dims", "dim0", "dim1", "dimension", "start_dim", "dims_self"})
 _COUNTING_DIMS = frozenset({"tile"})
 _FORMULA = r"[^A-Za-z]|\w*[(_]|[b-zA-Z]\b|input\b|\w+ [*@+] "
@@ -172,12 +172,12 @@ class _Description:
         default = self._defaults[name]
         if default is not Parameter.empty and not is_absent(default):
             line += f", by default {default!r}"
-        told = explain(self._op, name.rstrip("_"))
+        told = explain_op(self._op, name.rstrip("_"))
         if told:
             line += f"; {told}"
         if self._is_item_by_item and not is_first and name in self._tensors:
             line += f"; broadcasts with `{self._tensors[0]}`"
-        if is_first and self._schemas[0].arguments[0].name == "self" and not self._op.startswith(_ROOMS):
+        if is_first and self._schemas[0].arguments[0].name == "self" and not self._op.startswith(_SUBMODULES):
             line += "; in a method, the tensor itself"
         return _wrap(f"{line}.", "        ")
 

@@ -399,7 +399,7 @@ BY_OP: dict[str, dict[str, str]] = {
 }
 
 
-def explain(op: str, name: str) -> str:
+def explain_op(op: str, name: str) -> str:
     """Returns what a parameter of an op means, in words; empty where its type says all, or nobody has told.
 
     Args:
@@ -407,7 +407,7 @@ def explain(op: str, name: str) -> str:
         name: of the parameter in the op's function.
 
     Example:
-        >>> explain("topk", "k")
+        >>> explain_op("topk", "k")
         'how many'
     """
     own = BY_OP.get(op)

@@ -23,16 +23,16 @@ NETWORK_IN_PLACE = (*("celu_", "elu_", "hardtanh_", "leaky_relu_", "relu_", "rre
 """Likewise, in ``torch.nn.functional``."""
 
 
-_ROOMS = ("linalg", "fft", "special")
+_SUBMODULES = ("linalg", "fft", "special")
 
 
 def name_function(function: Function, name: str) -> Function:
     """Gives a made function the name under which it is public."""
-    room = next((one for one in _ROOMS if name.startswith(f"{one}_")), "")
+    submodule = next((one for one in _SUBMODULES if name.startswith(f"{one}_")), "")
     function.__name__ = name
     # Where pickle finds it: somebody keeps an activation in a configuration, and sends that to a process.
-    function.__qualname__ = name.removeprefix(f"{room}_") if room else name
-    function.__module__ = f"oplib.{room}" if room else "oplib"
+    function.__qualname__ = name.removeprefix(f"{submodule}_") if submodule else name
+    function.__module__ = f"oplib.{submodule}" if submodule else "oplib"
     return function
 
 

@@ -26,10 +26,10 @@ class ToDevice(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Copies the gradient back, in a way that is recorded too."""
-        return (grad if ctx.source is None else to_device(grad, ctx.source)), None
+        return (grad if ctx.source is None else copy_to_device(grad, ctx.source)), None
 
 
-def to_device(tensor: Tensor, placement: Any) -> Tensor:
+def copy_to_device(tensor: Tensor, placement: Any) -> Tensor:
     """Returns a copy of a tensor at a device or sharding.
 
     Args:

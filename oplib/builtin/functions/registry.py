@@ -44,7 +44,7 @@ from .families import (
 )
 from .names import NETWORK_IN_PLACE, ROOT_IN_PLACE, name_function, name_method
 from .operators import fuse_operators
-from .placement import to_device
+from .placement import copy_to_device
 
 Function = Callable[..., Any]
 Maker = Callable[[str], Function]
@@ -379,7 +379,7 @@ UPCALLS = Functions(
         "getitem": lambda _: Getter(OVERLOADS).getitem,
         "rpow": lambda _: _rpow,
         "setitem_": lambda name: name_function(setitem_, name),
-        "to_device": lambda _: to_device,
+        "to_device": lambda _: copy_to_device,
         "view_dtype": lambda _: make_view_dtype(OVERLOADS["view.dtype"]),
         "to_dtype": lambda _: _functions["_to_copy"],
     }

@@ -11,13 +11,13 @@ import numpy as np
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.autograd.recording.view import make_view
 from oplib.builtin.checks.stored_numbers import check_fits
-from oplib.builtin.in_place import check_written, store_in_place
+from oplib.builtin.in_place import require_tensor_to_write, store_in_place
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .subscript_forms import is_array, list_items, refuse_bytes_to_fill
+from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
 from .subscripts import (
     Choice,
@@ -35,7 +35,7 @@ _NUMBERS = (bool, int, float, complex)
 
 def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
     """Stores a value where subscripts say: ``input[index] = value``."""
-    check_written(input, "setitem_")
+    require_tensor_to_write(input, "setitem_")
     if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
         check_fits("setitem_", input, value)
     mask = _find_mask(index, input.shape)
@@ -45,7 +45,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
         return
     given = index
     if index.__class__ is not int:
-        index = tuple(list_items(index))  # it is read twice below, and warned of once
+        index = tuple(list_subscripts(index))  # it is read twice below, and warned of once
     frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
     if indices:
         refuse_bytes_to_fill(given, value)
@@ -82,7 +82,7 @@ def _to_value(value: Any, dtype: Any) -> Any:
 
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
     """A subscript that is one mask, shaped so that it broadcasts to the whole; None for any other."""
-    if not is_array(index) or index.dtype != np.bool_ or not index.ndim:
+    if not is_array_subscript(index) or index.dtype != np.bool_ or not index.ndim:
         return None
     check_mask(index, shape, 0)
     return index.reshape((*index.shape, *[1] * (len(shape) - index.ndim)))

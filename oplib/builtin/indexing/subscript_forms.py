@@ -20,12 +20,12 @@ _PLAIN = frozenset({int, slice, type(None), type(...)})
 _LONGEST = 32  # a list as long as that is places, whatever stands in it
 
 
-def is_array(value: object) -> bool:
+def is_array_subscript(value: object) -> bool:
     """Whether a subscript is a tensor or an array."""
     return isinstance(value, (Tensor, jax.Array, np.ndarray))
 
 
-def list_items(index: Any) -> list[Any]:
+def list_subscripts(index: Any) -> list[Any]:
     """Returns the subscripts one by one, masks of bytes as masks of bools."""
     if isinstance(index, tuple):
         items: list[Any] = list(index)
@@ -47,7 +47,7 @@ def refuse_bytes_to_fill(index: Any, value: Any) -> None:
         ArgumentError: that is asked for.
     """
     items: list[Any] = list(index) if isinstance(index, (tuple, list)) else [index]
-    arrays = [item for item in items if is_array(item) and item.ndim]
+    arrays = [item for item in items if is_array_subscript(item) and item.ndim]
     if len(arrays) == 1 and _is_bytes(arrays[0]) and math.prod(np.shape(value)) == 1:
         raise ArgumentError(
             f"setitem: masked_fill_ only supports boolean masks. Got {describe(arrays[0])}. Write "
@@ -58,14 +58,17 @@ def refuse_bytes_to_fill(index: Any, value: Any) -> None:
 def _stands_for_tuple(items: list[Any]) -> bool:
     """Torch's rule: it is short, and holds what is no place."""
     return len(items) < _LONGEST and any(
-        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple, range)) or is_array(item)
+        item is None
+        or item is Ellipsis
+        or isinstance(item, (slice, list, tuple, range))
+        or is_array_subscript(item)
         for item in items
         if item.__class__ is not int
     )
 
 
 def _is_bytes(item: Any) -> bool:
-    return item.__class__ not in _PLAIN and is_array(item) and item.dtype == np.uint8
+    return item.__class__ not in _PLAIN and is_array_subscript(item) and item.dtype == np.uint8
 
 
 def _to_bools(item: Any) -> Any:

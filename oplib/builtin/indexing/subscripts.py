@@ -14,7 +14,7 @@ from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.tensor.shapes.symbolic import is_symbolic
 
-from .subscript_forms import is_array, list_items
+from .subscript_forms import is_array_subscript, list_subscripts
 
 
 class Choice(NamedTuple):
@@ -41,7 +41,7 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
         ArgumentTypeError: one is a text.
         TracingError: a mask is traced, so that nobody knows how many items it has.
     """
-    items = [_read_one(item) for item in list_items(index)]
+    items = [_read_one(item) for item in list_subscripts(index)]
     consumed = sum(_count_dims(item) for item in items)
     if consumed > len(shape):
         raise DimensionError(
@@ -73,12 +73,12 @@ def _read_one(item: Any) -> Any:
         item = item if item.size else item.astype(np.int32)
     if isinstance(item, bool):
         return Choice(np.zeros(int(item), np.int32))
-    if is_array(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
+    if is_array_subscript(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
         if item.ndim or is_traced(item):
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
-    if not hasattr(item, "__index__") or is_array(item):
-        is_text = isinstance(item, (str, bytes)) or (is_array(item) and item.dtype.kind in "SU")
+    if not hasattr(item, "__index__") or is_array_subscript(item):
+        is_text = isinstance(item, (str, bytes)) or (is_array_subscript(item) and item.dtype.kind in "SU")
         raise (ArgumentTypeError if is_text else DimensionError)(  # as torch tells them apart
             "index: only integers, slices (`:`), ellipsis (`...`), None and long, int or bool tensors are "
             f"valid indices. Got {describe(item)}. Convert it."
@@ -90,12 +90,12 @@ def _count_dims(item: Any) -> int:
     """How many dims of the whole a subscript stands for."""
     if item is None or item is Ellipsis or isinstance(item, Choice):
         return 0
-    return item.ndim if is_array(item) and item.dtype == np.bool_ else 1
+    return item.ndim if is_array_subscript(item) and item.dtype == np.bool_ else 1
 
 
 def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
     """A mask stands for the places where it is true, one array of integers for each of its dims."""
-    if not is_array(item) or item.dtype != np.bool_:
+    if not is_array_subscript(item) or item.dtype != np.bool_:
         return (item,)
     check_mask(item, shape, dim)
     array = find_array(item)

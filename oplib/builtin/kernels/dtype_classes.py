@@ -14,11 +14,11 @@ from oplib.errors import UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 
-from .promotion import find_dtype
+from .promotion import promote_operands
 
 CLASSES = {"b": "bool", "i": "int", "h": "half", "f": "float", "c": "complex"}
 ALL = "".join(CLASSES)
-_ROOM = re.compile("^(linalg|fft|special)_")
+_SUBMODULE = re.compile("^(linalg|fft|special)_")
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 
 
@@ -68,9 +68,9 @@ def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable
     def checked(*args: Any, **kwargs: Any) -> Any:
         operands = list(_list_arrays(args))
         given = kwargs.get("dtype")
-        found = find_dtype(*operands) if given is None else given
+        found = promote_operands(*operands) if given is None else given
         if operands and classify(found) not in classes:
-            name = _ROOM.sub(r"\1.", op)
+            name = _SUBMODULE.sub(r"\1.", op)
             raise UnsupportedDtypeError(
                 f"{name}: not implemented for {CLASSES[classify(found)]}. Got "
                 f"{', '.join(map(describe, operands))}. Convert to what it takes "

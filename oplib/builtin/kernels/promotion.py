@@ -30,7 +30,7 @@ def is_number(operand: Any) -> bool:
     return aval.weak_type and not aval.shape
 
 
-def find_dtype(*operands: Any) -> Dtype:
+def promote_operands(*operands: Any) -> Dtype:
     """Returns the dtype of an arithmetic result of these operands."""
     ranks: tuple[list[Dtype], list[Dtype], list[Dtype]] = ([], [], [])
     for operand in operands:
@@ -75,17 +75,17 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
     Raises:
         ArgumentError: there is none.
     """
-    shape = find_shape(op, *arrays)
+    shape = find_common_shape(op, *arrays)
     return [broadcast_to(array, shape) for array in arrays]
 
 
 def meet(op: str, *operands: Any) -> list[Any]:
     """Returns operands in their common dtype and shape; integers stay what they are."""
-    dtype = find_dtype(*operands)
+    dtype = promote_operands(*operands)
     return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
 
 
-def find_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
+def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
     """Returns the common shape of arrays, or of their first axes.
 
     Args:
@@ -134,7 +134,7 @@ def elementwise(
     def kernel(*operands: Any) -> Any:
         if check is not None:
             check(op, *operands)
-        dtype = find_dtype(*operands)
+        dtype = promote_operands(*operands)
         if floating:
             dtype = to_floating_dtype(dtype)
         own = compute_dtype(dtype, operands)
@@ -148,7 +148,7 @@ def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the kernel of a comparison, which gives bools."""
 
     def kernel(self: Any, other: Any) -> Any:
-        dtype = find_dtype(self, other)
+        dtype = promote_operands(self, other)
         arrays = broadcast([lax.convert_element_type(operand, dtype) for operand in (self, other)], op)
         return function(*arrays)
 

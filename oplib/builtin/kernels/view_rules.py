@@ -52,7 +52,7 @@ class Several(NamedTuple):
     dim: int
 
 
-def make_kernel(rule: Rule) -> Callable[..., Any]:
+def make_view_kernel(rule: Rule) -> Callable[..., Any]:
     """Makes the function of arrays that takes what a rule says."""
 
     def kernel(self: Any, *args: Any) -> Any:
@@ -251,7 +251,7 @@ def cut_at(shape: Shape, dim: int, start: int, length: int, step: int = 1) -> Pa
 # Shapes -----------------------------------------------------------------------------------------------------
 
 
-def find_shape(op: str, spec: Any, shape: Sequence[int]) -> Shape:
+def fill_in_length(op: str, spec: Any, shape: Sequence[int]) -> Shape:
     """Fills in the one length that may be left open by -1."""
     size = math.prod(spec.shape)
     known = math.prod(length for length in shape if length != -1)
@@ -279,7 +279,7 @@ def reshape(spec: Any, shape: Shape) -> Part | None:
 
 def view(spec: Any, shape: Sequence[int]) -> Part:
     """Another shape of the same memory."""
-    found = reshape(spec, find_shape("view", spec, shape))
+    found = reshape(spec, fill_in_length("view", spec, shape))
     if found is None:
         raise ArgumentError(
             "view: view size is not compatible with input tensor's size and stride (at least one dimension "

@@ -14,7 +14,7 @@ from jax import lax
 from oplib.errors import ArgumentError, describe
 
 
-def spread(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
+def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
     """Returns one number for each axis; a single one counts for all.
 
     Raises:
@@ -44,7 +44,7 @@ def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
             )
 
 
-def check_places(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
+def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
     """Raises where an input has no batch, channels and places, or none of these but of the batch.
 
     Args:
@@ -103,10 +103,10 @@ class Windows:
         limits_padding: bool = True,
     ) -> None:
         rank = len(sizes)
-        self.kernel = spread(op, "kernel_size", kernel, rank)
-        self.stride = spread(op, "stride", stride, rank) if len(stride) else self.kernel
-        self.padding = spread(op, "padding", padding, rank)
-        self.dilation = spread(op, "dilation", dilation, rank)
+        self.kernel = repeat_for_axes(op, "kernel_size", kernel, rank)
+        self.stride = repeat_for_axes(op, "stride", stride, rank) if len(stride) else self.kernel
+        self.padding = repeat_for_axes(op, "padding", padding, rank)
+        self.dilation = repeat_for_axes(op, "dilation", dilation, rank)
         check_numbers(op, kernel_size=self.kernel, stride=self.stride, dilation=self.dilation)
         check_numbers(op, least=0, padding=self.padding)
         if limits_padding and any(
@@ -131,8 +131,8 @@ class Windows:
 
     def _count(self, axis: int, size: int, ceil_mode: bool) -> int:
         pad, step = self.padding[axis], self.stride[axis]
-        room = size + 2 * pad - self._reach(axis)
-        count = (-(-room // step) if ceil_mode else room // step) + 1
+        length = size + 2 * pad - self._reach(axis)
+        count = (-(-length // step) if ceil_mode else length // step) + 1
         is_beyond = ceil_mode and (count - 1) * step >= size + pad  # it would begin in the padding
         return count - 1 if is_beyond else count
 

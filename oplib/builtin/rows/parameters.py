@@ -12,7 +12,7 @@ from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.calls.fusion import fuse, list_branches
-from oplib.library.calls.spelling import spell
+from oplib.library.calls.spelling import spell_parameters
 
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
@@ -58,7 +58,7 @@ def add_further_names(function: Function, name: str) -> Function:
     if not has_further_names(parameters):
         return function
     loose, line, namespace = loosen(parameters, name)
-    spelling = spell(loose)
+    spelling = spell_parameters(loose)
     lines = [
         f"def {name}({', '.join([*spelling.declared, *spelling.rest])}):",
         line,

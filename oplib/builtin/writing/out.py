@@ -17,7 +17,7 @@ from oplib.builtin.rows.parameters import takes_further_names
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.arguments.recording import refuse_out_gradient
 from oplib.library.calls.fusion import fuse, list_branches
-from oplib.library.calls.spelling import spell
+from oplib.library.calls.spelling import spell_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import refuse_escape
@@ -40,7 +40,7 @@ def add_out(function: Function, name: str, *, has_gradient: bool = True) -> Func
             grad.
     """
     parameters = list(inspect.signature(function).parameters.values())
-    spelling = spell(parameters)
+    spelling = spell_parameters(parameters)
     namespace: dict[str, Any] = {"__function": function, "__write": write_out, "__name": name}
     namespace |= spelling.namespace
     star = [] if "*" in spelling.declared else ["*"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.choosers.random import check_deviation, check_probability
-from oplib.builtin.in_place import check_written
+from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library.objects.namespace import ops as namespaces
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 
 def _fill(op: Function, name: str, input: Any, numbers: Sequence[Any], *, generator: Any) -> Any:
-    check_written(input, name)
+    require_tensor_to_write(input, name)
     check_may_write(input, name, numbers)
     return write_in_place(input, op(input, *numbers, generator=generator), name)
 
@@ -177,7 +177,7 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
     low, high = reversed(given) if is_upper else given
     if not all(one is None or isinstance(one, int) for one in (low, high)):
         raise ArgumentTypeError(f"random_: bounds are integers. Got {low} and {high}. Convert them.")
-    check_written(input, "random_")
+    require_tensor_to_write(input, "random_")
     check_may_write(input, "random_")
     spec = input._storage.spec
     if spec.dtype in COMPLEX:

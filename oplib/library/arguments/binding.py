@@ -51,8 +51,8 @@ class Binder:
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
-        is_of_house = schema.qualified_name.startswith("oplib::")
-        make = _make_generous_converter if is_of_house else _make_own_converter
+        is_built_in = schema.qualified_name.startswith("oplib::")
+        make = _make_generous_converter if is_built_in else _make_own_converter
         converters = [make(argument) for argument in schema.arguments]
         self.schema = schema
         self.converters: tuple[Converter, ...] = tuple(

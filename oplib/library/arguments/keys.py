@@ -34,7 +34,7 @@ def hold_keys(flat: Sequence[Any]) -> list[Any]:
     return [jax.random.key(0) if value is None or isinstance(value, Generator) else value for value in flat]
 
 
-def to_generator(value: Any) -> Any:
+def make_generator(value: Any) -> Any:
     """Returns what a kernel or rule gets for a key: a Generator; on the host that of numpy.
 
     Args:

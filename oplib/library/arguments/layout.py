@@ -12,7 +12,7 @@ import numpy as np
 from oplib.errors import ArgumentError
 from oplib.library.schema import FunctionSchema, split_values
 
-from .keys import to_generator
+from .keys import make_generator
 
 
 def freeze(value: Any) -> object:
@@ -148,7 +148,7 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
     if entry is Slot.key:
-        return to_generator(next(arrays))
+        return make_generator(next(arrays))
     return copy_lists(entry.value) if isinstance(entry, Fixed) else None
 
 

@@ -30,7 +30,7 @@ Results = tuple[Structure, tuple[Any, ...]]
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
 
 
-class Call(Protocol):
+class ShardedCall(Protocol):
     """What is known here of a bound call."""
 
     layout: Layout
@@ -60,7 +60,7 @@ class Part:
         run: the kernel on parts; None for the one of the call.
     """
 
-    call: Call
+    call: ShardedCall
     levels: Levels
     placement: Placement
     run: Callable[..., tuple[Any, ...]] | None = None
@@ -155,7 +155,7 @@ def cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
     return tuple(cut)
 
 
-def run_in_parts(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Runs a call that has a sharding rule; its arrays are traced.
 
     Raises:
@@ -178,7 +178,7 @@ def run_in_parts(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any
     return part.offer()(*arrays)
 
 
-def run_derivable(call: Call, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Runs a call for JAX to differentiate: whole, but where the results of parts are added up on a mesh.
 
     There the types of the arrays would have to say of a whole kernel how its result is to be spread.

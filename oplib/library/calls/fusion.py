@@ -18,7 +18,7 @@ from oplib.library.objects.overload import OpOverload
 
 from .fast_block import FastBlock
 from .fast_path import ShortCut
-from .spelling import spell
+from .spelling import spell_parameters
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
@@ -84,7 +84,7 @@ class Fusion:
         self._parameters = list(inspect.signature(whole).parameters.values())
         self._preparing = threading.Lock()
         self._is_prepared = False
-        spelling = spell(self._parameters)
+        spelling = spell_parameters(self._parameters)
         names = {"__whole": whole, "__prepare": self._prepare, **spelling.namespace}
         head = f"def {whole.__name__}({', '.join([*spelling.declared, *spelling.rest])}):"
         tail = f"    return __whole({', '.join(spelling.given)})"

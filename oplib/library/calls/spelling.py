@@ -23,13 +23,13 @@ class Spelling(NamedTuple):
     namespace: dict[str, Any]
 
 
-def spell(parameters: Sequence[Parameter]) -> Spelling:
+def spell_parameters(parameters: Sequence[Parameter]) -> Spelling:
     """Writes parameters out; the default of ``x`` is called ``__d_x``.
 
     Example:
         >>> import inspect
         >>> def f(x, by=2, *, keep=False): ...
-        >>> found = spell(list(inspect.signature(f).parameters.values()))
+        >>> found = spell_parameters(list(inspect.signature(f).parameters.values()))
         >>> found.declared, found.given
         (['x', 'by=__d_by', '*', 'keep=__d_keep'], ['x', 'by', 'keep=keep'])
     """

@@ -18,7 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from oplib.errors import CompilationWarning
 from oplib.library.axes.levels import Levels
-from oplib.library.axes.partition import Call, Part, calls_any, cut_levels
+from oplib.library.axes.partition import Part, ShardedCall, calls_any, cut_levels
 from oplib.library.kernels.fake_kernel import run_fake_kernel
 from oplib.library.kernels.host_kernel import bind_host_kernel
 from oplib.library.kernels.kernel_choice import choose_kernel
@@ -35,7 +35,7 @@ _warned: set[str] = set()
 
 
 def find_spread_lowering(
-    call: Call, levels: Levels, jaxpr: Any, module: Any
+    call: ShardedCall, levels: Levels, jaxpr: Any, module: Any
 ) -> Callable[..., Sequence[Any]] | None:
     """Returns what an op lowers to in a program for several devices; None where that is its jaxpr as it is.
 
@@ -63,7 +63,7 @@ def find_spread_lowering(
     return _enter_callback(call, part, module).offer()
 
 
-def _enter_callback(call: Call, part: Part, module: Any) -> Part:
+def _enter_callback(call: ShardedCall, part: Part, module: Any) -> Part:
     """Enters a host kernel into a program; returns the part that calls it."""
     parts = _HostParts(call)
     module.add_host_callback(parts)
@@ -96,7 +96,7 @@ class _HostParts:
         due: by the shapes of the parts: the levels of vmap, and the shapes of the results for one example.
     """
 
-    call: Call
+    call: ShardedCall
     due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Shapes]] = field(default_factory=dict[Any, Any])
 
     def expect(self, levels: Levels, parts: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
@@ -144,7 +144,7 @@ def _map(
     return [np.stack(results) for results in zip(*rows, strict=True)]
 
 
-def _warn_of_gathering(call: Call, jaxpr: Any) -> None:
+def _warn_of_gathering(call: ShardedCall, jaxpr: Any) -> None:
     record = call.record
     if record.name in _warned or not calls_any(jaxpr, _OPAQUE):
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, DerivedPlan, Mask, Plan
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -147,14 +147,14 @@ class Specialization:
         """Plans the backward of a kernel that has run; gives what a recorder gives."""
         extras: Sequence[Any] = ()
         if self._is_derived():
-            plan: Plan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
+            plan: BackwardPlan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
             plan.structure = structure
         else:
             plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
         plan.names = self._find_names(plan)
         return plan, *outputs, *extras
 
-    def _find_names(self, plan: Plan) -> tuple[str, ...]:
+    def _find_names(self, plan: BackwardPlan) -> tuple[str, ...]:
         """Under which names a node shows what it has saved of inputs and outputs."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
         return (*inputs, *name_results(len(plan.outputs)))

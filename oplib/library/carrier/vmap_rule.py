@@ -16,7 +16,7 @@ from oplib.library.arguments.results import check_results, leave_out_returned_ar
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.axes.levels import Level
 from oplib.library.kernels.array_kernel import split_written
-from oplib.library.kernels.tracing import running
+from oplib.library.kernels.tracing import running_part
 from oplib.library.records.record import Record
 from oplib.tensor import box
 
@@ -46,7 +46,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     given = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
     dims = layout.rebuild_tangents(level.axes)
     args, kwargs = layout.split(given)
-    with running(record.name, "vmap rule", eager=boxed):
+    with running_part(record.name, "vmap rule", eager=boxed):
         answer = record.vmap(VmapInfo(level.size, level.randomness), layout.split(dims)[0], *args, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(

@@ -11,8 +11,8 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import (
     ArrayFunction,
+    BackwardPlan,
     Mask,
-    Plan,
     has_gradient,
     register_plan,
     spread_gradients,
@@ -23,7 +23,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.infer_schema import infer_kind
 from oplib.library.kernels.host_call import make_host_call
-from oplib.library.kernels.tracing import is_traced, running
+from oplib.library.kernels.tracing import any_traced, running_part
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Function
 from oplib.tensor import box
@@ -32,7 +32,7 @@ from .formula_context import Notes
 from .gradients import GradientTargets
 
 
-class FormulaPlan(Plan):
+class FormulaPlan(BackwardPlan):
     """The plan of a registered op with a formula of its own, which is looked up when the backward runs.
 
     Attributes:
@@ -124,7 +124,7 @@ class FormulaPlan(Plan):
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
-            with running(op, "backward formula", eager=boxed or not is_traced(arrays)):
+            with running_part(op, "backward formula", eager=boxed or not any_traced(arrays)):
                 result = self._find_rule()(ctx, *grads)
             return targets.take(result)
 

@@ -56,7 +56,7 @@ def resolve_alias(hint: Any) -> Any:
     return resolve_alias(target.__value__[parts] if parts else target.__value__)
 
 
-def find_kind(hint: Any) -> Kind | None:
+def find_hint_kind(hint: Any) -> Kind | None:
     """Returns the kind of an annotation that means one array, and None for all others.
 
     jaxtyping is optional, so its hints are known by their attribute ``array_type`` alone.
@@ -67,7 +67,7 @@ def find_kind(hint: Any) -> Kind | None:
         if target is array_type:
             return kind
     inside = getattr(hint, "array_type", None) if isinstance(hint, type) else None
-    return None if inside is None else find_kind(inside)
+    return None if inside is None else find_hint_kind(inside)
 
 
 def read_hint(hint: Any) -> SchemaType:
@@ -115,7 +115,7 @@ def _read_one_return(hint: Any) -> SchemaType:
 
 
 def _read_base(hint: Any) -> SchemaType:
-    if find_kind(hint) is not None:
+    if find_hint_kind(hint) is not None:
         return BaseType("Tensor")
     if typing.get_origin(hint) is Literal:
         return _read_literal(typing.get_args(hint))
@@ -134,7 +134,7 @@ def _read_union(parts: tuple[Any, ...]) -> SchemaType:
         type_: SchemaType = BaseType("Scalar")
     elif len(inside) == 1:
         type_ = read_hint(inside[0])
-    elif all(find_kind(part) is not None for part in inside):  # jaxtyping's Float[Array, ""] | Int[Array, ""]
+    elif all(find_hint_kind(part) is not None for part in inside):  # Float[Array, ""] | Int[Array, ""]
         type_ = BaseType("Tensor")
     elif set(inside) == {int, float}:
         raise UnsupportedHintError("For any number, write int | float | bool.")

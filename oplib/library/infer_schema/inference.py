@@ -11,7 +11,7 @@ from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, SchemaTyp
 from .defaults import UnsupportedDefaultError, fit_default
 from .hints import SUPPORTED, UnsupportedHintError, read_hint
 from .kinds import find_signature_kind
-from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell
+from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell_hint
 from .signatures import EMPTY, Parameter, Signature, read_signature
 
 
@@ -101,7 +101,8 @@ def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
     except UnsupportedHintError as error:
         advice = f" {error}" if str(error) else ""
         raise signature.refuse(
-            f"Parameter {parameter.name} has unsupported type {spell(parameter.hint)}.{advice} {SUPPORTED}."
+            f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.hint)}.{advice} "
+            f"{SUPPORTED}."
         ) from error
 
 

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .hints import Kind, find_kind, resolve_alias
+from .hints import Kind, find_hint_kind, resolve_alias
 from .signatures import Signature, has_signature, read_signature
 
 _SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
@@ -57,7 +57,7 @@ def find_signature_kind(signature: Signature) -> Kind | None:
 
 
 def _find_kinds(hint: Any) -> Iterator[Kind]:
-    kind = find_kind(hint)
+    kind = find_hint_kind(hint)
     if kind is not None:
         yield kind
         return

@@ -118,7 +118,9 @@ def _read_returns(signature: Signature, hint: Any) -> tuple[SchemaType, ...]:
     try:
         return read_return_hint(hint)
     except UnsupportedHintError as error:
-        raise signature.refuse(f"Return has unsupported type {spell(hint)}. {SUPPORTED_RETURNS}.") from error
+        raise signature.refuse(
+            f"Return has unsupported type {spell_hint(hint)}. {SUPPORTED_RETURNS}."
+        ) from error
 
 
 def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...]) -> tuple[Return, ...]:
@@ -140,8 +142,8 @@ def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...])
         )
     if _read_returns(signature, signature.returned) != (TENSOR,):
         raise signature.refuse(
-            f"Tag.inplace requires the return annotation to be a Tensor. Got {spell(signature.returned)}. "
-            f"Return {first.name}."
+            f"Tag.inplace requires the return annotation to be a Tensor. Got "
+            f"{spell_hint(signature.returned)}. Return {first.name}."
         )
     return (Return(TENSOR, alias_info=first.alias_info),)
 
@@ -167,8 +169,8 @@ def _infer_out_returns(signature: Signature, arguments: tuple[Argument, ...]) ->
     if _read_returns(signature, signature.returned) != (TENSOR,) * len(written):
         raise signature.refuse(
             f"Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments "
-            f"{', '.join(argument.name for argument in written)}. Got {spell(signature.returned)}. Annotate "
-            "one Tensor for each."
+            f"{', '.join(argument.name for argument in written)}. Got {spell_hint(signature.returned)}. "
+            "Annotate one Tensor for each."
         )
     return tuple(Return(TENSOR, alias_info=argument.alias_info) for argument in written)
 
@@ -183,9 +185,9 @@ def _infer_returns_after_written(signature: Signature, written: list[Argument]) 
         argument.type for argument in written
     ]:
         raise signature.refuse(
-            f"Return annotation {spell(hint)} does not begin with the new values of the written arguments "
-            f"{', '.join(f'{argument.name} ({argument.type})' for argument in written)}. A kernel on arrays "
-            f"returns them, in this order, before its results. Annotate the return so."
+            f"Return annotation {spell_hint(hint)} does not begin with the new values of the written "
+            f"arguments {', '.join(f'{argument.name} ({argument.type})' for argument in written)}. A kernel "
+            f"on arrays returns them, in this order, before its results. Annotate the return so."
         )
     declared = parts[len(written) :]
     return tuple(Return(_read_returns(signature, part)[0]) for part in declared)
@@ -198,7 +200,7 @@ def _read_or_none(hint: Any) -> SchemaType | None:
         return None
 
 
-def spell(hint: Any) -> str:
+def spell_hint(hint: Any) -> str:
     """Returns an annotation as it is written in code."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__ if hint.__module__ == "builtins" else f"{hint.__module__}.{hint.__qualname__}"

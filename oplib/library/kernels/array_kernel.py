@@ -20,20 +20,20 @@ from oplib.library.arguments.structure import Results, make_structure, pack
 from oplib.library.records.record import Function, Record
 from oplib.tensor import Tensor
 
-from .tracing import running
+from .tracing import running_part
 
 
 def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel under a trace, where it may not read values."""
     args, kwargs = layout.split(layout.rebuild(arrays))
-    with running(record.name, "kernel", eager=False, layout=layout):
+    with running_part(record.name, "kernel", eager=False, layout=layout):
         return _take_apart(record, layout, kernel(*args, **kwargs))
 
 
 def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel as plain Python, where it may read values."""
     args, kwargs = layout.split(layout.rebuild([jnp.asarray(value) for value in arrays]))
-    with running(record.name, "kernel", eager=True):
+    with running_part(record.name, "kernel", eager=True):
         return _take_apart(record, layout, kernel(*args, **kwargs))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from oplib.errors import ResultError, describe
-from oplib.library.arguments.keys import to_generator, to_key
+from oplib.library.arguments.keys import make_generator, to_key
 from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
 from oplib.library.arguments.results import take_returned_arguments
@@ -26,7 +26,7 @@ from .tensor_kernel import (
     note_versions,
     refuse_undeclared_writes,
 )
-from .tracing import grad_off, is_traced
+from .tracing import any_traced, grad_off
 
 
 def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
@@ -49,7 +49,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
     if record.kind != "tensor" or record.schema.is_mutable:
         return False
     has_rules = record.vmap is not None or record.jvp is not None or record.derivative.backward is not None
-    return has_rules and is_traced([tensor._storage.array for tensor in find_tensors(values)])
+    return has_rules and any_traced([tensor._storage.array for tensor in find_tensors(values)])
 
 
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
@@ -84,7 +84,7 @@ def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict
 
 def _copy(value: Any) -> Any:
     """What a kernel may change is its own: a rule gets the Generator as it was before the kernel drew."""
-    return to_generator(to_key(value)) if isinstance(value, Generator) else copy_lists(value)
+    return make_generator(to_key(value)) if isinstance(value, Generator) else copy_lists(value)
 
 
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:

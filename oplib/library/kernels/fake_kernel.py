@@ -18,7 +18,7 @@ from oplib.library.arguments.structure import Structure, make_structure
 from oplib.library.records.record import Record
 from oplib.tensor import box
 
-from .tracing import running
+from .tracing import running_part
 
 
 def run_fake_kernel(
@@ -29,7 +29,7 @@ def run_fake_kernel(
     if record.fake is not None:
         boxed = record.kind == "tensor"
         args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
-        with running(record.name, "fake kernel", eager=boxed):
+        with running_part(record.name, "fake kernel", eager=boxed):
             returned = check_results(layout.schema)(record.fake(*args, **kwargs))
             returned = leave_out_returned_arguments(layout.schema, returned)
     values = layout.rebuild(arrays)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .host_mark import call_host
-from .tracing import is_traced
+from .tracing import any_traced
 
 
 def make_host_call(
@@ -32,7 +32,7 @@ def make_host_call(
         )
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        if is_traced(arrays):
+        if any_traced(arrays):
             return tuple(call_host(run, shapes, arrays, op=op))
         return tuple(jnp.array(result) for result in run(*arrays))
 

@@ -18,7 +18,7 @@ from oplib.library.records.record import Function, Record
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
-from .tracing import is_traced, running
+from .tracing import any_traced, running_part
 
 _OTHERS_ERROR = re.compile(r"\w+::")  # said already, of an op that the kernel calls
 
@@ -28,7 +28,7 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     values = layout.rebuild([box(jnp.asarray(value)) for value in arrays])
     args, kwargs = layout.split(values)
     versions = note_versions(find_tensors(values))
-    with running(record.name, "kernel", eager=True):
+    with running_part(record.name, "kernel", eager=True):
         returned = check_tensor_results(record, call_tensor_kernel(record, kernel, args, kwargs))
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
@@ -49,7 +49,7 @@ def call_tensor_kernel(
         return kernel(*args, **kwargs)
     except VALUE_ERRORS as error:
         tensors = find_tensors([*args, *kwargs.values()])
-        if not is_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
+        if not any_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
             raise
         raise TracingError(
             f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "

@@ -30,7 +30,7 @@ def grad_off() -> Generator[None]:
 
 
 @contextmanager
-def running(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
+def running_part(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
     """Around a kernel or a rule: recording is off, and one that is compiled may not read values.
 
     An error that passes keeps its type and text, and gets a note that says whose kernel or rule it was.
@@ -76,7 +76,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
     return closed
 
 
-def is_traced(arrays: Iterable[Any]) -> bool:
+def any_traced(arrays: Iterable[Any]) -> bool:
     """Whether a rule that gets these arrays is being traced, and not run as plain Python."""
     return any(isinstance(array, Tracer) for array in arrays)
 

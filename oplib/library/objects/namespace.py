@@ -173,7 +173,7 @@ def intern_packet(qualname: Qualname) -> OpOverloadPacket:
         return packet
 
 
-def show(overload: OpOverload) -> None:
+def publish(overload: OpOverload) -> None:
     """Makes an overload one of those found under its op's name, as the last of them."""
     qualname = overload._qualname
     packet = intern_packet(qualname)
@@ -182,7 +182,7 @@ def show(overload: OpOverload) -> None:
     vars(getattr(ops, qualname.namespace))[qualname.name] = packet
 
 
-def hide(overload: OpOverload) -> None:
+def withdraw(overload: OpOverload) -> None:
     """Takes an overload away from its op's name, and the op from its namespace with the last one."""
     qualname = overload._qualname
     packet = intern_packet(qualname)

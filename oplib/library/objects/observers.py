@@ -120,6 +120,6 @@ def read_recorded(outcome: Any) -> Any:
     return read_run((plan.structure, outcome[1 : 1 + len(plan.outputs)]))
 
 
-def read_results(outcome: Any) -> Any:
+def copy_outcome(outcome: Any) -> Any:
     """The results of a kernel on Tensors, which are its outcome."""
     return map_arrays(outcome, lambda array: array)

@@ -81,7 +81,7 @@ def _compare_gradients(
 ) -> None:
     """Maps the backward over the arguments and over the cotangents of the results."""
     call, point = sample.as_function(arrays)
-    seeds = draw_like(call(*point), seed=1)
+    cotangents = draw_like(call(*point), seed=1)
 
     def pull_back(*values: Any) -> list[Any]:
         function, at = sample.as_function(values[: len(arrays)])
@@ -89,7 +89,7 @@ def _compare_gradients(
 
     _compare(
         pull_back,
-        _Batch([*arrays, *seeds], [*mapped, *([True] * len(seeds))]),
+        _Batch([*arrays, *cotangents], [*mapped, *([True] * len(cotangents))]),
         tolerance,
         f"{sample.overload.name()}: the gradients are different under vmap and one by one",
     )

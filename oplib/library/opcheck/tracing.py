@@ -49,19 +49,19 @@ def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
     recorded = [place for place, output in enumerate(outputs) if output.requires_grad]
     if not recorded:
         return
-    seeds = draw_like([outputs[place].array for place in recorded], seed=1)
+    cotangents = draw_like([outputs[place].array for place in recorded], seed=1)
     wanted = sample.pick(leaves)
     found = grad(
         [outputs[place] for place in recorded],
         wanted,
-        [Tensor.from_array(seed) for seed in seeds],
+        [Tensor.from_array(cotangent) for cotangent in cotangents],
         allow_unused=True,
     )
     eager = [
         jnp.zeros_like(leaf.array) if gradient is None else gradient.array
         for leaf, gradient in zip(wanted, found, strict=True)
     ]
-    traced = jax.jit(partial(_pull_back, sample, recorded))(seeds, sample.arrays)
+    traced = jax.jit(partial(_pull_back, sample, recorded))(cotangents, sample.arrays)
     require_equal(
         eager,
         traced,
@@ -72,7 +72,7 @@ def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
 
 
 def _pull_back(
-    sample: Sample, recorded: Sequence[int], seeds: Sequence[Any], arrays: Sequence[Any]
+    sample: Sample, recorded: Sequence[int], cotangents: Sequence[Any], arrays: Sequence[Any]
 ) -> list[Any]:
     """The gradients as JAX has them, in the convention of the tape."""
 
@@ -81,4 +81,4 @@ def _pull_back(
         return [results[place] for place in recorded]
 
     _, pull = jax.vjp(call, *sample.pick(arrays))
-    return [conjugate(gradient) for gradient in pull(list(map(conjugate, seeds)))]
+    return [conjugate(gradient) for gradient in pull(list(map(conjugate, cotangents)))]

@@ -17,7 +17,7 @@ from .definition import find_owner
 from .enrolment import enter_kernel
 from .library import Library
 from .registry import registry
-from .rules import check_fake, require_callable, require_device_argument
+from .rules import check_fake_signature, require_callable, require_device_argument
 
 
 def register_kernel(
@@ -132,7 +132,7 @@ def register_fake(
 
     def register(fn: Function) -> Function:
         require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
-        check_fake(overload.record, fn)
+        check_fake_signature(overload.record, fn)
         _warn_of_needless_fake(overload)
         registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()), refuse_override)
         return fn

@@ -17,7 +17,7 @@ import jax
 from oplib.errors import RegistrationError
 from oplib.library.calls.assembly import build_call
 from oplib.library.objects.deferral import settle, settle_all
-from oplib.library.objects.namespace import hide, show
+from oplib.library.objects.namespace import publish, withdraw
 from oplib.library.objects.overload import OpOverload, intern_overload
 from oplib.library.records.contribution import (
     FOREVER,
@@ -201,7 +201,7 @@ class Registry:
             overload.retire()
             self._disabled.pop(qualname, None)
         if overload.alive != was_alive:
-            (show if overload.alive else hide)(overload)
+            (publish if overload.alive else withdraw)(overload)
         if not pieces:
             del self._contributions[qualname]
         return overload

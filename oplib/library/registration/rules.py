@@ -210,7 +210,7 @@ def refuse_mutation(schema: FunctionSchema) -> None:
         )
 
 
-def check_fake(record: Record, fake: Function) -> None:
+def check_fake_signature(record: Record, fake: Function) -> None:
     """Raises where a fake kernel cannot stand for the op's kernels.
 
     Raises:

@@ -87,7 +87,7 @@ class Argument:
     default_text: str | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        frozen = freeze(self.default)
+        frozen = freeze_default(self.default)
         text = None if frozen is NO_DEFAULT else print_default(self.type, frozen)
         object.__setattr__(self, "default", frozen)
         object.__setattr__(self, "default_text", text)
@@ -263,9 +263,9 @@ def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[A
     return tuple(values[:count]), dict(zip(names, values[count:], strict=True))
 
 
-def freeze(value: Any) -> Any:
+def freeze_default(value: Any) -> Any:
     """Returns a default with its lists as tuples, so that it can stand in a frozen record."""
-    return tuple(map(freeze, value)) if isinstance(value, (list, tuple)) else value
+    return tuple(map(freeze_default, value)) if isinstance(value, (list, tuple)) else value
 
 
 def thaw(type_: SchemaType, value: Any) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Generic, Self
 
 from oplib.errors import ArgumentError, AutogradError, describe
-from oplib.tensor.storage.metadata import find_dim
+from oplib.tensor.storage.metadata import check_dim
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
 
 
-class Layout:
+class MemoryLayout:
     """How the items of a tensor lie in memory; there is one value."""
 
     def __init__(self, name: str) -> None:
@@ -22,7 +22,7 @@ class Layout:
         return f"oplib.{self._name}"
 
 
-strided = Layout("strided")
+strided = MemoryLayout("strided")
 
 
 class TensorAliasing(Generic[TensorT]):
@@ -96,7 +96,7 @@ class TensorAliasing(Generic[TensorT]):
         return self
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> MemoryLayout:
         """``oplib.strided``: there are no sparse tensors."""
         return strided
 
@@ -118,7 +118,7 @@ class TensorAliasing(Generic[TensorT]):
             (1, 3)
         """
         strides = self._storage.layout[0]
-        return strides if dim is None else strides[find_dim("stride", self._storage.spec.shape, dim)]
+        return strides if dim is None else strides[check_dim("stride", self._storage.spec.shape, dim)]
 
     def storage_offset(self) -> int:
         """Returns where in the memory of its base a view begins, in items.

@@ -32,7 +32,7 @@ _THRESHOLD = 1000  # items, from which on only the edges are shown
 _EDGE = 3  # items at each edge
 
 
-def show(tensor: TensorSlots) -> str:
+def show_tensor(tensor: TensorSlots) -> str:
     """Returns what ``repr`` shows: the values, and whatever differs from what one expects.
 
     Args:
@@ -40,7 +40,7 @@ def show(tensor: TensorSlots) -> str:
 
     Example:
         >>> import oplib
-        >>> show(oplib.tensor([[1.0, 0.5]], requires_grad=True))
+        >>> show_tensor(oplib.tensor([[1.0, 0.5]], requires_grad=True))
         'tensor([[1.0000, 0.5000]], requires_grad=True)'
     """
     array = tensor._storage.array
@@ -59,7 +59,7 @@ def show(tensor: TensorSlots) -> str:
         suffixes.append("requires_grad=True")
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None:
-        suffixes.append(f"tangent={show(slot.tangent)}")
+        suffixes.append(f"tangent={show_tensor(slot.tangent)}")
     return _add_suffixes(_PREFIX + body, suffixes)
 
 

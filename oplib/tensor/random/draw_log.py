@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from typing import Any
 
 State = tuple[int, Any, int]
-births = itertools.count()  # of Generators and journals, which tell their age
+births = itertools.count()  # of Generators and logs, which tell their age
 
 
-class _Journals(threading.local):
-    """The journals of whichever thread asks that are open."""
+class _OpenLogs(threading.local):
+    """The logs of whichever thread asks that are open."""
 
-    stack: tuple[DrawJournal, ...] = ()
-
-
-_journals = _Journals()
+    stack: tuple[DrawLog, ...] = ()
 
 
-class DrawJournal:
+_open_logs = _OpenLogs()
+
+
+class DrawLog:
     """The Generators that are drawn from while it is open, each with its state before.
 
-    A Generator that is younger than the journal was made by the stretch itself and is left out.
+    A Generator that is younger than the log was made by the stretch itself and is left out.
 
     Attributes:
         states: by Generator.
@@ -37,12 +37,12 @@ class DrawJournal:
     @contextmanager
     def noting(self) -> Generator[None]:
         """Opens it for this thread."""
-        before = _journals.stack
-        _journals.stack = (*before, self)
+        before = _open_logs.stack
+        _open_logs.stack = (*before, self)
         try:
             yield
         finally:
-            _journals.stack = before
+            _open_logs.stack = before
 
     @contextmanager
     def repeating(self) -> Generator[None]:
@@ -70,6 +70,6 @@ class DrawJournal:
 
 
 def note_draw(generator: Any, birth: int, state: State) -> None:
-    """Tells all open journals of a draw."""
-    for journal in _journals.stack:
-        journal.note(generator, birth, state)
+    """Tells all open logs of a draw."""
+    for log in _open_logs.stack:
+        log.note(generator, birth, state)

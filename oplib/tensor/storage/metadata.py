@@ -68,7 +68,7 @@ class TensorMetadata:
             DimensionError: there is no such dimension.
         """
         shape = self._storage.spec.shape
-        return shape if dim is None else shape[find_dim("size", shape, dim)]
+        return shape if dim is None else shape[check_dim("size", shape, dim)]
 
     def dim(self) -> int:
         """Returns the number of dimensions."""
@@ -113,7 +113,7 @@ class TensorMetadata:
         return shape[0]
 
 
-def find_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
+def check_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
     """Returns a dim as it is given, where a shape has it.
 
     Raises:

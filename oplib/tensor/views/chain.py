@@ -173,7 +173,7 @@ class Chain:
                 return forms.function(*arrays, starts)
             if array.__class__ is not np.ndarray and array.sharding.num_devices > 1:
                 return forms.by_static(*arrays, starts)
-        return forms.by_operand(*arrays, to_operand(starts))
+        return forms.by_operand(*arrays, starts_to_array(starts))
 
 
 class _Forms:
@@ -197,7 +197,7 @@ _operands: dict[Starts, Any] = {}
 _MOST = 1024
 
 
-def to_operand(starts: Starts) -> Any:
+def starts_to_array(starts: Starts) -> Any:
     """Returns starts as one array. What comes a second time is kept on the device, which saves the way."""
     held = _operands.get(starts)
     if held is None:

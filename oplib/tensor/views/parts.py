@@ -17,7 +17,7 @@ _TO_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128
 _TO_COMPLEX = {real: pair for pair, real in _TO_REAL.items()}
 
 
-class _Part(Frame):
+class _ViewPart(Frame):
     """Make one with :meth:`of`."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class _Part(Frame):
         return _restore, (type(self), self.in_shape)
 
 
-class AsReal(_Part):
+class AsReal(_ViewPart):
     """Shows complex numbers as pairs of real ones, along a new last axis."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class AsReal(_Part):
         return (*[2 * stride for stride in strides], 1), 2 * offset
 
 
-class AsComplex(_Part):
+class AsComplex(_ViewPart):
     """Shows pairs of real numbers along the last axis as complex ones."""
 
     __slots__ = ()
@@ -100,5 +100,5 @@ def _nothing(shape: Shape) -> Merge:
     return Reshape.between(shape, shape), lambda own, others: own + others
 
 
-def _restore(cls: type[_Part], in_shape: Shape) -> _Part:
+def _restore(cls: type[_ViewPart], in_shape: Shape) -> _ViewPart:
     return cls.of(in_shape)

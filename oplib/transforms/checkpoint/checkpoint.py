@@ -12,7 +12,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.random.draw_log import DrawJournal
+from oplib.tensor.random.draw_log import DrawLog
 
 from .call_log import CallLog
 from .recompute import CheckpointedCall
@@ -107,7 +107,7 @@ def checkpoint(
         function,
         args,
         kwargs,
-        journal=DrawJournal() if preserve_rng_state else None,
+        draw_log=DrawLog() if preserve_rng_state else None,
         context=again,
         early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
         metadata=_CHECKS[determinism_check],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from oplib.tensor.random.draw_log import DrawJournal
+from oplib.tensor.random.draw_log import DrawLog
 
 
-def note_draws(journal: DrawJournal | None) -> AbstractContextManager[None]:
+def note_draws(draw_log: DrawLog | None) -> AbstractContextManager[None]:
     """Notes the Generators that a forward draws from; None notes nothing."""
-    return nullcontext() if journal is None else journal.noting()
+    return nullcontext() if draw_log is None else draw_log.noting()
 
 
-def repeat_draws(journal: DrawJournal | None) -> AbstractContextManager[None]:
+def repeat_draws(draw_log: DrawLog | None) -> AbstractContextManager[None]:
     """Has the Generators of a forward give the same numbers again, and leaves them as they were before."""
-    return nullcontext() if journal is None else journal.repeating()
+    return nullcontext() if draw_log is None else draw_log.repeating()

@@ -20,13 +20,13 @@ import jax
 from jax.core import Tracer
 
 from oplib.autograd import enable_grad
-from oplib.autograd.engine.run import running
+from oplib.autograd.engine.run import engine_state
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError, CheckpointError
 from oplib.tensor import Tensor, box
-from oplib.tensor.random.draw_log import DrawJournal
+from oplib.tensor.random.draw_log import DrawLog
 
 from .random_state import note_draws, repeat_draws
 
@@ -107,7 +107,7 @@ class CheckpointedCall:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        journal: DrawJournal | None,
+        draw_log: DrawLog | None,
         context: AbstractContextManager[Any],
         early_stop: bool,
         metadata: Metadata,
@@ -115,7 +115,7 @@ class CheckpointedCall:
         self._function = function
         self._args = [_Argument(value) for value in args]
         self._kwargs = {name: _Argument(value) for name, value in kwargs.items()}
-        self._journal = journal
+        self._draw_log = draw_log
         self._context = context
         self._early_stop = early_stop
         self._metadata = metadata
@@ -144,7 +144,7 @@ class CheckpointedCall:
         Raises:
             CheckpointError: the context swallowed an error of the function.
         """
-        with saved_tensors_hooks(self.pack, unpack), note_draws(self._journal), context:
+        with saved_tensors_hooks(self.pack, unpack), note_draws(self._draw_log), context:
             result = self._function(*args, **kwargs)
             self._has_returned = True
             return result
@@ -188,7 +188,7 @@ class CheckpointedCall:
             with (
                 saved_tensors_hooks(repetition.pack, _return),
                 enable_grad(),
-                repeat_draws(self._journal),
+                repeat_draws(self._draw_log),
                 self._context,
             ):
                 self._function(*args, **kwargs)
@@ -252,7 +252,7 @@ def _find_pass() -> Any:
     """What stands for the pass that reads: it lives as long as the pass, or as its group."""
     if _groups.current is not None:
         return _groups.current
-    return _Pass() if running.run is None else running.run.notes.setdefault(_Pass, _Pass())
+    return _Pass() if engine_state.run is None else engine_state.run.notes.setdefault(_Pass, _Pass())
 
 
 class _Repetition:

@@ -11,7 +11,7 @@ from oplib.autograd.engine.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.random.draw_log import DrawJournal
+from oplib.tensor.random.draw_log import DrawLog
 
 from .random_state import note_draws, repeat_draws
 
@@ -34,11 +34,11 @@ class CheckpointFunction(Function):
         """Runs the function without recording it, and keeps its arguments and what it drew from."""
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.journal = DrawJournal() if preserve_rng_state else None
+        ctx.draw_log = DrawLog() if preserve_rng_state else None
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[place] for place in ctx.places))
-        with note_draws(ctx.journal):
+        with note_draws(ctx.draw_log):
             return run_function(*args)
 
     @staticmethod
@@ -58,7 +58,7 @@ class CheckpointFunction(Function):
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             values[place] = tensor
         inputs = detach_variable(tuple(values))
-        with repeat_draws(ctx.journal), enable_grad():
+        with repeat_draws(ctx.draw_log), enable_grad():
             outputs = ctx.run_function(*inputs)
         _run_backward(outputs if isinstance(outputs, (tuple, list)) else (outputs,), grads)
         return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))

@@ -99,7 +99,9 @@ def _find_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
     return sizes[0]
 
 
-def read_results(name: str, out_dims: Any, results: Any) -> tuple[list[Any], TreeSpec, list[int | None]]:
+def take_results_apart(
+    name: str, out_dims: Any, results: Any
+) -> tuple[list[Any], TreeSpec, list[int | None]]:
     """Takes results apart and lays ``out_dims`` over them.
 
     Raises:

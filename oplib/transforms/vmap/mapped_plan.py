@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays, Mask, Plan
+from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays, BackwardPlan, Mask
 
 CAPACITY = 1024
 
 
-class MappedPlan(Plan):
+class MappedPlan(BackwardPlan):
     """The plan of a call inside of a map, as one of the call on all examples.
 
     All its outputs have the batch in front, whether or not their values did: a gradient for each example is
@@ -30,7 +30,9 @@ class MappedPlan(Plan):
 
     __slots__ = ("_backwards", "_inner", "_residuals", "_size", "_targets")
 
-    def __init__(self, inner: Plan, size: int, *, residuals: Mask, reads: Mask, targets: Mask) -> None:
+    def __init__(
+        self, inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
+    ) -> None:
         super().__init__(inner.wanted, (), ())
         self.outputs = tuple(None if shape is None else batch_shape(shape, size) for shape in inner.outputs)
         self.differentiable = inner.differentiable
@@ -42,7 +44,7 @@ class MappedPlan(Plan):
         self._targets = targets
         self._backwards: dict[Mask, ArrayFunction] = {}
         if inner.extras is not None:
-            mapped = map_arrays(inner.extras.function, size, reads)
+            mapped = map_function(inner.extras.function, size, reads)
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
             self.extra_reads = inner.extra_reads
             self.gather_reads = inner.gather_reads
@@ -59,12 +61,14 @@ class MappedPlan(Plan):
 
 
 @lru_cache(maxsize=CAPACITY)
-def find_mapped_plan(inner: Plan, size: int, *, residuals: Mask, reads: Mask, targets: Mask) -> MappedPlan:
+def find_mapped_plan(
+    inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
+) -> MappedPlan:
     """Returns the plan of a plan mapped so: the same one each time, with what has been compiled for it."""
     return MappedPlan(inner, size, residuals=residuals, reads=reads, targets=targets)
 
 
-def map_arrays(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:
+def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:
     """Maps a function of arrays over the first axis of some; all results have it in front."""
     axes = tuple(0 if one else None for one in batched)
 
@@ -79,7 +83,7 @@ def map_backward(
     function: Callable[..., Arrays], size: int, residuals: Mask, targets: Mask
 ) -> Callable[..., Arrays]:
     """Maps a backward; gradients of what is not mapped are summed over the examples."""
-    mapped = map_arrays(function, size, residuals)
+    mapped = map_function(function, size, residuals)
 
     def summed(*arrays: Any) -> Arrays:
         return tuple(

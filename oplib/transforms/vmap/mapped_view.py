@@ -37,7 +37,7 @@ class MappedViewNode(TapeNode):
         """Puts the gradients among zeros, with zeros where there is none; recorded where they are tensors."""
         if all(grad is None for grad in grads):
             return (None,)
-        boxes = run.currency.tensor_mode
+        boxes = run.representation.tensor_mode
         filled = [
             _zeros(shape, boxes=boxes) if grad is None else grad
             for grad, shape in zip(grads, self.input_metadata, strict=True)

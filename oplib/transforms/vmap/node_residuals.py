@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from oplib.autograd.array_functions.array_function import Plan
+from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.saved.slots import SavedSlots
 from oplib.tensor import Storage
@@ -27,7 +27,7 @@ class Residuals:
         is_freed: a backward pass has freed it all.
     """
 
-    plan: Plan
+    plan: BackwardPlan
     values: tuple[Any, ...] = ()
     storages: tuple[Storage, ...] = ()
     versions: tuple[int, ...] = ()

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.autograd.engine.run import running
+from oplib.autograd.engine.run import engine_state
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
@@ -32,7 +32,7 @@ from .mapped_input import MappedInput
 from .region_graph import RegionGraph
 
 _new: Any = object.__new__
-Call = Callable[[list[Any]], Sequence[Tensor | None]]
+RegionFunction = Callable[[list[Any]], Sequence[Tensor | None]]
 
 
 class Mapped(NamedTuple):
@@ -105,7 +105,7 @@ class Region:
         self._tangents: Sequence[Tensor | None] = ()
         self._graph: RegionGraph | None = None
 
-    def run(self, call: Call, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
+    def run(self, call: RegionFunction, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
         """Calls a function of one example for all of them.
 
         Args:
@@ -123,7 +123,7 @@ class Region:
             inside = get_opaque_trace_state()
             first = modes.sequence_nr
             level = MapLevel(self._size, self._randomness, index, outside, inside, first)
-            running.vmap_levels += 1
+            engine_state.vmap_levels += 1
             try:
                 with enter_level(level):
                     for entrance, array in zip(self._entrances.values(), arrays, strict=True):
@@ -132,7 +132,7 @@ class Region:
                     inner = [place.inner if isinstance(place, Entrance) else place for place in places]
                     self._outputs = call(inner)
             finally:
-                running.vmap_levels -= 1
+                engine_state.vmap_levels -= 1
             with enter_level(level):  # a checkpoint that is looked into computes its region again
                 self._look(index, first)
             return index

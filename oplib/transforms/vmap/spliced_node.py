@@ -62,7 +62,7 @@ class SplicedNode(TapeNode):
         """Takes gradients of each example while the map is going on: runs the call again, and backwards."""
         given = [slot for slot, grad in enumerate(grads) if grad is not None]
         wanted = [place for place, hole in enumerate(self.holes) if hole is not None]
-        boxed = [run.currency.box(grads[slot]) for slot in given]
+        boxed = [run.representation.box(grads[slot]) for slot in given]
         count = len(self.tensors)
 
         def pull(tensors: list[Tensor], batched: list[bool]) -> list[Tensor]:
@@ -84,7 +84,7 @@ class SplicedNode(TapeNode):
             return list(found)
 
         results = iter(call_spliced(self.level, pull, [*self.tensors, *boxed]))
-        return [None if hole is None else run.currency.unbox(next(results)) for hole in self.holes]
+        return [None if hole is None else run.representation.unbox(next(results)) for hole in self.holes]
 
 
 def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor]) -> list[Tensor]:

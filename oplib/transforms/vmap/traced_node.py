@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, Plan, has_gradient
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, has_gradient
 from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
-from oplib.autograd.engine.plan import Plan as RunPlan
-from oplib.autograd.engine.run import Run, running
-from oplib.autograd.engine.validation import conform
+from oplib.autograd.engine.plan import RunPlan
+from oplib.autograd.engine.run import Run, engine_state
+from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, TapeNode
@@ -138,9 +138,9 @@ def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
 
 def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
     """Runs one node as the engine does, with its hooks, and nothing after it."""
-    run = Run(RunPlan(()), keep_graph=True, create_graph=False, journal=None)
-    outer, grad_mode = running.run, modes.grad_enabled
-    running.run, run.node, modes.grad_enabled = run, node, False
+    run = Run(RunPlan(()), keep_graph=True, create_graph=False, undo_log=None)
+    outer, grad_mode = engine_state.run, modes.grad_enabled
+    engine_state.run, run.node, modes.grad_enabled = run, node, False
     try:
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, run)
@@ -148,10 +148,10 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
             return _end_at_hooks(node, grads)
         results = node.apply(grads, run)[: len(node.edges)]
         if not node.results_are_checked:
-            results = conform(results, node, run.currency)
+            results = validate_results(results, node, run.representation)
         return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
     finally:
-        running.run, modes.grad_enabled = outer, grad_mode
+        engine_state.run, modes.grad_enabled = outer, grad_mode
 
 
 def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
@@ -165,7 +165,7 @@ def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
     return grads
 
 
-class TracedPlan(Plan):
+class TracedPlan(BackwardPlan):
     """The plan of a traced backward, mapped."""
 
     __slots__ = ("_function", "_name")

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.random.draw_log import DrawJournal
+from oplib.tensor.random.draw_log import DrawLog
 
 from .batch_dims import move_batch, repeat
-from .dims import Arguments, place_batch, read_arguments, read_results
+from .dims import Arguments, place_batch, read_arguments, take_results_apart
 from .region import Mapped, Region
 
 Randomness = Literal["error", "different", "same"]
@@ -112,7 +112,7 @@ class _Call:
 
         def call(values: list[Any]) -> Sequence[Tensor | None]:
             results = self.func(*tree_unflatten(values, given.spec), **self.kwargs)
-            leaves, self.spec, self.dims = read_results(self.name, self.out_dims, results)
+            leaves, self.spec, self.dims = take_results_apart(self.name, self.out_dims, results)
             return leaves
 
         found = Region(given.size, randomness).run(call, given.leaves, given.dims)
@@ -141,12 +141,12 @@ class _Call:
 
 def _run_chunks(call: _Call, given: Arguments, randomness: Randomness, chunk_size: int) -> list[Tensor]:
     """Maps a few examples at a time; with ``"same"`` each chunk draws what the first one drew."""
-    journal = DrawJournal()
+    draw_log = DrawLog()
     chunks: list[list[Tensor]] = []
     for start in range(0, given.size, chunk_size):
         if randomness == "same":
-            journal.rewind()
-        with journal.noting():
+            draw_log.rewind()
+        with draw_log.noting():
             chunks.append(call.run(_take(given, start, min(start + chunk_size, given.size)), randomness))
     return [
         chunks[0][place] if dim is None else upcalls.cat([chunk[place] for chunk in chunks], dim)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.checks.places import check_range
+from oplib.builtin.checks.places import check_index_range
 from oplib.builtin.composed.forms import shorten_rows
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known
@@ -211,7 +211,7 @@ def _check_mode(mode: str, per_sample_weights: Any, *, scale_grad_by_freq: bool,
 
 
 def _check_places(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
-    check_range("embedding_bag", input, weight.shape[0])
+    check_index_range("embedding_bag", input, weight.shape[0])
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentError(
             f"embedding_bag: padding_idx must be within the number of embeddings. Got {padding_idx} for "

@@ -14,9 +14,9 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import (
     broadcast,
     check_dtypes,
-    find_dtype,
     in_single,
     is_integral,
+    promote_operands,
     strong,
 )
 from oplib.builtin.rows.row import Row
@@ -55,7 +55,7 @@ def _pair(op: str, function: Any) -> Any:
     """The kernel of a loss of pairs of items."""
 
     def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
-        dtype = find_dtype(input, target)
+        dtype = promote_operands(input, target)
         x, y = broadcast([lax.convert_element_type(one, dtype) for one in (input, target)], op)
         return in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))(x, y)
 
@@ -190,7 +190,7 @@ def _bce_with_logits(
             f"{describe(input)} and {describe(target)}. Reshape one of them."
         )
     op = "binary_cross_entropy_with_logits"
-    x, y = (lax.convert_element_type(one, find_dtype(input, target)) for one in (input, target))
+    x, y = (lax.convert_element_type(one, promote_operands(input, target)) for one in (input, target))
     one, zero = strong(1, x), strong(0, x)
     log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # of sigmoid(x); that of sigmoid(-x) is log - x
     if pos_weight is None:
@@ -324,7 +324,7 @@ def _cross_entropy_of_shares(
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    dtype = find_dtype(x1, x2)
+    dtype = promote_operands(x1, x2)
     x, y = broadcast([lax.convert_element_type(one, dtype) for one in (x1, x2)], "cosine_similarity")
     axis = find_dim("cosine_similarity", x.ndim, dim)
 

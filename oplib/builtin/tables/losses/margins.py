@@ -12,10 +12,10 @@ from jax import lax
 from oplib.builtin.kernels.promotion import (
     broadcast,
     broadcast_to,
-    find_dtype,
-    find_shape,
+    find_common_shape,
     in_single,
     meet,
+    promote_operands,
     strong,
     to_floating,
 )
@@ -124,10 +124,12 @@ def _cosine_embedding(
             f"{op}: 0D or 1D target tensor expected, with 1D or 2D inputs. Got {describe(target)} for "
             f"{describe(input1)}. Give one target for each row."
         )
-    dtype = find_dtype(to_floating(input1), input2, target)
+    dtype = promote_operands(to_floating(input1), input2, target)
     x, y, sign = (lax.convert_element_type(one, dtype) for one in (input1, input2, target))
     x, y = broadcast([x, y], op)
-    shape = find_shape(op, lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign)
+    shape = find_common_shape(
+        op, lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign
+    )
 
     def compute(x: Any, y: Any, sign: Any) -> Any:
         axis, least = x.ndim - 1, strong(1e-12, x)

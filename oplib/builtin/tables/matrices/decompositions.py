@@ -14,7 +14,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import check_dtypes, find_shape, strong
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, describe
@@ -62,7 +62,7 @@ def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
         )
     if not left:
         return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
-    batch = find_shape("linalg.solve", self, right, lead=-2)
+    batch = find_common_shape("linalg.solve", self, right, lead=-2)
     found = jnp.linalg.solve(
         jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
         jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
@@ -85,7 +85,7 @@ def _solve_triangular(
             f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
             f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
         )
-    batch = find_shape("linalg.solve_triangular", self, B, lead=-2)
+    batch = find_common_shape("linalg.solve_triangular", self, B, lead=-2)
     matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
     return lax.linalg.triangular_solve(

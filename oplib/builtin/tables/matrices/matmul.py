@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.builtin.kernels.promotion import find_shape
+from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 
@@ -32,7 +32,7 @@ def _matmul(self: Any, other: Any) -> Any:
             f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the last "
             "axis of the first must equal the last but one of the second. Transpose one of them."
         )
-    find_shape("matmul", self, other, lead=-2)
+    find_common_shape("matmul", self, other, lead=-2)
     return jnp.matmul(self, other)
 
 

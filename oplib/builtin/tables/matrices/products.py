@@ -15,9 +15,9 @@ from oplib.builtin.kernels.promotion import (
     broadcast_to,
     check_dtypes,
     compute_dtype,
-    find_dtype,
-    find_shape,
+    find_common_shape,
     is_integral,
+    promote_operands,
     strong,
 )
 from oplib.builtin.rows.row import Row
@@ -83,13 +83,13 @@ def _outer(self: Any, vec2: Any) -> Any:
         raise ArgumentError(
             f"outer: expected two vectors. Got {describe(self)} and {describe(vec2)}. Flatten them."
         )
-    dtype = find_dtype(self, vec2)
+    dtype = promote_operands(self, vec2)
     x, y = (lax.convert_element_type(one, dtype) for one in (self, vec2))
     return lax.expand_dims(x, (1,)) * lax.expand_dims(y, (0,))
 
 
 def _kron(self: Any, other: Any) -> Any:
-    dtype = find_dtype(self, other)
+    dtype = promote_operands(self, other)
     own = dtypes.int8 if dtype == dtypes.bool else dtype
     found = jnp.kron(*(lax.convert_element_type(one, own) for one in (self, other)))
     return lax.convert_element_type(found, dtype)
@@ -322,7 +322,7 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
         )
     if p < 0:
         raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
-    batch = find_shape("cdist", x1, x2, lead=-2)
+    batch = find_common_shape("cdist", x1, x2, lead=-2)
     x1, x2 = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (x1, x2))
     away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
     return compute_norm(away, p, (away.ndim - 1,), keepdim=False)

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, find_shape, is_integral, strong
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
@@ -106,7 +106,7 @@ def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool 
             f"Got {describe(LU)} and {describe(B)}. Add one with unsqueeze(-1)."
         )
     places = _find_places(op, LU, pivots)
-    batch = find_shape(op, LU, B, lead=-2)
+    batch = find_common_shape(op, LU, B, lead=-2)
     factors = jnp.broadcast_to(LU, (*batch, *LU.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
     places = jnp.broadcast_to(places, (*batch, places.shape[-1]))

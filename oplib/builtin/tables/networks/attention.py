@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_shape, strong
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 
-from .dropout import draw_kept, drop, spread
+from .dropout import broadcast_like, draw_kept, drop
 
 NAME = "scaled_dot_product_attention"
 HALF = (dtypes.float16, dtypes.bfloat16)
@@ -84,7 +84,7 @@ def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bo
     check_operands(query, key, value)
     if enable_gqa:
         key, value = _share_heads(query, key, value)
-    batch = find_shape(NAME, query, key, value, lead=-2)
+    batch = find_common_shape(NAME, query, key, value, lead=-2)
     if attn_mask is not None:
         _check_mask(query, key, attn_mask, batch)
     return [broadcast_to(one, (*batch, *one.shape[-2:])) for one in (query, key, value)]
@@ -113,10 +113,10 @@ def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: floa
     """The softmax over the keys; where no key takes part all weights are 0."""
     scores, seen = score(query, key, scale), None
     if is_causal:  # everyone sees the first key, and -inf is cheaper than a mask
-        past = spread(find_past(*scores.shape[-2:]), scores)
+        past = broadcast_like(find_past(*scores.shape[-2:]), scores)
         scores = jnp.where(past, scores, strong(-jnp.inf, scores))
     elif attn_mask is not None:
-        mask = spread(attn_mask, scores)
+        mask = broadcast_like(attn_mask, scores)
         seen = _find_seen(mask)
         if mask.dtype != dtypes.bool:
             scores = scores + lax.convert_element_type(mask, scores.dtype)
@@ -203,7 +203,7 @@ def _attend_in_batch(
     result = jnp.swapaxes(result, 1, 2)
     if seen is None:
         return result
-    sees_any = spread(jnp.any(seen, axis=-1, keepdims=True), result)
+    sees_any = broadcast_like(jnp.any(seen, axis=-1, keepdims=True), result)
     return jnp.where(sees_any, result, jnp.zeros_like(result))  # it would be the mean of the values
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes
-from oplib.builtin.kernels.windows import check_numbers, spread
+from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 
@@ -108,13 +108,16 @@ def _convolve(rank: int) -> Any:
         groups: int = 1,
     ) -> Any:
         _check(op, input, weight, bias, rank=rank, groups=groups)
-        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
+        steps, holes = (
+            repeat_for_axes(op, "stride", stride, rank),
+            repeat_for_axes(op, "dilation", dilation, rank),
+        )
         check_numbers(op, stride=steps, dilation=holes)
         if isinstance(padding, str):
             pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
         else:
             check_numbers(op, least=0, padding=padding)
-            pads = [(one, one) for one in spread(op, "padding", padding, rank)]
+            pads = [(one, one) for one in repeat_for_axes(op, "padding", padding, rank)]
         _check_sizes(op, input, weight, pads=pads, holes=holes)
         options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
         return _convolve_batch(input, weight, bias, groups, **options)
@@ -148,8 +151,14 @@ def _transpose(rank: int) -> Any:
         dilation: Sequence[int] = (1,),
     ) -> Any:
         _check(op, input, weight, bias, rank=rank, groups=groups)
-        steps, holes = spread(op, "stride", stride, rank), spread(op, "dilation", dilation, rank)
-        pads, extra = spread(op, "padding", padding, rank), spread(op, "output_padding", output_padding, rank)
+        steps, holes = (
+            repeat_for_axes(op, "stride", stride, rank),
+            repeat_for_axes(op, "dilation", dilation, rank),
+        )
+        pads, extra = (
+            repeat_for_axes(op, "padding", padding, rank),
+            repeat_for_axes(op, "output_padding", output_padding, rank),
+        )
         _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
         reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
         around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]

@@ -14,7 +14,7 @@ from jax import lax
 
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.recording.in_place import check_may_write, refuse_cast, write_in_place
-from oplib.builtin.in_place import check_written
+from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.row import Row
 from oplib.builtin.single_ops import ops
@@ -37,10 +37,10 @@ def drop(array: Any, kept: Any, p: Any) -> Any:
     one = strong(1, p)
     scale = one / (one - p)
     scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
-    return jnp.where(spread(kept, array), scaled, jnp.zeros_like(array))
+    return jnp.where(broadcast_like(kept, array), scaled, jnp.zeros_like(array))
 
 
-def spread(value: Any, like: Any) -> Any:
+def broadcast_like(value: Any, like: Any) -> Any:
     """Broadcasts a value, and spreads it over the devices of an explicit mesh as another is."""
     return match_type(broadcast_to(value, like.shape), jax.typeof(like))
 
@@ -69,9 +69,9 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     kept = draw_kept(shape, p, generator)
     one, alpha = strong(1, p), strong(_ALPHA, p)
     scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
-    own = [spread(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
-    dropped = spread(to_dtype_of(alpha * scale * (p - one), array), array)
-    return jnp.where(spread(kept, array), array * own[0] + own[1], dropped)
+    own = [broadcast_like(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = broadcast_like(to_dtype_of(alpha * scale * (p - one), array), array)
+    return jnp.where(broadcast_like(kept, array), array * own[0] + own[1], dropped)
 
 
 def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
     if not isinstance(input, (Tensor, jax.Array)):
         raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
     if inplace:
-        check_written(input, f"{name}_")
+        require_tensor_to_write(input, f"{name}_")
     if not training or p == 0 or not math.prod(input.shape):
         return input
     if input.dtype not in FLOATING | COMPLEX:

@@ -27,7 +27,7 @@ from oplib.library.objects.namespace import ops
 from oplib.tensor.dtypes import names as dtypes
 
 from .attention import NAME, check_operands, find_past, score
-from .dropout import spread
+from .dropout import broadcast_like
 
 SQUARE = 2**18  # scores of a head from which on not to store them is worth a kernel of its own
 
@@ -63,7 +63,7 @@ def _score(query: Any, key: Any, is_causal: bool, scale: float) -> Any:
     if not is_causal:
         return scores
     past = jnp.tile(find_past(query.shape[-2], key.shape[-2]), (query.shape[-3], 1))
-    return jnp.where(spread(past, scores), scores, strong(-jnp.inf, scores))
+    return jnp.where(broadcast_like(past, scores), scores, strong(-jnp.inf, scores))
 
 
 def _attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong, to_floating
-from oplib.builtin.kernels.windows import spread
+from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, describe
@@ -44,7 +44,7 @@ def _lp_pool(rank: int) -> Any:
         if math.isinf(norm_type):
             sign = strong(math.copysign(1, norm_type), array)
             return sign * largest(sign * jnp.abs(array), kernel_size, stride, ceil_mode=ceil_mode)[0]
-        count = math.prod(spread(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
+        count = math.prod(repeat_for_axes(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
 
         def compute(x: Any) -> Any:
             means = average(lax.pow(x, strong(norm_type, x)), kernel_size, stride, ceil_mode=ceil_mode)

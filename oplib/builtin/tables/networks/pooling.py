@@ -13,7 +13,7 @@ from jax import lax
 
 from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong
-from oplib.builtin.kernels.windows import Windows, check_numbers, check_places, spread
+from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
@@ -34,7 +34,7 @@ def make_max_pool(rank: int) -> Any:
         ceil_mode: bool = False,
     ) -> tuple[Any, Any]:
         """The gradient goes to the first of the largest items, and so to the place that is given."""
-        check_places(op, rank, input)
+        check_input_rank(op, rank, input)
         sizes = input.shape[-rank:]
         where: dict[str, Any] = {
             "kernel": kernel_size,
@@ -77,7 +77,7 @@ def make_avg_pool(rank: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        check_places(op, rank, input)
+        check_input_rank(op, rank, input)
         sizes = input.shape[-rank:]
         windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
         total = in_single(windows.sum)(input)
@@ -111,8 +111,8 @@ def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool
 
 
 def _find_counts(op: str, rank: int, input: Any, output_size: Sequence[int], *, has_channels: bool) -> Any:
-    check_places(op, rank, input, has_channels=has_channels)
-    counts = spread(op, "output_size", output_size, rank)
+    check_input_rank(op, rank, input, has_channels=has_channels)
+    counts = repeat_for_axes(op, "output_size", output_size, rank)
     check_numbers(op, least=0, output_size=counts)
     return counts
 

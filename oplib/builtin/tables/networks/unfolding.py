@@ -9,7 +9,7 @@ from typing import Any
 
 from jax import lax
 
-from oplib.builtin.kernels.windows import Windows, check_places, spread
+from oplib.builtin.kernels.windows import Windows, check_input_rank, repeat_for_axes
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, describe
 
@@ -21,7 +21,7 @@ def _unfold(
     padding: Sequence[int] = (0,),
     stride: Sequence[int] = (1,),
 ) -> Any:
-    check_places("unfold", 2, input)
+    check_input_rank("unfold", 2, input)
     options = {"dilation": dilation, "padding": padding, "stride": stride}
     windows = _find_windows("unfold", input.shape[-2:], kernel_size, **options)
     array = input if input.ndim == 4 else lax.expand_dims(input, (0,))
@@ -45,7 +45,7 @@ def _fold(
             "fold: expected 2D or 3D (batch mode) input, whose axes but the batch have items. "
             f"Got {describe(input)}. Give columns: batch, items of a window, windows."
         )
-    sizes = spread("fold", "output_size", output_size, 2)
+    sizes = repeat_for_axes("fold", "output_size", output_size, 2)
     options = {"dilation": dilation, "padding": padding, "stride": stride}
     windows = _find_windows("fold", sizes, kernel_size, **options)
     count = math.prod(windows.kernel)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels import view_rules as rules
-from oplib.builtin.kernels.promotion import broadcast_to, find_shape
+from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.creation.constants import store
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -128,7 +128,7 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
             f"masked_fill: it only supports boolean masks. Got {describe(mask)}. Compare it with "
             "something: mask != 0."
         )
-    shape = find_shape("masked_fill", self, mask)
+    shape = find_common_shape("masked_fill", self, mask)
     filled = store("masked_fill", value, shape, self.dtype)
     return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
 
@@ -146,7 +146,7 @@ ROWS = (
     ),
     Row(
         "narrow(Tensor self, int dim, int start, int length) -> Tensor",
-        rules.make_kernel(rules.narrow),
+        rules.make_view_kernel(rules.narrow),
         "some items in a row of a dimension",
         view=rules.narrow,
         node="Slice",

@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
-from oplib.builtin.kernels.promotion import find_shape, is_integral, strong
+from oplib.builtin.kernels.promotion import find_common_shape, is_integral, strong
 from oplib.builtin.kernels.scatter_product import multiply_scattered
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
@@ -227,7 +227,7 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
             f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
         )
     _check_dtype("masked_scatter", self, source)
-    shape = find_shape("masked_scatter", self, mask)
+    shape = find_common_shape("masked_scatter", self, mask)
     holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
     order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
     items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")

@@ -11,9 +11,9 @@ from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
     elementwise,
-    find_dtype,
     is_integral,
     on_floating,
+    promote_operands,
     strong,
 )
 from oplib.builtin.rows.row import Row, from_output, save_inputs
@@ -41,7 +41,7 @@ def _scaled(op: str, function: Any, check: Any = None) -> Any:
     def kernel(self: Any, other: Any, *, alpha: Any) -> Any:
         if check is not None:
             check(op, self, other)
-        dtype = find_dtype(self, other)
+        dtype = promote_operands(self, other)
         if is_integral(dtype) and not is_integral(alpha.dtype):
             raise ArgumentError(
                 f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "

@@ -11,8 +11,8 @@ from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
     elementwise,
-    find_dtype,
     is_integral,
+    promote_operands,
     strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
@@ -238,7 +238,7 @@ def _add_combined(op: str, combine: Any) -> Any:
     """The kernel of ``self + value * combine(first, second)``."""
 
     def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-        dtype = find_dtype(self, tensor1, tensor2)
+        dtype = promote_operands(self, tensor1, tensor2)
         if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
             raise ArgumentError(
                 f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast, comparison, find_dtype
+from oplib.builtin.kernels.promotion import broadcast, comparison, promote_operands
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
@@ -44,7 +44,7 @@ def _where(condition: Any, self: Any, other: Any) -> Any:
             f"where: argument 'condition' is expected to be a boolean tensor. Got {describe(condition)}. "
             f"Compare it with something: condition != 0."
         )
-    dtype = find_dtype(self, other)
+    dtype = promote_operands(self, other)
     pair = [lax.convert_element_type(operand, dtype) for operand in (self, other)]
     return lax.select(*broadcast([condition, *pair], "where"))
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dims
-from oplib.builtin.kernels.promotion import broadcast, find_dtype, in_single, is_integral, strong
+from oplib.builtin.kernels.promotion import broadcast, in_single, is_integral, promote_operands, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, describe
@@ -149,7 +149,7 @@ def _vector_norm(
 
 
 def _dist(self: Any, other: Any, p: float = 2) -> Any:
-    dtype = find_dtype(self, other)
+    dtype = promote_operands(self, other)
     x, y = broadcast([lax.convert_element_type(one, dtype) for one in (self, other)], "dist")
     return _vector_norm(x - y, p)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import find_dtype
+from oplib.builtin.kernels.promotion import promote_operands
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
@@ -19,7 +19,7 @@ _PLACES = constant("places do not change with the items but by a step")
 
 
 def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
-    common = find_dtype(sorted_sequence, self)
+    common = promote_operands(sorted_sequence, self)
     sorted_sequence, self = (lax.convert_element_type(one, common) for one in (sorted_sequence, self))
     if not sorted_sequence.ndim:
         raise ArgumentError(

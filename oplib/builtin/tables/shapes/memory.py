@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.view_rules import Part, make_kernel, rearrange
+from oplib.builtin.kernels.view_rules import Part, make_view_kernel, rearrange
 from oplib.builtin.rows.row import Row, constant
 from oplib.builtin.viewing import make_viewer
 from oplib.errors import ArgumentError, describe
@@ -94,20 +94,20 @@ _BITS = constant("bits do not change with the items but by a step")
 ROWS = (
     Row(
         "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
-        make_kernel(unfold),
+        make_view_kernel(unfold),
         "windows of a dimension, a step apart, along a new last one",
         view=unfold,
         source="torch.Tensor.unfold",
     ),
     Row(
         "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-        make_kernel(as_strided),
+        make_view_kernel(as_strided),
         "items by strides and offset, of those that the tensor shows",
         view=as_strided,
     ),
     Row(
         "view.dtype(Tensor self, ScalarType dtype) -> Tensor",
-        make_kernel(view_dtype),
+        make_view_kernel(view_dtype),
         "the same bits as items of another dtype",
         view=view_dtype,
         derivative=_BITS,

@@ -112,7 +112,7 @@ def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row
 
 
 def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "", dtypes: str = ALL) -> Row:
-    kernel = rules.make_kernel(rule)
+    kernel = rules.make_view_kernel(rule)
     return Row(schema, kernel, doc, view=rule, node=node, source=source, dtypes=dtypes)
 
 
@@ -124,7 +124,7 @@ VIEWS = (
     _reshape_row(
         "reshape(Tensor self, int[] shape) -> Tensor",
         "the items in another shape; a view where torch gives one",
-        lambda spec, shape: rules.find_shape("reshape", spec, shape),
+        lambda spec, shape: rules.fill_in_length("reshape", spec, shape),
     ),
     _reshape_row(
         "ravel(Tensor self) -> Tensor",
@@ -210,7 +210,7 @@ VIEWS = (
     Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
     Row(
         "imag(Tensor self) -> Tensor",
-        rules.make_kernel(rules.imag),
+        rules.make_view_kernel(rules.imag),
         "imaginary parts",
         view=rules.imag,
         node="Select",
