@@ -17,7 +17,7 @@ from .batched import run_batched
 from .node_logging import engine_run_backward
 from .overrides import find_overrides, hand_over, is_tensor_like
 from .root_gradients import make_root_gradients
-from .undo_log import UndoLog
+from .undo_log import GradUndoLog
 from .wide_graph import in_its_width
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
@@ -82,7 +82,7 @@ def backward(
             wanted,
             allow_unreachable=True,
             accumulate_grad=True,
-            undo_log=UndoLog() if grad_transaction else None,
+            undo_log=GradUndoLog() if grad_transaction else None,
         )
 
 

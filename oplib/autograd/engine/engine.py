@@ -23,7 +23,7 @@ from oplib.tensor import Tensor
 from . import fork
 from .plan import RunPlan
 from .run import Run, engine_state, is_checkpoint_valid
-from .undo_log import UndoLog
+from .undo_log import GradUndoLog
 from .validation import validate_gradients
 
 _ABSENT: Any = object()
@@ -42,7 +42,7 @@ class _EngineBase:
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
         *,
-        undo_log: UndoLog | None = None,
+        undo_log: GradUndoLog | None = None,
     ) -> tuple[Tensor | None, ...] | None:
         """Runs the graph backwards from ``tensors``.
 

@@ -16,7 +16,7 @@ from oplib.modes import modes
 from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
 from .stack import StackReserve
-from .undo_log import UndoLog
+from .undo_log import GradUndoLog
 from .validation import validate_results
 
 _ids = itertools.count()
@@ -61,7 +61,7 @@ class Run:
     )  # fmt: skip
 
     def __init__(
-        self, plan: RunPlan, *, keep_graph: bool, create_graph: bool, undo_log: UndoLog | None
+        self, plan: RunPlan, *, keep_graph: bool, create_graph: bool, undo_log: GradUndoLog | None
     ) -> None:
         self.id = next(_ids)
         self.keep_graph = keep_graph

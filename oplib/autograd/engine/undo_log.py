@@ -7,7 +7,7 @@ from typing import Any
 from oplib.tensor import Tensor
 
 
-class UndoLog:
+class GradUndoLog:
     """Notes the ``grad`` of each tensor before a run first writes it, for ``grad_transaction=True``."""
 
     __slots__ = ("_before",)
