@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from oplib.builtin.rows.parameters import FURTHER_NAMES, is_absent
 from tools.stub_results import (
-    DECIDING,
-    MAKING,
     TENSOR,
     UNKNOWN,
+    find_composed,
     find_result,
     has_mixed_results,
     name_class,
@@ -50,6 +49,7 @@ def _type_form(form: Parameters, op: str, *, is_method: bool) -> Iterator[tuple[
     """Lists a form for Tensors and, of a function, one for all else."""
     first = form if is_method else _take_tensor(form, op)
     result = find_result(op.removesuffix("_") if is_method else op)
+    composed = find_composed(op)
     is_in_place = op.endswith("_")
     if is_in_place:
         yield form, TENSOR
@@ -58,9 +58,9 @@ def _type_form(form: Parameters, op: str, *, is_method: bool) -> Iterator[tuple[
         yield from _list_mixed(first)
     elif op == "where":
         yield _require(first, "input", "other"), TENSOR
-    elif op in DECIDING:
-        yield _drop(first, DECIDING[op]), result
-    elif op in MAKING or result in ("bool", "int") or is_method:
+    elif composed and composed.deciding:
+        yield _drop(first, composed.deciding), result
+    elif (composed and composed.makes) or result in ("bool", "int") or is_method:
         yield form, result
         return
     elif result != UNKNOWN:

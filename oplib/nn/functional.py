@@ -18,20 +18,12 @@ from oplib.builtin.functions.registry import COMPOSED, FUNCTIONS, IN_PLACE, NETW
 from . import activations
 from .activations import *  # noqa: F403  the names that its own list has
 
-_COMPOSED_OF_NETWORKS = (
-    *(f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)),
-    *("batch_norm", "dropout", "embedding", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d"),
-    *("dropout1d", "dropout2d", "dropout3d", "one_hot", "scaled_dot_product_attention"),
-    *("gumbel_softmax", "triplet_margin_with_distance_loss"),
-)
-_ALSO_AT_THE_ROOT = (
-    *("sigmoid", "tanh", "softmax", "log_softmax"),
-    *(name for name in COMPOSED if name in _COMPOSED_OF_NETWORKS),
-)
-_OF_NETWORKS = (row.op for row in ROWS if row.origin.startswith("torch.nn.functional."))
-_NAMES = (*activations.__all__, *_ALSO_AT_THE_ROOT, *_OF_NETWORKS)
-_OTHERWISE_NAMED = {"fold": "col2im", "unfold": "im2col"}  # as a method of Tensor unfold is something else
-_PLAIN = [name for name in _NAMES if name in FUNCTIONS]
+_OPS = {row.name_in_networks: row.op for row in ROWS if row.name_in_networks}
+_COMPOSED = (name for name, one in COMPOSED.items() if one.in_networks)
+_PLAIN = [name for name in (*activations.__all__, *_COMPOSED, *_OPS) if name in FUNCTIONS]
+_OTHERWISE_NAMED = {
+    name: op for name, op in _OPS.items() if name != op
+}  # as a method unfold is something else
 __all__ = sorted({*_OTHERWISE_NAMED, *_PLAIN, *NETWORKS_IN_PLACE})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
 
 

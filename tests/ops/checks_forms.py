@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import _WITH_OUT, FUNCTIONS, IN_PLACE
+from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE, TAKING_OUT
 from oplib.tensor import Tensor
 
 from .calls import ROW_OF, Call, assert_near, to_vector
@@ -104,7 +104,7 @@ def check_in_place_dtype(call: Call) -> None:
 
 def takes_out(name: str, sample: Sample) -> bool:
     op = ROW_OF[name].op
-    return op in _WITH_OUT and op in FUNCTIONS and op not in OTHER_ARGUMENTS
+    return op in TAKING_OUT and op in FUNCTIONS and op not in OTHER_ARGUMENTS
 
 
 def call_with_out(call: Call, tensors: list[Tensor], outs: list[Tensor]) -> Any:

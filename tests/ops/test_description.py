@@ -7,11 +7,15 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.builtin.functions.description import GIVING_BOOLS, GIVING_FLOATS, KEEPING_SHAPE, describe_dtypes
+from oplib.builtin.functions.description import describe_dtypes
 from oplib.builtin.functions.explanations import BY_NAME, BY_OP
-from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
+from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, ROWS, SPECIAL, UPCALLS
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.library.schema import parse_schema
+
+GIVING_BOOLS = {row.op for row in ROWS if row.result == "bools"}
+GIVING_FLOATS = {row.op for row in ROWS if row.result == "floats"}
+KEEPING_SHAPE = {row.op for row in ROWS if row.result == "shape"}
 
 SECTIONS = ("Args:", "Returns:", "Raises:", "Gradient:", "Source:", "Overloads:")
 PUBLIC = [

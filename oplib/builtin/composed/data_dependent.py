@@ -12,6 +12,7 @@ import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import find_common_shape
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, is_traced, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
@@ -322,5 +323,18 @@ def _check_table(input: Any, weight: Any) -> None:
         )
 
 
-METHODS = (argwhere, masked_select, nonzero, repeat_interleave, unique)
-DATA_DEPENDENT = (*METHODS, one_hot)
+COMPOSED = (
+    Composed(argwhere, is_method=True),
+    Composed(masked_select, is_method=True, out=True),
+    Composed(nonzero, is_method=True, out=True, deciding=("as_tuple",)),
+    Composed(repeat_interleave, is_method=True),
+    Composed(
+        unique,
+        is_method=True,
+        deciding=(
+            "return_inverse",
+            "return_counts",
+        ),
+    ),
+    Composed(one_hot, in_networks=True),
+)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.grad_mode import no_grad
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import (
     ArgumentError,
@@ -385,16 +386,17 @@ def positive(input: Any) -> Any:
     return input
 
 
-FORMS = (
-    bucketize,
-    embedding,
-    _make_asking("is_complex", "Whether the dtype is complex.", "A bool.", "False"),
-    _make_asking("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"),
-    _make_asking("numel", "Counts the items.", "An int.", "6"),
-    pinverse,
-    positive,
-    rsub,
-    scatter,
-    searchsorted,
+COMPOSED = (
+    Composed(bucketize, is_method=True, out=True),
+    Composed(embedding, in_networks=True),
+    Composed(_make_asking("is_complex", "Whether the dtype is complex.", "A bool.", "False"), returns="bool"),
+    Composed(
+        _make_asking("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"), returns="bool"
+    ),
+    Composed(_make_asking("numel", "Counts the items.", "An int.", "6"), returns="int"),
+    Composed(pinverse, is_method=True),
+    Composed(positive, is_method=True),
+    Composed(rsub),
+    Composed(scatter, is_method=True),
+    Composed(searchsorted, out=True),
 )
-METHODS = (bucketize, pinverse, positive, scatter)

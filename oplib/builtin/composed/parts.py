@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
@@ -149,10 +150,10 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> An
     return ops.split(input, list(split_sizes), dim)
 
 
-PARTS = (
-    _make_split_along("hsplit", 1, 1, (2, 2, 6)),
-    _make_split_along("vsplit", 2, 0, (1, 4, 6)),
-    _make_split_along("dsplit", 3, 2, (2, 4, 3)),
-    split_with_sizes,
-    tensor_split,
+COMPOSED = (
+    Composed(_make_split_along("hsplit", 1, 1, (2, 2, 6)), is_method=True, returns="Tensor[]"),
+    Composed(_make_split_along("vsplit", 2, 0, (1, 4, 6)), is_method=True, returns="Tensor[]"),
+    Composed(_make_split_along("dsplit", 3, 2, (2, 4, 3)), is_method=True, returns="Tensor[]"),
+    Composed(split_with_sizes, is_method=True, returns="Tensor[]"),
+    Composed(tensor_split, is_method=True, returns="Tensor[]"),
 )

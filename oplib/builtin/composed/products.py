@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentValueError
 
@@ -176,5 +177,9 @@ def _is_complex(operand: Any) -> bool:
     return isinstance(operand, complex) or np.dtype(getattr(operand, "dtype", bool)).kind == "c"
 
 
-PRODUCTS_AND_NORMS = (einsum, norm, tensordot)
-POWERS = (float_power,)
+COMPOSED = (
+    Composed(einsum),
+    Composed(norm, is_method=True, out=True),
+    Composed(tensordot, out=True),
+    Composed(float_power, is_method=True, out=True),
+)

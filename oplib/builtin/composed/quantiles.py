@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
 from oplib.errors import ArgumentError, describe
@@ -182,4 +183,7 @@ def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, 
     return place, place, np.zeros_like(ranks)
 
 
-QUANTILES = (nanquantile, quantile)
+COMPOSED = (
+    Composed(nanquantile, is_method=True, out=True),
+    Composed(quantile, is_method=True, out=True),
+)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -228,5 +229,11 @@ def _widen(weights: Any) -> Any:
     return ops._to_copy(weights, dtypes.float64 if default_int_dtype() == dtypes.int64 else dtypes.float32)
 
 
-SEQUENCES = (bincount, cumulative_trapezoid, diff, isin, trapezoid)
-METHODS = (bincount, diff)
+COMPOSED = (
+    Composed(bincount, is_method=True),
+    Composed(cumulative_trapezoid),
+    Composed(diff, is_method=True),
+    Composed(isin),
+    Composed(trapezoid),
+    Composed(trapezoid, name="trapz"),
+)

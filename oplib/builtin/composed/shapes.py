@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 
@@ -321,17 +322,16 @@ def cartesian_prod(*tensors: Any) -> Any:
     return ops.stack([ops.reshape(one, (-1,)) for one in meshgrid(*tensors)], 1)
 
 
-SHAPES = (
-    adjoint,
-    _make_atleast(1, (2,)),
-    _make_atleast(2, (1, 2)),
-    _make_atleast(3, (1, 2, 1)),
-    block_diag,
-    broadcast_tensors,
-    cartesian_prod,
-    column_stack,
-    diagflat,
-    meshgrid,
-    swapaxes,
+COMPOSED = (
+    Composed(adjoint, is_method=True),
+    Composed(_make_atleast(1, (2,)), returns="Any"),
+    Composed(_make_atleast(2, (1, 2)), returns="Any"),
+    Composed(_make_atleast(3, (1, 2, 1)), returns="Any"),
+    Composed(block_diag),
+    Composed(broadcast_tensors, returns="Tensor[]"),
+    Composed(cartesian_prod),
+    Composed(column_stack),
+    Composed(diagflat, is_method=True),
+    Composed(meshgrid, returns="Tensor[]"),
+    Composed(swapaxes, is_method=True),
 )
-METHODS = (adjoint, diagflat, swapaxes)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
@@ -244,12 +245,18 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         ) from error
 
 
-STATISTICS = (
-    broadcast_shapes,
-    combinations,
-    cov,
-    _make_triangle(np.tril_indices, "lower"),
-    _make_triangle(np.triu_indices, "upper"),
-    unique_consecutive,
+COMPOSED = (
+    Composed(broadcast_shapes, returns="Any"),
+    Composed(combinations),
+    Composed(cov, is_method=True),
+    Composed(_make_triangle(np.tril_indices, "lower"), makes=True),
+    Composed(_make_triangle(np.triu_indices, "upper"), makes=True),
+    Composed(
+        unique_consecutive,
+        is_method=True,
+        deciding=(
+            "return_inverse",
+            "return_counts",
+        ),
+    ),
 )
-METHODS = (cov, unique_consecutive)

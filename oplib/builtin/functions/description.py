@@ -11,46 +11,10 @@ from typing import Any
 from oplib.builtin.kernels.dtype_classes import ALL
 from oplib.builtin.rows.parameters import is_absent, takes_further_names
 from oplib.builtin.rows.row import Row
-from oplib.builtin.tables.networks import activations as _activations
-from oplib.builtin.tables.networks import shrinkage as _shrinkage
-from oplib.builtin.tables.pointwise import arithmetic as _arithmetic
-from oplib.builtin.tables.pointwise import basic as _pointwise
-from oplib.builtin.tables.pointwise import bounds as _bounds
-from oplib.builtin.tables.pointwise import compare as _compare
-from oplib.builtin.tables.pointwise import complex as _complex
-from oplib.builtin.tables.pointwise import elementary as _elementary
-from oplib.builtin.tables.pointwise import logic as _logic
-from oplib.builtin.tables.pointwise import special as _special
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
 
 from .explanations import explain_op
 
-_ITEM_BY_ITEM = (
-    *(_activations, _arithmetic, _bounds, _compare, _complex, _elementary, _logic, _pointwise),
-    *(_shrinkage, _special),
-)
-_NOT_ITEM_BY_ITEM = frozenset({"glu", "prelu"})
-GIVING_BOOLS = frozenset(
-    {
-        *("signbit", "isposinf", "isneginf", "isreal", "eq", "ne", "lt", "le", "gt", "ge"),
-        *("logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite"),
-        "isclose",
-    }
-)
-GIVING_FLOATS = frozenset(
-    {
-        *("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "exp2", "expm1", "log2", "log10"),
-        *("log1p", "rsqrt", "reciprocal", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh"),
-        *("acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "logit", "atan2", "copysign"),
-        *("deg2rad", "rad2deg", "sinc", "i0", "xlogy", "ldexp", "special_ndtr", "special_ndtri"),
-        *("special_log_ndtr", "special_erfcx", "special_entr", "special_xlog1py", "special_i0e"),
-        *("special_i1", "special_i1e", "special_spherical_bessel_j0", "special_zeta", "softsign"),
-        "tanhshrink",
-    }
-)
-_OF_SEVERAL_RULES = frozenset(
-    {"div", "rdiv", "where", "pow", "abs", "angle", "complex", "polar", "mvlgamma", "polygamma"}
-)
 _PLAIN_WORDS = {
     "Tensor": ("a tensor", "tensors"),
     "int": ("an int", "ints"),
@@ -72,13 +36,7 @@ _NOT_IN_SCHEMAS = {
     "device": ("a device",),
     "requires_grad": ("a bool",),
 }
-KEEPING_SHAPE = frozenset(
-    {
-        *("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "logcumsumexp", "flip", "fliplr"),
-        *("flipud", "roll", "tril", "triu", "msort", "argsort", "layer_norm", "rms_norm", "group_norm"),
-        *("normalize", "zeros_like", "ones_like", "clone", "detach", "conj", "real", "imag"),
-    }
-)
+_ITEM_BY_ITEM = frozenset({"items", "floats", "bools", "mixed"})
 _OF_RESULTS = {
     "keepdim": ", without the dimensions that are reduced, or with these of length 1 where `keepdim`",
     "reduction": " without dimensions, or with `reduction='none'` one that is not reduced",
@@ -142,12 +100,13 @@ class _Description:
     ) -> None:
         self._rows = rows
         self._schemas = schemas
-        self._op = op = rows[0].op
+        self._op = rows[0].op
         self._defaults = _list_defaults(function)
         types = _collect_types(schemas)
         self._types = {name: _find_types(types, name) for name in self._defaults}
         self._tensors = [name for name, words in self._types.items() if "a tensor" in words]
-        self._is_item_by_item = op in _list_item_by_item()
+        self._result = rows[0].result
+        self._is_item_by_item = self._result in _ITEM_BY_ITEM
         classes = [row.dtypes for row in rows]
         self._classes = classes[0] if len(classes) == 1 else "".join(set().union(*classes))
 
@@ -197,7 +156,7 @@ class _Description:
         words = ", or ".join(forms)
         if self._is_item_by_item:
             words = self._describe_items(words)
-        elif self._op in KEEPING_SHAPE:
+        elif self._result == "shape":
             words += f" of the shape of `{self._tensors[0]}`"
         words += "".join(_OF_RESULTS[name] for name in self._defaults if name in _OF_RESULTS)
         if self._rows[0].is_view:
@@ -212,11 +171,11 @@ class _Description:
         first = f"of `{self._tensors[0]}`"
         shape = f"of the shape {first}" if is_only else "of the shape to which the tensors broadcast"
         dtype = f"of the dtype {first}" if is_only else "of the dtype in which they meet"
-        if self._op in GIVING_BOOLS:
+        if self._result == "bools":
             return f"{words} of bools, {shape}"
-        if self._op in _OF_SEVERAL_RULES:
+        if self._result == "mixed":
             return f"{words} {shape}"
-        return f"{words} {shape} and {dtype}{', or of floats for ints' if self._op in GIVING_FLOATS else ''}"
+        return f"{words} {shape} and {dtype}{', or of floats for ints' if self._result == 'floats' else ''}"
 
     def _list_errors(self) -> list[str]:
         found = ["    ArgumentTypeError: an argument is not of a type that is told above."]
@@ -297,13 +256,6 @@ def _list_overloads(rows: Sequence[Row]) -> list[str]:
     """The schemas; each with what it computes, where they do not all compute the same."""
     are_alike = len({row.doc for row in rows}) == 1
     return [f"    {row.schema}" if are_alike else f"    {row.schema}\n        {row.doc}" for row in rows]
-
-
-@functools.cache
-def _list_item_by_item() -> frozenset[str]:
-    """The ops that compute each item of the result from those at its place."""
-    ops = {row.op for family in _ITEM_BY_ITEM for row in family.ROWS}
-    return frozenset(ops - _NOT_ITEM_BY_ITEM)
 
 
 def _join(words: Sequence[str]) -> str:

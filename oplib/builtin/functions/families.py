@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from oplib.builtin.composed.data_dependent import DATA_DEPENDENT
-from oplib.builtin.composed.data_dependent import METHODS as _DATA_DEPENDENT_METHODS
-from oplib.builtin.composed.forms import FORMS
-from oplib.builtin.composed.forms import METHODS as _FORM_METHODS
-from oplib.builtin.composed.matrices.factors import FACTORS
-from oplib.builtin.composed.matrices.linalg import LINALG
-from oplib.builtin.composed.matrices.older_linalg import OLDER
-from oplib.builtin.composed.matrices.triangles import METHODS as _TRIANGLE_METHODS
-from oplib.builtin.composed.matrices.triangles import OF_LINALG as _TRIANGLES_OF_LINALG
-from oplib.builtin.composed.matrices.triangles import TRIANGLES
-from oplib.builtin.composed.networks.attention import ATTENTION
-from oplib.builtin.composed.networks.images import NETWORKS
-from oplib.builtin.composed.networks.losses import LOSSES
-from oplib.builtin.composed.networks.norm_pools import NORM_POOLS
-from oplib.builtin.composed.networks.norms import NORMS
-from oplib.builtin.composed.networks.pools import POOLS
-from oplib.builtin.composed.parts import PARTS
-from oplib.builtin.composed.products import POWERS, PRODUCTS_AND_NORMS, norm
-from oplib.builtin.composed.quantiles import QUANTILES
-from oplib.builtin.composed.sequences import METHODS as _SEQUENCE_METHODS
-from oplib.builtin.composed.sequences import SEQUENCES, trapezoid
-from oplib.builtin.composed.shapes import METHODS as _SHAPE_METHODS
-from oplib.builtin.composed.shapes import SHAPES
-from oplib.builtin.composed.signals.fourier import FOURIER
-from oplib.builtin.composed.signals.spectra import SPECTRA
-from oplib.builtin.composed.signals.windows import WINDOWS
-from oplib.builtin.composed.statistics import METHODS as _STATISTICS_METHODS
-from oplib.builtin.composed.statistics import STATISTICS
+from oplib.builtin.composed import data_dependent as _composed_data_dependent
+from oplib.builtin.composed import forms as _composed_forms
+from oplib.builtin.composed import parts as _composed_parts
+from oplib.builtin.composed import products as _composed_products
+from oplib.builtin.composed import quantiles as _composed_quantiles
+from oplib.builtin.composed import sequences as _composed_sequences
+from oplib.builtin.composed import shapes as _composed_shapes
+from oplib.builtin.composed import statistics as _composed_statistics
+from oplib.builtin.composed.matrices import factors as _composed_factors
+from oplib.builtin.composed.matrices import linalg as _composed_linalg
+from oplib.builtin.composed.matrices import older_linalg as _composed_older_linalg
+from oplib.builtin.composed.matrices import triangles as _composed_triangles
+from oplib.builtin.composed.networks import attention as _composed_attention
+from oplib.builtin.composed.networks import images as _composed_images
+from oplib.builtin.composed.networks import losses as _composed_losses
+from oplib.builtin.composed.networks import norm_pools as _composed_norm_pools
+from oplib.builtin.composed.networks import norms as _composed_norms
+from oplib.builtin.composed.networks import pools as _composed_pools
+from oplib.builtin.composed.signals import fourier as _composed_fourier
+from oplib.builtin.composed.signals import spectra as _composed_spectra
+from oplib.builtin.composed.signals import windows as _composed_windows
 from oplib.builtin.registration import Overloads
 from oplib.builtin.tables.creation import constants as _creation
 from oplib.builtin.tables.creation import random as _random
@@ -55,7 +48,6 @@ from oplib.builtin.tables.networks import normalisation as _normalisation
 from oplib.builtin.tables.networks import pooling as _pooling
 from oplib.builtin.tables.networks import shrinkage as _shrinkage
 from oplib.builtin.tables.networks import unfolding as _unfolding
-from oplib.builtin.tables.networks.dropout import DROPOUTS
 from oplib.builtin.tables.places import gathering as _gathering
 from oplib.builtin.tables.places import indexing as _indexing
 from oplib.builtin.tables.places import scattering as _scattering
@@ -129,52 +121,34 @@ ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
 
 _COMPOSED = (
-    *(*PRODUCTS_AND_NORMS, *ATTENTION, *DROPOUTS, *NORMS, *POOLS, *NORM_POOLS, *LOSSES, *NETWORKS),
-    *(*DATA_DEPENDENT, *PARTS, *SHAPES, *FORMS, *SEQUENCES, *STATISTICS, *FACTORS, *OLDER, *WINDOWS),
-    *(*TRIANGLES, *QUANTILES, *SPECTRA, *POWERS),
+    _dropout,
+    _composed_data_dependent,
+    _composed_forms,
+    _composed_parts,
+    _composed_products,
+    _composed_quantiles,
+    _composed_sequences,
+    _composed_shapes,
+    _composed_statistics,
+    _composed_factors,
+    _composed_linalg,
+    _composed_older_linalg,
+    _composed_triangles,
+    _composed_attention,
+    _composed_images,
+    _composed_losses,
+    _composed_norm_pools,
+    _composed_norms,
+    _composed_pools,
+    _composed_fourier,
+    _composed_spectra,
+    _composed_windows,
 )
-COMPOSED = {**{one.__name__: one for one in _COMPOSED}, "trapz": trapezoid}
-"""The functions that are made of several ops, by name."""
+COMPOSED = {one.op: one for module in _COMPOSED for one in module.COMPOSED}
+"""The functions that are made of several ops, by name; those of linalg and fft with this prefix."""
 
-_METHODS = (
-    *(norm, *POWERS, *FACTORS, *OLDER, *PARTS, *_FORM_METHODS, *_SHAPE_METHODS, *_SEQUENCE_METHODS),
-    *(*_DATA_DEPENDENT_METHODS, *_STATISTICS_METHODS, *_TRIANGLE_METHODS, *QUANTILES, *SPECTRA),
+_OPS = list(dict.fromkeys(row.op for row in ROWS))
+OF_LINALG, OF_FOURIER, OF_SPECIAL = (
+    frozenset(op for op in _OPS if op.startswith(prefix)) for prefix in ("linalg_", "fft_", "special_")
 )
-METHODS_OF_COMPOSED = frozenset(one.__name__ for one in _METHODS)
-"""Those that are methods of Tensor too."""
-
-COMPOSED_LINALG = {one.__name__: one for one in (*LINALG, *_TRIANGLES_OF_LINALG)}
-"""Likewise, those of ``oplib.linalg``."""
-
-COMPOSED_FOURIER = {one.__name__: one for one in FOURIER}
-"""Likewise, those of ``oplib.fft``."""
-
-WITH_OUT = frozenset(
-    row.op
-    for family in (
-        _pointwise,
-        _elementary,
-        _arithmetic,
-        _special,
-        _bounds,
-        _logic,
-        _compare,
-        _linalg,
-        _reduce,
-    )
-    for row in family.ROWS
-) - {"rsub"}
-"""The ops of families whose functions can write their result into a tensor that is given, but for some."""
-
-OF_LINALG = frozenset(
-    row.op
-    for row in _decompositions.ROWS + _triangles.ROWS + _moments.ROWS + _products.ROWS
-    if row.op.startswith("linalg_")
-)
-"""The ops that ``oplib.linalg`` has functions of."""
-
-OF_FOURIER = frozenset(row.op for row in _fourier.ROWS)
-"""Likewise, ``oplib.fft``."""
-
-OF_SPECIAL = frozenset(row.op for row in _special.ROWS if row.op.startswith("special_"))
-"""Likewise, ``oplib.special``, beside those at the root."""
+"""The ops that ``oplib.linalg``, ``oplib.fft`` and ``oplib.special`` have functions of."""

@@ -7,22 +7,6 @@ from typing import Any
 
 Function = Callable[..., Any]
 
-ROOT_IN_PLACE = (
-    *("abs_", "acos_", "acosh_", "addmv_", "alpha_dropout_", "arccos_", "arccosh_", "arcsin_"),
-    *("arcsinh_", "arctan_", "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "celu_", "clamp_"),
-    *("clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "dropout_"),
-    *("erf_", "erfc_", "exp2_", "exp_", "expm1_", "feature_alpha_dropout_", "feature_dropout_", "fill_"),
-    *("fix_", "floor_", "frac_", "gcd_", "i0_", "index_put_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_"),
-    *("log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_"),
-    *("rrelu_", "rsqrt_", "selu_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_"),
-    *("tanh_", "threshold_", "trunc_", "xlogy_", "zero_"),
-)
-"""The in-place forms that torch also has as functions at its root; of these oplib has those of its ops."""
-
-NETWORK_IN_PLACE = (*("celu_", "elu_", "hardtanh_", "leaky_relu_", "relu_", "rrelu_", "selu_", "threshold_"),)
-"""Likewise, in ``torch.nn.functional``."""
-
-
 _SUBMODULES = ("linalg", "fft", "special")
 
 

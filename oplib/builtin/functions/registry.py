@@ -32,91 +32,23 @@ from oplib.tensor.shapes.keywords import take_named
 from .description import describe_function
 from .families import (
     COMPOSED,
-    COMPOSED_FOURIER,
-    COMPOSED_LINALG,
-    METHODS_OF_COMPOSED,
     OF_FOURIER,
-    OF_LINALG,
     OF_SPECIAL,
     OVERLOADS,
     ROWS,
-    WITH_OUT,
 )
-from .names import NETWORK_IN_PLACE, ROOT_IN_PLACE, name_function, name_method
+from .names import name_function, name_method
 from .operators import fuse_operators
 from .placement import copy_to_device
 
 Function = Callable[..., Any]
 Maker = Callable[[str], Function]
 
-# Called by Tensor methods and by floors below, and no public function under this name.
-_INTERNAL = frozenset(
-    {
-        "_index_put",
-        "_to_copy",
-        "alias",
-        "copy",
-        "expand",
-        "index",
-        "rdiv",
-        "setitem",
-        "slice",
-        "stored",
-        "sum_to_size",
-        "unfold",
-        "view",
-        "zero",
-    }
-    | {"zeros_like", "ones_like"}  # those of the tensor floor, which also take a device
-    | {"fixed_batch_norm", "native_batch_norm", "native_instance_norm", "sdpa", "sdpa_dropout"}
-    | {"flash_attention", "flash_attention_backward"}
-    | {"cauchy", "exponential", "feature_dropout", "geometric", "log_normal", "normal_functional", "uniform"}
-    | {f"{name}max_pool{rank}d_with_indices" for name in ("", "adaptive_") for rank in (1, 2, 3)}
-    | {"col2im", "im2col"}
-    | OF_LINALG
-    | OF_FOURIER
-    | OF_SPECIAL
-)
-
+_PREFIXES = ("linalg_", "fft_", "special_")
+_INTERNAL = {row.op for row in ROWS if row.is_internal or row.op.startswith(("_", *_PREFIXES))}
 
 # Further names of torch for the same functions.
-ALIASES = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "cholesky": "linalg_cholesky",
-    "clip": "clamp",
-    "concat": "cat",
-    "concatenate": "cat",
-    "conj_physical": "conj",
-    "cross": "linalg_cross",
-    "det": "linalg_det",
-    "divide": "div",
-    "fix": "trunc",
-    "ger": "outer",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "inverse": "linalg_inv",
-    "less": "lt",
-    "less_equal": "le",
-    "matrix_exp": "linalg_matrix_exp",
-    "matrix_power": "linalg_matrix_power",
-    "moveaxis": "movedim",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
-    "orgqr": "linalg_householder_product",
-    "row_stack": "vstack",
-    "slogdet": "linalg_slogdet",
-    "subtract": "sub",
-    "swapdims": "transpose",
-    "true_divide": "div",
-}
+ALIASES = {alias: row.op for row in ROWS for alias in row.aliases}
 
 
 class Functions(Mapping[str, Function]):
@@ -182,7 +114,7 @@ def _name_plain(function: Function, name: str) -> Function:
 
 
 def _may_write_out(name: str) -> bool:
-    return name in _WITH_OUT or name.startswith("linalg_")
+    return name in TAKING_OUT or name.startswith("linalg_")
 
 
 def _make_in_place(name: str) -> Function:
@@ -225,7 +157,7 @@ def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
 
 
 def _compose(name: str) -> Function:
-    return _name_plain(add_further_names(refuse_untensors(COMPOSED[name]), name), name)
+    return _name_plain(add_further_names(refuse_untensors(COMPOSED[name].function), name), name)
 
 
 def _compose_loss(name: str) -> Function:
@@ -233,14 +165,14 @@ def _compose_loss(name: str) -> Function:
 
 
 def _compose_linalg(name: str) -> Function:
-    return name_function(add_further_names(refuse_untensors(COMPOSED_LINALG[name]), name), name)
+    return name_function(add_further_names(refuse_untensors(COMPOSED[name].function), name), name)
 
 
 def _has_self(name: str) -> bool:
     if name == "index_put":
         return True
     if name in COMPOSED or name in WRITTEN_LOSSES:
-        return name in METHODS_OF_COMPOSED
+        return name in COMPOSED and COMPOSED[name].is_method
     rows = OVERLOADS.rows_of(ALIASES.get(name, name))
     return any(f"{row.name}(Tensor self" in row.schema for row in rows)
 
@@ -264,13 +196,13 @@ def _has_gradient(name: str) -> bool:
 def _make_linalg(name: str) -> Function:
     if name == "linalg_matmul":
         return _public["matmul"]
-    return _add_out(_functions[name] if name not in COMPOSED_LINALG else _compose_linalg(name), name)
+    return _add_out(_functions[name] if name not in COMPOSED else _compose_linalg(name), name)
 
 
 def _make_fourier(name: str) -> Function:
-    if name not in COMPOSED_FOURIER:
+    if name not in COMPOSED:
         return _add_out(_functions[name], name)
-    function = add_further_names(COMPOSED_FOURIER[name], name)
+    function = add_further_names(COMPOSED[name].function, name)
     return _add_out(name_function(function, name), name)
 
 
@@ -289,62 +221,56 @@ def _make_polygamma(name: str) -> Function:
     return _add_out(name_function(polygamma, name), name)
 
 
-_ALSO_WITH_OUT = (
-    *("addbmm", "addmm", "addmv", "addr", "angle", "baddbmm", "bernoulli", "bmm", "bucketize", "cat"),
-    *("float_power", "histogram", "lu_solve", "nanquantile", "quantile"),
-    *("cholesky_inverse", "cholesky_solve", "histc", "index_reduce", "nanmedian"),
-    *("cholesky", "complex", "cross", "cummax", "cummin", "cumprod", "cumsum", "diag", "dot", "dstack"),
-    *("gather", "hstack", "index_select", "inner", "inverse", "kron", "kthvalue", "logcumsumexp"),
-    *("masked_select", "matrix_power", "median", "mode", "msort", "multinomial", "mv", "nonzero", "norm"),
-    *("normal", "outer", "polar", "searchsorted", "sort", "stack", "std", "take", "take_along_dim"),
-    *("tensordot", "topk", "tril", "triu", "var", "vdot", "vstack"),
-)
-
-# torch's functions of these families can write their result into a tensor that is given; its methods cannot.
-_WITH_OUT = WITH_OUT | set(_ALSO_WITH_OUT)
+TAKING_OUT = ({row.op for row in ROWS if row.out} - set(COMPOSED)) | {
+    one.op for one in COMPOSED.values() if one.out
+}
+_COMPOSED_AT_THE_ROOT = [name for name in COMPOSED if not name.startswith(_PREFIXES)]
 _plain = Functions(
     {
         **_with_aliases(_functions),
-        **dict.fromkeys(COMPOSED, _compose),
+        **dict.fromkeys(_COMPOSED_AT_THE_ROOT, _compose),
         **dict.fromkeys(WRITTEN_LOSSES, _compose_loss),
     }
 )
 _find_plain = _plain.__getitem__
-_public = Functions({name: _make_with_out if name in _WITH_OUT else _find_plain for name in _plain})
+_public = Functions({name: _make_with_out if name in TAKING_OUT else _find_plain for name in _plain})
 _shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
 LINALG = Functions(
     dict.fromkeys(
-        [name for name in (*OVERLOADS.list_ops(), *COMPOSED_LINALG) if name.startswith("linalg_")]
+        [name for name in (*OVERLOADS.list_ops(), *COMPOSED) if name.startswith("linalg_")]
         + ["linalg_matmul"],
         _make_linalg,
     )
 )
-FFT = Functions(dict.fromkeys([*sorted(OF_FOURIER), *COMPOSED_FOURIER], _make_fourier))
+FFT = Functions(
+    dict.fromkeys(
+        [*sorted(OF_FOURIER), *(name for name in COMPOSED if name.startswith("fft_"))], _make_fourier
+    )
+)
 SPECIAL = Functions(dict.fromkeys(sorted(OF_SPECIAL), _make_special))
 _AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
     **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
-    "lstsq": "linalg_lstsq",
+    **{alias: name for name, one in COMPOSED.items() for alias in one.aliases},
 }
 IN_PLACE = Functions(_with_aliases(_in_place, "_"))
 _find_in_place = IN_PLACE.__getitem__
-NETWORKS_IN_PLACE = [name for name in NETWORK_IN_PLACE if name in IN_PLACE]
+_IN_PLACE_FUNCTIONS = [name for row in ROWS for name in row.in_place_functions]
+_NETWORKS = "nn.functional."
+NETWORKS_IN_PLACE = [
+    name.removeprefix(_NETWORKS) for name in _IN_PLACE_FUNCTIONS if name.startswith(_NETWORKS)
+]
 _METHODS_OF_LINALG = {name: alias for alias, name in ALIASES.items() if name.startswith("linalg_")}
 FUNCTIONS = Functions(
     {
-        **dict.fromkeys([name for name in ROOT_IN_PLACE if name in IN_PLACE], _find_in_place),
+        **dict.fromkeys([name for name in _IN_PLACE_FUNCTIONS if "." not in name], _find_in_place),
+        "index_put_": _find_in_place,
         "detach_": lambda _: detach_,
         **dict.fromkeys(_plain, lambda name: _public[_shared.get(name, name)]),
         **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
         "polygamma": _make_polygamma,
     }
 )
-_VARIADIC = {
-    "broadcast_to": "size",
-    "flip": "dims",
-    "repeat": "repeats",
-    "sum_to_size": "size",
-    "tile": "dims",
-}
+_VARIADIC = {row.op: row.variadic for row in ROWS if row.variadic}
 _VARIADIC_METHOD = """def {op}(input, *numbers, {name}=None):
     if {name} is not None:
         return function(input, take_named({op!r}, {name!r}, {name}, numbers))

@@ -11,7 +11,6 @@ from oplib.library import Derivative, Tag
 Function = Callable[..., Any]
 
 DERIVED = Derivative(derive=True)
-_MAY_COPY = frozenset({"reshape", "flatten", "ravel", "unflatten", "real"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,22 @@ class Row:
         dtypes: the classes of dtypes that it takes, see ``kernels/dtype_classes``; its kernel refuses the
             others.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
+        may_copy: a view op that copies where memory does not allow a view.
+
+    The others describe the op. They stand on its first row:
+
+    Attributes:
+        result: what is known of the result of all calls. "shape": it has the shape of the first tensor.
+            "items": each item is computed from those at its place, in the dtype in which the tensors meet;
+            "floats": the same, and integers give floats; "bools": the same, and the items are bools;
+            "mixed": the same, with a dtype that follows several rules.
+        out: the function, not the method, takes ``out=``. All functions of linalg, fft and special do.
+        is_internal: no function of this name is public; methods and lower floors call it.
+        aliases: further names of torch for the function and the method.
+        in_place_functions: which names of in-place forms are functions too, as in torch: "exp_" at the root,
+            "nn.functional.relu_" there.
+        network_name: of the function in ``nn.functional``, where ``origin`` does not tell.
+        variadic: a parameter that the method also takes as several positional arguments.
     """
 
     schema: str
@@ -50,6 +65,14 @@ class Row:
     node: str = ""
     dtypes: str = "bihfc"
     source: str = ""
+    may_copy: bool = False
+    result: str = ""
+    out: bool = False
+    is_internal: bool = False
+    aliases: tuple[str, ...] = ()
+    in_place_functions: tuple[str, ...] = ()
+    variadic: str = ""
+    network_name: str = ""
 
     @property
     def name(self) -> str:
@@ -72,6 +95,12 @@ class Row:
         return self.source or f"torch.{self.op}"
 
     @property
+    def name_in_networks(self) -> str:
+        """The name of the public function in ``nn.functional``; empty if there is none."""
+        is_there = self.origin.startswith("torch.nn.functional.") and not self.is_internal
+        return self.network_name or (self.op if is_there else "")
+
+    @property
     def tags(self) -> tuple[Tag, ...]:
         """The tags it is registered with."""
         return (Tag.view,) if self.is_view else ()
@@ -79,7 +108,15 @@ class Row:
     @property
     def is_view(self) -> bool:
         """Whether the result always shares memory with the argument."""
-        return self.view is not None and self.op not in _MAY_COPY
+        return self.view is not None and not self.may_copy
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow(Row):
+    """The row of an op that computes item by item and takes ``out=``."""
+
+    result: str = "items"
+    out: bool = True
 
 
 def constant(because: str) -> Derivative:

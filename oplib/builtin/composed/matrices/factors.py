@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.composed.shapes import adjoint
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
 from oplib.errors import ArgumentError, LinAlgError, describe
@@ -180,5 +181,9 @@ def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None
     return ops.reshape(ops.linalg_solve(matrix, vector), sizes)
 
 
-FACTORS = (cholesky_inverse, cholesky_solve)
-TENSORS = (linalg_tensorinv, linalg_tensorsolve)
+COMPOSED = (
+    Composed(cholesky_inverse, is_method=True, out=True),
+    Composed(cholesky_solve, is_method=True, out=True),
+    Composed(linalg_tensorinv),
+    Composed(linalg_tensorsolve),
+)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 
-from .factors import TENSORS
 from .least_squares import find_tolerance, linalg_lstsq
 
 # Norms and ranks --------------------------------------------------------------------------------------------
@@ -296,14 +296,17 @@ def _multiply(factors: Sequence[Any], cuts: dict[tuple[int, int], int], run: tup
     return ops.matmul(first, second)
 
 
-LINALG = (
-    *TENSORS,
-    linalg_pinv,
-    linalg_cond,
-    linalg_diagonal,
-    linalg_lstsq,
-    linalg_matrix_rank,
-    linalg_multi_dot,
-    linalg_norm,
-    linalg_vecdot,
+COMPOSED = (
+    Composed(linalg_pinv),
+    Composed(linalg_cond),
+    Composed(linalg_diagonal),
+    Composed(
+        linalg_lstsq,
+        aliases=("lstsq",),
+        returns="(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    ),
+    Composed(linalg_matrix_rank),
+    Composed(linalg_multi_dot),
+    Composed(linalg_norm),
+    Composed(linalg_vecdot),
 )

@@ -7,6 +7,7 @@ from collections import namedtuple
 from typing import Any
 
 from oplib.builtin.composed.shapes import adjoint
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros
 from oplib.errors import ArgumentError, describe
@@ -121,4 +122,8 @@ def triangular_solve(
     return Triangular(found, ops.clone(A))
 
 
-OLDER = (qr, svd, triangular_solve)
+COMPOSED = (
+    Composed(qr, is_method=True, returns="(Tensor Q, Tensor R)"),
+    Composed(svd, is_method=True, returns="(Tensor U, Tensor S, Tensor V)"),
+    Composed(triangular_solve, is_method=True, returns="(Tensor solution, Tensor cloned_coefficient)"),
+)

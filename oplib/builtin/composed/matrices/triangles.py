@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 
@@ -206,6 +207,11 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     return powers if increasing else ops.flip(powers, (1,))
 
 
-TRIANGLES = (chain_matmul, lu, lu_solve, lu_unpack, vander)
-OF_LINALG = (linalg_lu,)
-METHODS = (lu, lu_solve)
+COMPOSED = (
+    Composed(chain_matmul),
+    Composed(lu, is_method=True, returns="Any"),
+    Composed(lu_solve, is_method=True, out=True),
+    Composed(lu_unpack),
+    Composed(vander),
+    Composed(linalg_lu, returns="(Tensor P, Tensor L, Tensor U)"),
+)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.networks.attention import NAME, check_operands
 from oplib.builtin.tables.networks.dropout import check_p
@@ -108,4 +109,4 @@ def scaled_dot_product_attention(
     return ops.sdpa(query, key, value * 0 if dropout_p else value, attn_mask, **options)
 
 
-ATTENTION = (scaled_dot_product_attention,)
+COMPOSED = (Composed(scaled_dot_product_attention, in_networks=True),)

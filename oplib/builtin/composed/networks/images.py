@@ -11,6 +11,7 @@ import numpy as np
 
 from oplib.builtin.checks.places import check_index_range
 from oplib.builtin.composed.forms import shorten_rows
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
@@ -347,4 +348,10 @@ def gumbel_softmax(
     return chosen - ops.detach(shares) + shares
 
 
-NETWORKS = (affine_grid, ctc_loss, embedding_bag, grid_sample, gumbel_softmax)
+COMPOSED = (
+    Composed(affine_grid),
+    Composed(ctc_loss),
+    Composed(embedding_bag),
+    Composed(grid_sample),
+    Composed(gumbel_softmax, in_networks=True),
+)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
@@ -226,4 +227,7 @@ def gaussian_nll_loss(
     return ops.gaussian_nll_loss(input, target, given, full, eps, reduction=reduction)
 
 
-LOSSES = (gaussian_nll_loss, triplet_margin_with_distance_loss)
+COMPOSED = (
+    Composed(gaussian_nll_loss),
+    Composed(triplet_margin_with_distance_loss, in_networks=True),
+)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
 from oplib.errors import ArgumentError, ArgumentValueError, describe
@@ -133,7 +134,7 @@ def _read_sizes(name: str, given: list[int], least: Sequence[int], step: Sequenc
     return wanted
 
 
-NORM_POOLS = (
-    *map(_make_lp_pool, (1, 2, 3)),
-    *map(_make_max_unpool, (1, 2, 3)),
+COMPOSED = (
+    *(Composed(_make_lp_pool(rank)) for rank in (1, 2, 3)),
+    *(Composed(_make_max_unpool(rank)) for rank in (1, 2, 3)),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import Tensor
@@ -158,4 +159,7 @@ def _move_running(running: Any, new: Any, momentum: float) -> None:
         running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)
 
 
-NORMS = (batch_norm, instance_norm)
+COMPOSED = (
+    Composed(batch_norm, in_networks=True),
+    Composed(instance_norm, in_networks=True),
+)

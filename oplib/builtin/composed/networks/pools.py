@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 
 Function = Callable[..., Any]
@@ -137,8 +138,11 @@ def _fill_sizes(input: Any, output_size: Any) -> Any:
     return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
-POOLS = (
-    *map(_make_adaptive_avg_pool, (2, 3)),
-    *map(_make_adaptive_max_pool, (1, 2, 3)),
-    *map(_make_max_pool, (1, 2, 3)),
+COMPOSED = (
+    *(Composed(_make_adaptive_avg_pool(rank)) for rank in (2, 3)),
+    *(
+        Composed(_make_adaptive_max_pool(rank), in_networks=True, deciding=("return_indices",))
+        for rank in (1, 2, 3)
+    ),
+    *(Composed(_make_max_pool(rank), in_networks=True, deciding=("return_indices",)) for rank in (1, 2, 3)),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
 from oplib.tensor import get_default_dtype
@@ -143,9 +144,9 @@ Example:
     {shown}
 """
 
-FOURIER = (
-    *map(_make_of_matrices, _OF_MATRICES),
-    *map(_make_of_hermitian, _OF_HERMITIAN),
-    _make_frequencies(np.fft.fftfreq),
-    _make_frequencies(np.fft.rfftfreq, ", but the negative ones"),
+COMPOSED = (
+    *(Composed(_make_of_matrices(one)) for one in _OF_MATRICES),
+    *(Composed(_make_of_hermitian(one)) for one in _OF_HERMITIAN),
+    Composed(_make_frequencies(np.fft.fftfreq), makes=True),
+    Composed(_make_frequencies(np.fft.rfftfreq, ", but the negative ones"), makes=True),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
@@ -257,4 +258,7 @@ def _lengthen(signal: Any, missing: int) -> Any:
     return ops.pad(signal, (0, missing))
 
 
-SPECTRA = (istft, stft)
+COMPOSED = (
+    Composed(istft, is_method=True),
+    Composed(stft, is_method=True),
+)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.composed import Composed
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import FLOATING
@@ -170,25 +171,34 @@ def _find_kaiser(place: _Array, beta: float) -> _Array:
     return np.i0(beta * np.sqrt(np.maximum(1 - (2 * place - 1) ** 2, 0))) / np.i0(beta)
 
 
-WINDOWS = (
-    _make_window(
-        "bartlett_window",
-        "the window of Bartlett, a triangle",
-        "[0.0, 1.0, 0.0]",
-        lambda place: 1 - np.abs(2 * place - 1),
+COMPOSED = (
+    Composed(
+        _make_window(
+            "bartlett_window",
+            "the window of Bartlett, a triangle",
+            "[0.0, 1.0, 0.0]",
+            lambda place: 1 - np.abs(2 * place - 1),
+        ),
+        makes=True,
     ),
-    _make_window(
-        "blackman_window",
-        "the window of Blackman, of two cosines",
-        "[-1.38...e-17, 1.0, -1.38...e-17]",
-        partial(_sum_cosines, factors=(0.42, -0.5, 0.08)),
+    Composed(
+        _make_window(
+            "blackman_window",
+            "the window of Blackman, of two cosines",
+            "[-1.38...e-17, 1.0, -1.38...e-17]",
+            partial(_sum_cosines, factors=(0.42, -0.5, 0.08)),
+        ),
+        makes=True,
     ),
-    _make_window(
-        "hann_window",
-        "the window of von Hann, a raised cosine",
-        "[0.0, 1.0, 0.0]",
-        partial(_sum_cosines, factors=(0.5, -0.5)),
+    Composed(
+        _make_window(
+            "hann_window",
+            "the window of von Hann, a raised cosine",
+            "[0.0, 1.0, 0.0]",
+            partial(_sum_cosines, factors=(0.5, -0.5)),
+        ),
+        makes=True,
     ),
-    hamming_window,
-    kaiser_window,
+    Composed(hamming_window, makes=True),
+    Composed(kaiser_window, makes=True),
 )

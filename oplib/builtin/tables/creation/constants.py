@@ -57,12 +57,16 @@ ROWS = (
         _full(0),
         "zeros in the shape of a tensor",
         derivative=_NEW,
+        result="shape",
+        is_internal=True,
     ),
     Row(
         "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor",
         _full(1),
         "ones in the shape of a tensor",
         derivative=_NEW,
+        result="shape",
+        is_internal=True,
     ),
     Row(
         "zero(Tensor self) -> Tensor",
@@ -70,6 +74,8 @@ ROWS = (
         "zeros in place of the items",
         in_place=True,
         source="torch.Tensor.zero_",
+        is_internal=True,
+        in_place_functions=("zero_",),
     ),
     Row(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
@@ -77,6 +83,7 @@ ROWS = (
         "one value in place of the items",
         operand=("value",),
         in_place=True,
+        in_place_functions=("fill_",),
     ),
     Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value in place of the items"),
     Row(
@@ -84,6 +91,7 @@ ROWS = (
         _stored,
         "the items in the shape and dtype in which they are to be stored",
         source="torch.Tensor.__setitem__",
+        is_internal=True,
     ),
     Row(
         "copy(Tensor self, Tensor src) -> Tensor",
@@ -91,5 +99,6 @@ ROWS = (
         "another tensor's items in place of the own ones",
         in_place=True,
         source="torch.Tensor.copy_",
+        is_internal=True,
     ),
 )

@@ -173,7 +173,7 @@ def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
         )
 
 
-def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str) -> Row:
+def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str, **facts: Any) -> Row:
     """A row for what fills a tensor, whatever it holds; its dtype alone says whether it can."""
     name = schema.partition("(")[0].partition(".")[0].removesuffix("_functional")
 
@@ -185,7 +185,7 @@ def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str) ->
         return match_type(kernel(self, *numbers, generator=generator), jax.typeof(self))
 
     text = f"{schema}, *, Generator? generator=None) -> Tensor"
-    return Row(text, checked, doc, operand=operand, dtypes=classes, source=f"torch.Tensor.{name}_")
+    return Row(text, checked, doc, operand=operand, dtypes=classes, source=f"torch.Tensor.{name}_", **facts)
 
 
 ROWS = (
@@ -194,6 +194,7 @@ ROWS = (
         _bernoulli,
         "ones with the probability that each item says, and zeros",
         dtypes="hf",
+        out=True,
     ),
     _fill("bernoulli.p(Tensor self, float p", _flip, "ones with one probability, and zeros", "bihf", "p"),
     _fill(
@@ -208,6 +209,7 @@ ROWS = (
         _multinomial,
         "places drawn with the weights of each row",
         dtypes="hf",
+        out=True,
     ),
     Row(
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
@@ -215,6 +217,7 @@ ROWS = (
         "normally distributed around means",
         operand=("std",),
         dtypes="hfc",
+        out=True,
     ),
     Row(
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
@@ -236,6 +239,7 @@ ROWS = (
         "hfc",
         "mean",
         "std",
+        is_internal=True,
     ),
     _fill(
         "uniform(Tensor self, float from=0., float to=1.",
@@ -244,6 +248,7 @@ ROWS = (
         "hfc",
         "from",
         "to",
+        is_internal=True,
     ),
     _fill(
         "exponential(Tensor self, float lambd=1.",
@@ -251,6 +256,7 @@ ROWS = (
         "exponentially distributed, in the shape of a tensor",
         "hf",
         "lambd",
+        is_internal=True,
     ),
     _fill(
         "log_normal(Tensor self, float mean=1., float std=2.",
@@ -259,6 +265,7 @@ ROWS = (
         "hf",
         "mean",
         "std",
+        is_internal=True,
     ),
     _fill(
         "geometric(Tensor self, float p",
@@ -266,6 +273,7 @@ ROWS = (
         "numbers of throws up to the first that succeeds, in the shape of a tensor",
         "ihf",
         "p",
+        is_internal=True,
     ),
     _fill(
         "cauchy(Tensor self, float median=0., float sigma=1.",
@@ -274,5 +282,6 @@ ROWS = (
         "hf",
         "median",
         "sigma",
+        is_internal=True,
     ),
 )

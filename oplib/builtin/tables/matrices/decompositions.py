@@ -37,9 +37,9 @@ def _of_square(op: str, function: Any) -> Any:
     return kernel
 
 
-def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
-    name = schema.partition("(")[0]
-    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -> Row:
+    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
+    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
 
 
 # Systems of equations ---------------------------------------------------------------------------------------
@@ -128,7 +128,12 @@ def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 SYSTEMS = (
-    _row("linalg_inv(Tensor self) -> Tensor", _of_square("inv", jnp.linalg.inv), "inverse matrix"),
+    _row(
+        "linalg_inv(Tensor self) -> Tensor",
+        _of_square("inv", jnp.linalg.inv),
+        "inverse matrix",
+        aliases=("inverse",),
+    ),
     _row(
         "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
         _solve,
@@ -209,11 +214,12 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 
 DETERMINANTS = (
-    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant"),
+    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant", aliases=("det",)),
     _row(
         "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         _slogdet,
         "sign of the determinant, and the logarithm of its absolute value",
+        aliases=("slogdet",),
     ),
     Row(
         "logdet(Tensor self) -> Tensor",
@@ -226,12 +232,14 @@ DETERMINANTS = (
         _matrix_power,
         "self @ self @ ..., n times",
         "ihfc",
+        aliases=("matrix_power",),
     ),
     _row(
         "linalg_matrix_exp(Tensor self) -> Tensor",
         _of_square("matrix_exp", _expm),
         "matrix exponential",
         "hfc",
+        aliases=("matrix_exp",),
     ),
 )
 
@@ -316,6 +324,7 @@ DECOMPOSITIONS = (
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
         _cholesky,
         "triangular L with L @ L.mH == self, which is Hermitian",
+        aliases=("cholesky",),
     ),
     _row(
         "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",

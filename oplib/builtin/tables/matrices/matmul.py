@@ -51,11 +51,7 @@ ROWS = (
         _matmul,
         "matrix product, over the last two axes",
         dtypes="ihfc",
+        out=True,
     ),
-    Row(
-        "mm(Tensor self, Tensor mat2) -> Tensor",
-        _mm,
-        "product of two matrices",
-        dtypes="ihfc",
-    ),
+    Row("mm(Tensor self, Tensor mat2) -> Tensor", _mm, "product of two matrices", dtypes="ihfc", out=True),
 )

@@ -163,33 +163,44 @@ PRODUCTS = (
         _product("bmm", (3, 3)),
         "products of matrices, one by one",
         dtypes="ihfc",
+        out=True,
     ),
     Row(
         "mv(Tensor self, Tensor vec) -> Tensor",
         _product("mv", (2, 1)),
         "product of a matrix and a vector",
         dtypes="ihfc",
+        out=True,
     ),
     Row(
         "dot(Tensor self, Tensor tensor) -> Tensor",
         _product("dot", (1, 1)),
         "product of two vectors",
         dtypes="ihfc",
+        out=True,
     ),
     Row(
         "vdot(Tensor self, Tensor other) -> Tensor",
         _vdot,
         "product of two vectors, the first conjugated",
         dtypes="ihfc",
+        out=True,
     ),
     Row(
         "inner(Tensor self, Tensor other) -> Tensor",
         _inner,
         "products over the last axis of both",
         dtypes="ihfc",
+        out=True,
     ),
-    Row("outer(Tensor self, Tensor vec2) -> Tensor", _outer, "all products of items of two vectors"),
-    Row("kron(Tensor self, Tensor other) -> Tensor", _kron, "Kronecker product"),
+    Row(
+        "outer(Tensor self, Tensor vec2) -> Tensor",
+        _outer,
+        "all products of items of two vectors",
+        out=True,
+        aliases=("ger",),
+    ),
+    Row("kron(Tensor self, Tensor other) -> Tensor", _kron, "Kronecker product", out=True),
     Row(
         "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
         _tensordot,
@@ -203,6 +214,7 @@ PRODUCTS = (
         "cross product along a dim",
         source="torch.linalg.cross",
         dtypes="ihfc",
+        aliases=("cross",),
     ),
     Row(
         "trace(Tensor self) -> Tensor",
@@ -250,7 +262,7 @@ def _summed(op: str, x: Any, y: Any) -> Any:
     return jnp.sum(_multiply(op, x, y), axis=0, dtype=x.dtype)
 
 
-def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
+def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:
     first, second = names.split()
     return Row(
         f"{op}(Tensor self, Tensor {first}, Tensor {second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -259,12 +271,14 @@ def _added(op: str, names: str, multiply: Any, doc: str) -> Row:
         operand=("beta", "alpha"),
         in_place=True,
         dtypes="bihfc" if op == "addr" else "ihfc",
+        out=True,
+        **facts,
     )
 
 
 SUMS_OF_PRODUCTS = (
     _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2"),
-    _added("addmv", "mat vec", _product("addmv", (2, 1)), "mat @ vec"),
+    _added("addmv", "mat vec", _product("addmv", (2, 1)), "mat @ vec", in_place_functions=("addmv_",)),
     _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)"),
     _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)"),
     _added("addbmm", "batch1 batch2", lambda x, y: _summed("addbmm", x, y), "the sum of bmm(batch1, batch2)"),

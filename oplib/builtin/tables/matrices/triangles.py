@@ -173,9 +173,9 @@ def _vander(x: Any, *, N: int | None = None) -> Any:
     return jnp.cumprod(jnp.concatenate([one, *[column] * (count - 1)], -1), -1)
 
 
-def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc") -> Row:
-    name = schema.partition("(")[0]
-    return Row(schema, kernel, doc, source=f"torch.linalg.{name.removeprefix('linalg_')}", dtypes=dtypes)
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -> Row:
+    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
+    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
 
 
 ROWS = (
@@ -212,6 +212,7 @@ ROWS = (
         "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
         _householder_product,
         "the first columns of a product of reflections",
+        aliases=("orgqr",),
     ),
     _row(
         "linalg_vander(Tensor x, *, int? N=None) -> Tensor",

@@ -16,14 +16,15 @@ from oplib.errors import ArgumentError, describe
 Function = Callable[..., Any]
 
 
-def _row(schema: str, function: Function, doc: str, dtypes: str = "hf") -> Row:
+def _row(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
     """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
     name = schema.partition("(")[0]
 
     def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
         return in_single(lambda x: function(x, *numbers, **named))(self)
 
-    return Row(schema, kernel, doc, in_place=True, source=f"torch.nn.functional.{name}", dtypes=dtypes)
+    source = f"torch.nn.functional.{name}"
+    return Row(schema, kernel, doc, in_place=True, source=source, dtypes=dtypes, result="items", **facts)
 
 
 def _where_positive(x: Any, above: Any, below: Any) -> Any:
@@ -112,17 +113,25 @@ ROWS = (
         "leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor",
         _leaky_relu,
         "self where positive, else negative_slope * self, which is also the gradient at 0",
+        in_place_functions=("nn.functional.leaky_relu_",),
     ),
     _row(
         "elu(Tensor self, float alpha=1., float scale=1., float input_scale=1.) -> Tensor",
         _elu,
         "self where positive, else alpha * (exp(self) - 1)",
+        in_place_functions=("nn.functional.elu_",),
     ),
-    _row("selu(Tensor self) -> Tensor", _selu, "elu with the constants that keep mean and variance"),
+    _row(
+        "selu(Tensor self) -> Tensor",
+        _selu,
+        "elu with the constants that keep mean and variance",
+        in_place_functions=("selu_", "nn.functional.selu_"),
+    ),
     _row(
         "celu(Tensor self, float alpha=1.) -> Tensor",
         _celu,
         "self where positive, else alpha * (exp(self / alpha) - 1)",
+        in_place_functions=("celu_", "nn.functional.celu_"),
     ),
     _row(
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
@@ -141,6 +150,7 @@ ROWS = (
         _hardtanh,
         "self kept in [min_val, max_val]; the gradient at the ends is 0",
         "ihf",
+        in_place_functions=("nn.functional.hardtanh_",),
     ),
     _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self kept in [0, 6]", "ihf"),
     _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6"),

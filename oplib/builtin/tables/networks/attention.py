@@ -217,6 +217,7 @@ ROWS = (
         kernels=(("cpu", _attend_by_formula),),
         source=_SOURCE,
         dtypes="hf",
+        is_internal=True,
     ),
     Row(
         "sdpa_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., *, "
@@ -226,5 +227,6 @@ ROWS = (
         operand=("dropout_p",),
         source=_SOURCE,
         dtypes="hf",
+        is_internal=True,
     ),
 )

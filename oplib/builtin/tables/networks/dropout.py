@@ -16,6 +16,7 @@ from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.recording.in_place import check_may_write, refuse_cast, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Row
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
@@ -234,6 +235,7 @@ ROWS = (
         operand=("p",),
         dtypes="hf",
         source=f"{_SOURCE}dropout2d",
+        is_internal=True,
     ),
     Row(
         "alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
@@ -252,9 +254,9 @@ ROWS = (
         source=f"{_SOURCE}feature_alpha_dropout",
     ),
 )
-DROPOUTS = (
-    _make("dropout", trains=True),
-    _make("alpha_dropout", trains=False),
-    _make("feature_alpha_dropout", trains=False),
-    *map(_make_of_features, (1, 2, 3)),
+COMPOSED = (
+    Composed(_make("dropout", trains=True), in_networks=True),
+    Composed(_make("alpha_dropout", trains=False)),
+    Composed(_make("feature_alpha_dropout", trains=False)),
+    *(Composed(_make_of_features(rank), in_networks=True) for rank in (1, 2, 3)),
 )

@@ -189,6 +189,7 @@ ROWS = (
         sharding="... g l e, ... s e, ... s v -> ... g l v, ... g l need_replication={l, v}",
         source=_SOURCE,
         dtypes="hf",
+        is_internal=True,
     ),
     Row(
         "flash_attention_backward(Tensor query, Tensor key, Tensor value, Tensor total, Tensor delta, "
@@ -203,5 +204,6 @@ ROWS = (
         "need_replication={g, l, e, s, v}",
         source=_SOURCE,
         dtypes="hf",
+        is_internal=True,
     ),
 )

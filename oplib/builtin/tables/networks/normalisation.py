@@ -72,6 +72,8 @@ SOFTMAX = (
         "exp(self) over its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
         dtypes="hf",
+        result="shape",
+        network_name="softmax",
     ),
     Row(
         f"log_softmax{_ALONG}",
@@ -79,6 +81,8 @@ SOFTMAX = (
         "logarithm of softmax",
         derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
         dtypes="hf",
+        result="shape",
+        network_name="log_softmax",
     ),
     Row(
         f"softmin{_ALONG}",
@@ -86,6 +90,7 @@ SOFTMAX = (
         "softmax of -self",
         source="torch.nn.functional.softmin",
         dtypes="hf",
+        result="shape",
     ),
 )
 
@@ -268,8 +273,9 @@ def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float
     return in_single(compute)(input)
 
 
-def _row(schema: str, kernel: Any, doc: str, dtypes: str = "hf") -> Row:
-    return Row(schema, kernel, doc, source=f"torch.nn.functional.{schema.partition('(')[0]}", dtypes=dtypes)
+def _row(schema: str, kernel: Any, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
+    source = f"torch.nn.functional.{schema.partition('(')[0]}"
+    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
 
 
 ROWS = (
@@ -279,18 +285,21 @@ ROWS = (
         "float eps=1e-05) -> Tensor",
         _layer_norm,
         "mean 0 and variance 1 over the last axes, then scaled and moved",
+        result="shape",
     ),
     _row(
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
         _rms_norm,
         "mean square 1 over the last axes, then scaled",
         "hfc",
+        result="shape",
     ),
     _row(
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
         " -> Tensor",
         _group_norm,
         "mean 0 and variance 1 over groups of channels, then scaled and moved",
+        result="shape",
     ),
     Row(
         "native_instance_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
@@ -299,6 +308,7 @@ ROWS = (
         "mean 0 and variance 1 over the places of each channel, then scaled and moved",
         source="torch.nn.functional.instance_norm",
         dtypes="hf",
+        is_internal=True,
     ),
     Row(
         "native_batch_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
@@ -307,6 +317,7 @@ ROWS = (
         "mean 0 and variance 1 of each channel over the batch, then scaled and moved; and these moments",
         source="torch.nn.functional.batch_norm",
         dtypes="hf",
+        is_internal=True,
     ),
     Row(
         "fixed_batch_norm(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight=None, "
@@ -315,11 +326,13 @@ ROWS = (
         "batch_norm by moments that are given",
         source="torch.nn.functional.batch_norm",
         dtypes="hf",
+        is_internal=True,
     ),
     _row(
         "normalize(Tensor input, float p=2., int[1] dim=[1], float eps=1e-12) -> Tensor",
         _normalize,
         "self over its norm along a dim",
         "hfc",
+        result="shape",
     ),
 )

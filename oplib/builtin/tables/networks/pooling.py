@@ -174,6 +174,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             "largest item of each window, and where it stands among the places of its channel",
             source=f"{functional}.max_pool{rank}d_with_indices",
             dtypes="ihf",
+            is_internal=True,
         ),
         Row(
             f"avg_pool{rank}d(Tensor input, {many} kernel_size, {many} stride=[], {many} padding=0, "
@@ -196,6 +197,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             "largest items of windows, as many as asked for, and where they stand among the places",
             source=f"{functional}.adaptive_max_pool{rank}d_with_indices",
             dtypes="hf",
+            is_internal=True,
         ),
     )
 

@@ -16,7 +16,7 @@ from oplib.errors import ArgumentError, describe
 from .activations import keep_within
 
 
-def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", in_place: bool = False) -> Row:
+def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", **facts: Any) -> Row:
     """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
     name = schema.partition("(")[0]
 
@@ -24,7 +24,7 @@ def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", in_place: 
         return in_single(lambda x: function(x, *numbers))(input)
 
     source = f"torch.nn.functional.{name}"
-    return Row(schema, kernel, doc, in_place=in_place, source=source, dtypes=dtypes)
+    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
@@ -97,20 +97,38 @@ ROWS = (
         "self where above a threshold, else a value",
         dtypes="ihf",
         in_place=True,
+        result="items",
+        in_place_functions=("threshold_", "nn.functional.threshold_"),
     ),
     _row(
         "hardshrink(Tensor self, float lambd=0.5) -> Tensor",
         _hardshrink,
         "self, but 0 where it is no further from 0 than lambd",
+        result="items",
     ),
     _row(
         "softshrink(Tensor input, float lambd=0.5) -> Tensor",
         _softshrink,
         "self moved towards 0 by lambd, and no further",
+        result="items",
     ),
-    _row("hardsigmoid(Tensor self) -> Tensor", _hardsigmoid, "(self + 3) / 6, kept in [0, 1]", in_place=True),
-    _row("softsign(Tensor input) -> Tensor", _softsign, "self / (1 + abs(self))", dtypes="ihfc"),
-    _row("tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc"),
+    _row(
+        "hardsigmoid(Tensor self) -> Tensor",
+        _hardsigmoid,
+        "(self + 3) / 6, kept in [0, 1]",
+        in_place=True,
+        result="items",
+    ),
+    _row(
+        "softsign(Tensor input) -> Tensor",
+        _softsign,
+        "self / (1 + abs(self))",
+        dtypes="ihfc",
+        result="floats",
+    ),
+    _row(
+        "tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc", result="floats"
+    ),
     Row(
         "glu(Tensor input, int dim=-1) -> Tensor",
         _glu,

@@ -74,6 +74,8 @@ ROWS = (
         "the windows of images, as columns",
         source="torch.nn.functional.unfold",
         dtypes="hfc",
+        is_internal=True,
+        network_name="unfold",
     ),
     Row(
         f"col2im(Tensor input, int[2] output_size, int[2] kernel_size, {_HOW}) -> Tensor",
@@ -81,5 +83,7 @@ ROWS = (
         "images that are the sums of windows, given as columns",
         source="torch.nn.functional.fold",
         dtypes="hfc",
+        is_internal=True,
+        network_name="fold",
     ),
 )

@@ -95,17 +95,25 @@ ROWS = (
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
         _gather,
         "along a dim the items at these places",
+        out=True,
     ),
     Row(
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
         _index_select,
         "slices at these places of a dim",
+        out=True,
     ),
-    Row("take(Tensor self, Tensor index) -> Tensor", _take, "items at these places of the flat tensor"),
+    Row(
+        "take(Tensor self, Tensor index) -> Tensor",
+        _take,
+        "items at these places of the flat tensor",
+        out=True,
+    ),
     Row(
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
         _take_along_dim,
         "as gather, broadcasting the other axes",
+        out=True,
     ),
     Row(
         "embedding.padded(Tensor weight, Tensor indices, int padding_idx=-1) -> Tensor",

@@ -158,6 +158,7 @@ ROWS = (
         _ITEMS,
         operand=("start",),
         source="torch.Tensor.__getitem__",
+        is_internal=True,
     ),
     Row("slice.static(Tensor self, int dim, int[3] window) -> Tensor", _slice_static, _ITEMS),
     Row(
@@ -165,6 +166,7 @@ ROWS = (
         _index,
         "the items that integer tensors name, along some dimensions",
         source="torch.Tensor.__getitem__",
+        is_internal=True,
     ),
     Row(
         "_index_put(Tensor self, Tensor[] indices, Tensor values, int[] dims, bool accumulate) -> Tensor",
@@ -192,5 +194,6 @@ ROWS = (
         _setitem,
         "the tensor with other items at a place",
         source="torch.Tensor.__setitem__",
+        is_internal=True,
     ),
 )

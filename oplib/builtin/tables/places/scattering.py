@@ -280,6 +280,7 @@ ROWS = (
         _index_reduce,
         "with the slices of source combined with those at these places of a dim",
         in_place=True,
+        out=True,
     ),
     Row(
         "index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",

@@ -16,7 +16,7 @@ from oplib.builtin.kernels.promotion import (
     on_floating,
     strong,
 )
-from oplib.builtin.rows.row import DERIVED, Row, constant, save_inputs
+from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -33,7 +33,9 @@ def _scale(factor: float) -> Any:
 
 
 def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
-    return Row(f"{op}(Tensor self) -> Tensor", function, doc, derivative=_STEP, dtypes=dtypes)
+    return ItemRow(
+        f"{op}(Tensor self) -> Tensor", function, doc, derivative=_STEP, dtypes=dtypes, result="bools"
+    )
 
 
 def _is_infinite(sign: int) -> Any:
@@ -132,40 +134,55 @@ def _pair(
     dtypes: str = "bihf",
     in_place: bool = False,
     floating: bool = False,
+    **facts: Any,
 ) -> Row:
-    return Row(
+    return ItemRow(
         f"{op}(Tensor self, Tensor other) -> Tensor",
         elementwise(op.partition(".")[0], function, floating=floating),
         doc,
         derivative=derivative,
         in_place=in_place,
         dtypes=dtypes,
+        **facts,
     )
 
 
 ROWS = (
-    Row(
+    ItemRow(
         "deg2rad(Tensor self) -> Tensor",
         _scale(math.pi / 180),
         "degrees as radians",
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        in_place_functions=("deg2rad_",),
     ),
-    Row(
+    ItemRow(
         "rad2deg(Tensor self) -> Tensor",
         _scale(180 / math.pi),
         "radians as degrees",
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        in_place_functions=("rad2deg_",),
     ),
-    Row("sinc(Tensor self) -> Tensor", on_floating(_sinc), "sin(pi self) / (pi self)", in_place=True),
-    Row(
+    ItemRow(
+        "sinc(Tensor self) -> Tensor",
+        on_floating(_sinc),
+        "sin(pi self) / (pi self)",
+        in_place=True,
+        result="floats",
+        in_place_functions=("sinc_",),
+    ),
+    ItemRow(
         "i0(Tensor self) -> Tensor",
         on_floating(in_single(_i0)),
         "modified Bessel function of the first kind and order 0",
         derivative=Derivative(backward=_i0_backward, setup_context=save_inputs),
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        in_place_functions=("i0_",),
     ),
     _ask("signbit", _signbit, "whether self is negative, be it -0.0"),
     _ask("isposinf", _is_infinite(1), "whether self is infinite and positive"),
@@ -175,22 +192,39 @@ ROWS = (
     _pair("fmin", _fmin, "the smaller of two items, or that which is a number; of equals the first"),
     _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
-    _pair("xlogy.Tensor", _xlogy, "self * log(other), and 0 where self is 0", in_place=True, floating=True),
-    Row(
+    _pair(
+        "xlogy.Tensor",
+        _xlogy,
+        "self * log(other), and 0 where self is 0",
+        in_place=True,
+        floating=True,
+        result="floats",
+        in_place_functions=("xlogy_",),
+    ),
+    ItemRow(
         "xlogy.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("xlogy", _xlogy, floating=True),
         "self * log(other), and 0 where self is 0",
         operand=("other",),
         dtypes="bihf",
     ),
-    Row(
+    ItemRow(
         "xlogy.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
         elementwise("xlogy", _xlogy, floating=True),
         "self * log(other), and 0 where self is 0",
         operand=("self",),
         dtypes="bihf",
     ),
-    _pair("ldexp", _ldexp, "self * 2 ** other", in_place=True, floating=True, dtypes="bihfc"),
+    _pair(
+        "ldexp",
+        _ldexp,
+        "self * 2 ** other",
+        in_place=True,
+        floating=True,
+        dtypes="bihfc",
+        result="floats",
+        in_place_functions=("ldexp_",),
+    ),
     _pair(
         "nextafter",
         jnp.nextafter,
@@ -198,6 +232,22 @@ ROWS = (
         derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
         dtypes="hf",
     ),
-    _pair("gcd", jnp.gcd, "greatest common divisor", derivative=_WHOLE, in_place=True, dtypes="i"),
-    _pair("lcm", jnp.lcm, "least common multiple", derivative=_WHOLE, in_place=True, dtypes="i"),
+    _pair(
+        "gcd",
+        jnp.gcd,
+        "greatest common divisor",
+        derivative=_WHOLE,
+        in_place=True,
+        dtypes="i",
+        in_place_functions=("gcd_",),
+    ),
+    _pair(
+        "lcm",
+        jnp.lcm,
+        "least common multiple",
+        derivative=_WHOLE,
+        in_place=True,
+        dtypes="i",
+        in_place_functions=("lcm_",),
+    ),
 )

@@ -16,7 +16,7 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     strong,
 )
-from oplib.builtin.rows.row import Row, from_output, save_inputs
+from oplib.builtin.rows.row import ItemRow, from_output, save_inputs
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
@@ -152,103 +152,111 @@ POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 # Overloads with a number come first: a packet calls the first that fits, and a number fits a tensor's place.
 ARITHMETIC = (
-    Row(
+    ItemRow(
         "add.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("add", _add),
         "self + other",
         operand=("other",),
     ),
-    Row(
+    ItemRow(
         "add.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("add", _add),
         "self + other",
         in_place=True,
     ),
-    Row(
+    ItemRow(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
         _scaled("add", _add),
         "self + alpha * other",
         operand=("alpha",),
     ),
-    Row(
+    ItemRow(
         "sub.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
         operand=("other",),
         dtypes="ihfc",
+        aliases=("subtract",),
     ),
-    Row(
+    ItemRow(
         "sub.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
         in_place=True,
         dtypes="ihfc",
     ),
-    Row(
+    ItemRow(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
         _scaled("sub", lax.sub, _refuse_bool),
         "self - alpha * other",
         operand=("alpha",),
         dtypes="ihfc",
     ),
-    Row(
+    ItemRow(
         "rsub.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("rsub", _reversed(lax.sub), check=_refuse_bool),
         "other - self",
         operand=("other",),
         dtypes="ihfc",
+        out=False,
     ),
-    Row(
+    ItemRow(
         "mul.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("mul", _mul),
         "self * other",
         operand=("other",),
+        aliases=("multiply",),
     ),
-    Row(
+    ItemRow(
         "mul.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("mul", _mul),
         "self * other",
         in_place=True,
     ),
-    Row(
+    ItemRow(
         "div.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("div", lax.div, floating=True),
         "self / other, floating for integers too",
         operand=("other",),
+        result="mixed",
+        aliases=("divide", "true_divide"),
     ),
-    Row(
+    ItemRow(
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("div", lax.div, floating=True),
         "self / other, floating for integers too",
         in_place=True,
     ),
-    Row(
+    ItemRow(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("rdiv", _reversed(lax.div), floating=True),
         "other / self, floating for integers too",
         operand=("other",),
         source="torch.Tensor.__rtruediv__",
+        result="mixed",
+        is_internal=True,
     ),
-    Row(
+    ItemRow(
         "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
         elementwise("pow", _kernel_pow),
         "self to the power of exponent",
         derivative=POW,
         operand=("exponent",),
+        result="mixed",
     ),
-    Row(
+    ItemRow(
         "pow.Tensor_int(Tensor self, int exponent) -> Tensor",
         _pow_int,
         "self to the power of a small integer",
     ),
-    Row(
+    ItemRow(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         elementwise("pow", _kernel_pow),
         "a number to the power of exponent",
         derivative=POW,
         operand=("self",),
     ),
-    Row(
+    ItemRow(
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
         elementwise("pow", _kernel_pow),
         "self to the power of exponent",
@@ -256,20 +264,25 @@ ARITHMETIC = (
         in_place=True,
         dtypes="ihfc",
     ),
-    Row(
+    ItemRow(
         "neg(Tensor self) -> Tensor",
         _neg,
         "-self",
         in_place=True,
         dtypes="ihfc",
+        aliases=("negative",),
+        in_place_functions=("neg_", "negative_"),
     ),
-    Row(
+    ItemRow(
         "abs(Tensor self) -> Tensor",
         _abs,
         "absolute value; the gradient at 0 is 0",
         derivative=Derivative(backward=_abs_backward, setup_context=save_inputs),
         in_place=True,
         dtypes="ihfc",
+        result="mixed",
+        aliases=("absolute",),
+        in_place_functions=("abs_",),
     ),
 )
 
@@ -281,44 +294,76 @@ def _relu(array: Any) -> Any:
 
 
 FUNCTIONS = (
-    Row(
+    ItemRow(
         "exp(Tensor self) -> Tensor",
         on_floating(lax.exp),
         "e to the power of self",
         derivative=from_output(lambda g, y: g * jnp.conj(y)),
         in_place=True,
+        result="floats",
+        in_place_functions=("exp_",),
     ),
-    Row("log(Tensor self) -> Tensor", on_floating(lax.log), "natural logarithm", in_place=True),
-    Row(
+    ItemRow(
+        "log(Tensor self) -> Tensor",
+        on_floating(lax.log),
+        "natural logarithm",
+        in_place=True,
+        result="floats",
+        in_place_functions=("log_",),
+    ),
+    ItemRow(
         "sqrt(Tensor self) -> Tensor",
         on_floating(lax.sqrt),
         "square root",
         derivative=from_output(lambda g, y: g / jnp.conj(strong(2, y) * y)),
         in_place=True,
+        result="floats",
+        in_place_functions=("sqrt_",),
     ),
-    Row("sin(Tensor self) -> Tensor", on_floating(lax.sin), "sine", in_place=True),
-    Row("cos(Tensor self) -> Tensor", on_floating(lax.cos), "cosine", in_place=True),
-    Row(
+    ItemRow(
+        "sin(Tensor self) -> Tensor",
+        on_floating(lax.sin),
+        "sine",
+        in_place=True,
+        result="floats",
+        in_place_functions=("sin_",),
+    ),
+    ItemRow(
+        "cos(Tensor self) -> Tensor",
+        on_floating(lax.cos),
+        "cosine",
+        in_place=True,
+        result="floats",
+        in_place_functions=("cos_",),
+    ),
+    ItemRow(
         "tanh(Tensor self) -> Tensor",
         on_floating(lax.tanh),
         "hyperbolic tangent",
         derivative=from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
         in_place=True,
+        result="floats",
+        network_name="tanh",
+        in_place_functions=("tanh_",),
     ),
-    Row(
+    ItemRow(
         "sigmoid(Tensor self) -> Tensor",
         on_floating(lax.logistic),
         "1 / (1 + exp(-self))",
         derivative=from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
         in_place=True,
+        result="floats",
+        network_name="sigmoid",
+        in_place_functions=("sigmoid_",),
     ),
-    Row(
+    ItemRow(
         "relu(Tensor self) -> Tensor",
         _relu,
         "the larger of self and 0; the gradient at 0 is 0",
         derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
         in_place=True,
         dtypes="ihf",
+        in_place_functions=("relu_", "nn.functional.relu_"),
     ),
 )
 

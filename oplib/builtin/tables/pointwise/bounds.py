@@ -16,7 +16,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
-from oplib.builtin.rows.row import DERIVED, Row
+from oplib.builtin.rows.row import DERIVED, ItemRow, Row
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -27,7 +27,7 @@ _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_
 def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
     """Rows for ``op(self, other)``, where one of the two may be a number."""
     return (
-        Row(
+        ItemRow(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
             kernel,
             doc,
@@ -35,7 +35,7 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
             derivative=derivative,
             dtypes="ihf",
         ),
-        Row(
+        ItemRow(
             f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
             kernel,
             doc,
@@ -43,7 +43,7 @@ def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) 
             derivative=derivative,
             dtypes="ihf",
         ),
-        Row(
+        ItemRow(
             f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
             kernel,
             doc,
@@ -79,57 +79,61 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 _INSIDE = "the gradient at a bound is that inside"
 BOUNDS = (
-    Row(
+    ItemRow(
         "maximum(Tensor self, Tensor other) -> Tensor",
         elementwise("maximum", lax.max),
         "the larger of two items; equal ones share the gradient",
         derivative=LARGER,
         dtypes="bihf",
     ),
-    Row(
+    ItemRow(
         "minimum(Tensor self, Tensor other) -> Tensor",
         elementwise("minimum", lax.min),
         "the smaller of two items; equal ones share the gradient",
         derivative=SMALLER,
         dtypes="bihf",
     ),
-    Row(
+    ItemRow(
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
         elementwise("clamp", _clamp),
         f"self kept in [min, max]; {_INSIDE}",
         operand=("min", "max"),
         in_place=True,
         dtypes="ihf",
+        aliases=("clip",),
+        in_place_functions=("clamp_", "clip_"),
     ),
-    Row(
+    ItemRow(
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
         elementwise("clamp", _clamp),
         f"self kept in [min, max]; {_INSIDE}",
         dtypes="ihf",
     ),
-    Row(
+    ItemRow(
         "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
         elementwise("clamp_min", _clamp_min),
         f"the larger of self and min; {_INSIDE}",
         operand=("min",),
         in_place=True,
         dtypes="bihf",
+        in_place_functions=("clamp_min_",),
     ),
-    Row(
+    ItemRow(
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
         elementwise("clamp_min", _clamp_min),
         f"the larger of self and min; {_INSIDE}",
         dtypes="bihf",
     ),
-    Row(
+    ItemRow(
         "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
         elementwise("clamp_max", _clamp_max),
         f"the smaller of self and max; {_INSIDE}",
         operand=("max",),
         in_place=True,
         dtypes="bihf",
+        in_place_functions=("clamp_max_",),
     ),
-    Row(
+    ItemRow(
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
         elementwise("clamp_max", _clamp_max),
         f"the smaller of self and max; {_INSIDE}",
@@ -181,14 +185,14 @@ def _remainder(x: Any, y: Any) -> Any:
 
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
 DIVISIONS = (
-    Row(
+    ItemRow(
         "div.Scalar_mode(Tensor self, Scalar other, *, str rounding_mode) -> Tensor",
         _div_rounded,
         _ROUNDED,
         operand=("other",),
         dtypes="ihf",
     ),
-    Row(
+    ItemRow(
         "div.Tensor_mode(Tensor self, Tensor other, *, str rounding_mode) -> Tensor",
         _div_rounded,
         _ROUNDED,
@@ -253,7 +257,7 @@ def _add_combined(op: str, combine: Any) -> Any:
 
 
 BLENDS = (
-    Row(
+    ItemRow(
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
         _lerp,
         "self + weight * (end - self)",
@@ -261,13 +265,13 @@ BLENDS = (
         in_place=True,
         dtypes="hfc",
     ),
-    Row(
+    ItemRow(
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
         _lerp,
         "self + weight * (end - self)",
         dtypes="hfc",
     ),
-    Row(
+    ItemRow(
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
         _add_combined("addcmul", lax.mul),
         "self + value * tensor1 * tensor2",
@@ -275,7 +279,7 @@ BLENDS = (
         in_place=True,
         dtypes="ihfc",
     ),
-    Row(
+    ItemRow(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
         _add_combined("addcdiv", lax.div),
         "self + value * tensor1 / tensor2",
@@ -307,10 +311,11 @@ ROWS = (
     *BOUNDS,
     *DIVISIONS,
     *BLENDS,
-    Row(
+    ItemRow(
         "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
         _nan_to_num,
         "nan and infinities replaced, by 0 and the largest finite numbers if not told; no gradient there",
         in_place=True,
+        in_place_functions=("nan_to_num_",),
     ),
 )

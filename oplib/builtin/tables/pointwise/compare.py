@@ -7,33 +7,36 @@ from typing import Any
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast, comparison, promote_operands
-from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 
 _STEP = constant("the result is a bool, which does not change with the operands but by a step")
 
 
-def _compare(op: str, function: Any, sign: str) -> tuple[Row, Row]:
+def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, Row]:
     kernel = comparison(op, function)
     doc = f"self {sign} other"
     taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
     return (
-        Row(
+        ItemRow(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
             kernel,
             doc,
             derivative=_STEP,
             operand=("other",),
             dtypes=taken,
+            result="bools",
+            **facts,
         ),
-        Row(
+        ItemRow(
             f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
             kernel,
             doc,
             derivative=_STEP,
             in_place=True,
             dtypes=taken,
+            result="bools",
         ),
     )
 
@@ -53,28 +56,29 @@ _WHERE = "self where the condition holds, other elsewhere"
 
 ROWS = (
     *_compare("eq", lax.eq, "=="),
-    *_compare("ne", lax.ne, "!="),
-    *_compare("lt", lax.lt, "<"),
-    *_compare("le", lax.le, "<="),
-    *_compare("gt", lax.gt, ">"),
-    *_compare("ge", lax.ge, ">="),
-    Row(
+    *_compare("ne", lax.ne, "!=", aliases=("not_equal",)),
+    *_compare("lt", lax.lt, "<", aliases=("less",)),
+    *_compare("le", lax.le, "<=", aliases=("less_equal",)),
+    *_compare("gt", lax.gt, ">", aliases=("greater",)),
+    *_compare("ge", lax.ge, ">=", aliases=("greater_equal",)),
+    ItemRow(
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
         _where,
         _WHERE,
         operand=("self", "other"),
+        result="mixed",
     ),
-    Row(
+    ItemRow(
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
         _where,
         _WHERE,
         operand=("other",),
     ),
-    Row(
+    ItemRow(
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
         _where,
         _WHERE,
         operand=("self",),
     ),
-    Row("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", _where, _WHERE),
+    ItemRow("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", _where, _WHERE),
 )

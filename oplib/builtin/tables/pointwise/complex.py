@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast, strong, to_floating
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import ItemRow
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -49,18 +49,22 @@ def _polar(abs: Any, angle: Any) -> Any:  # noqa: A002  torch's name
 
 
 ROWS = (
-    Row("conj(Tensor self) -> Tensor", _conj, "complex conjugate"),
-    Row("angle(Tensor self) -> Tensor", _angle, "angle in radians, of a real number 0 or pi"),
-    Row(
+    ItemRow("conj(Tensor self) -> Tensor", _conj, "complex conjugate", out=False, aliases=("conj_physical",)),
+    ItemRow(
+        "angle(Tensor self) -> Tensor", _angle, "angle in radians, of a real number 0 or pi", result="mixed"
+    ),
+    ItemRow(
         "complex(Tensor real, Tensor imag) -> Tensor",
         _complex,
         "the number with these parts",
         dtypes="f",
+        result="mixed",
     ),
-    Row(
+    ItemRow(
         "polar(Tensor abs, Tensor angle) -> Tensor",
         _polar,
         "the number of this size and angle",
         dtypes="f",
+        result="mixed",
     ),
 )

@@ -20,7 +20,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
     to_floating,
 )
-from oplib.builtin.rows.row import DERIVED, Row, from_output, save_inputs
+from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output, save_inputs
 from oplib.errors import UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
@@ -31,32 +31,40 @@ from .basic import find_direction, find_sign
 _LN2 = math.log(2.0)
 
 
-def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
     """A row for a function of floating items; integers are converted to the default dtype."""
-    return Row(
-        f"{name}(Tensor self) -> Tensor", on_floating(function), doc, derivative=derivative, in_place=True
+    return ItemRow(
+        f"{name}(Tensor self) -> Tensor",
+        on_floating(function),
+        doc,
+        derivative=derivative,
+        in_place=True,
+        result="floats",
+        **facts,
     )
 
 
-def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED) -> Row:
+def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
     """A row for a function that complex numbers do not have."""
-    return Row(
+    return ItemRow(
         f"{name}(Tensor self) -> Tensor",
         on_floating(function),
         doc,
         derivative=derivative,
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        **facts,
     )
 
 
-def _step(name: str, function: Any, doc: str) -> Row:
+def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
     """A row for a rounding: integers stay as they are; JAX's derivative of it is 0."""
 
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
 
-    return Row(f"{name}(Tensor self) -> Tensor", kernel, doc, in_place=True, dtypes="ihf")
+    return ItemRow(f"{name}(Tensor self) -> Tensor", kernel, doc, in_place=True, dtypes="ihf", **facts)
 
 
 # Exponentials and powers ------------------------------------------------------------------------------------
@@ -87,29 +95,41 @@ EXPONENTIALS = (
         lax.exp2,
         "2 to the power of self",
         from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
+        in_place_functions=("exp2_",),
     ),
     _unary(
         "expm1",
         lax.expm1,
         "exp(self) - 1, exact near 0",
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
+        in_place_functions=("expm1_",),
     ),
-    _unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2"),
-    _unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10"),
-    _unary("log1p", lax.log1p, "log(1 + self), exact near 0"),
+    _unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2", in_place_functions=("log2_",)),
+    _unary(
+        "log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", in_place_functions=("log10_",)
+    ),
+    _unary("log1p", lax.log1p, "log(1 + self), exact near 0", in_place_functions=("log1p_",)),
     _unary(
         "rsqrt",
         lax.rsqrt,
         "1 / sqrt(self)",
         from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
+        in_place_functions=("rsqrt_",),
     ),
     _unary(
         "reciprocal",
         lambda x: lax.div(strong(1, x), x),
         "1 / self",
         from_output(lambda g, y: -g * jnp.conj(y * y)),
+        in_place_functions=("reciprocal_",),
     ),
-    Row("square(Tensor self) -> Tensor", _square, "self * self", in_place=True),
+    ItemRow(
+        "square(Tensor self) -> Tensor",
+        _square,
+        "self * self",
+        in_place=True,
+        in_place_functions=("square_",),
+    ),
 )
 
 # Trigonometric and hyperbolic -------------------------------------------------------------------------------
@@ -132,15 +152,35 @@ TRIGONOMETRIC = (
         lax.tan,
         "tangent",
         from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
+        in_place_functions=("tan_",),
     ),
-    _unary("asin", lax.asin, "inverse sine"),
-    _unary("acos", lax.acos, "inverse cosine"),
-    _unary("atan", lax.atan, "inverse tangent"),
-    _unary("sinh", lax.sinh, "hyperbolic sine"),
-    _unary("cosh", lax.cosh, "hyperbolic cosine"),
-    _unary("asinh", lax.asinh, "inverse hyperbolic sine"),
-    _unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH),
-    _unary("atanh", lax.atanh, "inverse hyperbolic tangent"),
+    _unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), in_place_functions=("arcsin_", "asin_")),
+    _unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), in_place_functions=("acos_", "arccos_")),
+    _unary("atan", lax.atan, "inverse tangent", aliases=("arctan",), in_place_functions=("arctan_", "atan_")),
+    _unary("sinh", lax.sinh, "hyperbolic sine", in_place_functions=("sinh_",)),
+    _unary("cosh", lax.cosh, "hyperbolic cosine", in_place_functions=("cosh_",)),
+    _unary(
+        "asinh",
+        lax.asinh,
+        "inverse hyperbolic sine",
+        aliases=("arcsinh",),
+        in_place_functions=("arcsinh_", "asinh_"),
+    ),
+    _unary(
+        "acosh",
+        lax.acosh,
+        "inverse hyperbolic cosine",
+        _ACOSH,
+        aliases=("arccosh",),
+        in_place_functions=("acosh_", "arccosh_"),
+    ),
+    _unary(
+        "atanh",
+        lax.atanh,
+        "inverse hyperbolic tangent",
+        aliases=("arctanh",),
+        in_place_functions=("arctanh_", "atanh_"),
+    ),
 )
 
 
@@ -168,17 +208,19 @@ def _logit(self: Any, eps: float | None = None) -> Any:
 
 
 SPECIAL = (
-    _real("erf", lax.erf, "error function"),
-    _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1"),
+    _real("erf", lax.erf, "error function", in_place_functions=("erf_",)),
+    _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1", in_place_functions=("erfc_",)),
     _real("erfinv", lax.erf_inv, "inverse of the error function"),
     _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
     _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
-    Row(
+    ItemRow(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
         "log(self / (1 - self)), with self kept in [eps, 1 - eps] where eps is given",
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        in_place_functions=("logit_",),
     ),
 )
 
@@ -218,31 +260,35 @@ def _sgn(self: Any) -> Any:
 
 
 STEPS = (
-    _step("floor", lax.floor, "largest integer that is not above self"),
-    _step("ceil", lax.ceil, "smallest integer that is not below self"),
-    _step("trunc", _trunc, "self without its fraction"),
-    Row(
+    _step("floor", lax.floor, "largest integer that is not above self", in_place_functions=("floor_",)),
+    _step("ceil", lax.ceil, "smallest integer that is not below self", in_place_functions=("ceil_",)),
+    _step(
+        "trunc", _trunc, "self without its fraction", aliases=("fix",), in_place_functions=("fix_", "trunc_")
+    ),
+    ItemRow(
         "round(Tensor self, *, int decimals=0) -> Tensor",
         _round,
         "nearest integer, the even one of two; or so many decimals",
         in_place=True,
         dtypes="ihf",
+        in_place_functions=("round_",),
     ),
-    Row(
+    ItemRow(
         "frac(Tensor self) -> Tensor",
         _frac,
         "self less its integer part",
         in_place=True,
         dtypes="hf",
+        in_place_functions=("frac_",),
     ),
-    Row(
+    ItemRow(
         "sign(Tensor self) -> Tensor",
         _sign,
         "-1, 0 or 1",
         in_place=True,
         dtypes="bihf",
     ),
-    Row("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
+    ItemRow("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
 )
 
 # Two operands -----------------------------------------------------------------------------------------------
@@ -271,30 +317,33 @@ def _heaviside(x: Any, values: Any) -> Any:
 
 
 PAIRS = (
-    Row(
+    ItemRow(
         "atan2(Tensor self, Tensor other) -> Tensor",
         elementwise("atan2", lax.atan2, floating=True),
         "angle of the point (other, self); the gradient at the origin is 0",
         derivative=_ATAN2,
         in_place=True,
         dtypes="bihf",
+        result="floats",
+        aliases=("arctan2",),
     ),
-    Row(
+    ItemRow(
         "hypot(Tensor self, Tensor other) -> Tensor",
         elementwise("hypot", _hypot),
         "length of the vector (self, other)",
         in_place=True,
         dtypes="hf",
     ),
-    Row(
+    ItemRow(
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("copysign", jnp.copysign, floating=True),
         "size of self with the sign of other",
         derivative=_COPYSIGN,
         in_place=True,
         dtypes="bihf",
+        result="floats",
     ),
-    Row(
+    ItemRow(
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("copysign", jnp.copysign, floating=True),
         "size of self with the sign of other",
@@ -302,7 +351,7 @@ PAIRS = (
         operand=("other",),
         dtypes="bihf",
     ),
-    Row(
+    ItemRow(
         "heaviside(Tensor self, Tensor values) -> Tensor",
         elementwise("heaviside", _heaviside, check=check_dtypes),
         "0 below 0, 1 above, and values at 0",

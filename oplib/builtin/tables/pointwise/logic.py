@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast, elementwise, is_integral, strong
-from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
 
@@ -24,13 +24,20 @@ def _logical(op: str, function: Any, doc: str) -> Row:
     def kernel(self: Any, other: Any) -> Any:
         return function(*broadcast([_to_bool(self), _to_bool(other)], op))
 
-    return Row(f"{op}(Tensor self, Tensor other) -> Tensor", kernel, doc, derivative=_STEP, in_place=True)
+    return ItemRow(
+        f"{op}(Tensor self, Tensor other) -> Tensor",
+        kernel,
+        doc,
+        derivative=_STEP,
+        in_place=True,
+        result="bools",
+    )
 
 
 def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, Row, Row]:
     kernel = elementwise(op, function)
     return (
-        Row(
+        ItemRow(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
             kernel,
             doc,
@@ -38,7 +45,7 @@ def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, 
             operand=("other",),
             dtypes=taken,
         ),
-        Row(
+        ItemRow(
             f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
             kernel,
             doc,
@@ -46,7 +53,7 @@ def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, 
             operand=("self",),
             dtypes=taken,
         ),
-        Row(
+        ItemRow(
             f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
             kernel,
             doc,
@@ -73,7 +80,7 @@ def _ask(op: str, function: Any, doc: str) -> Row:
             return jnp.full(self.shape, op == "isfinite")
         return function(self)
 
-    return Row(f"{op}(Tensor self) -> Tensor", kernel, doc, derivative=_STEP)
+    return ItemRow(f"{op}(Tensor self) -> Tensor", kernel, doc, derivative=_STEP, result="bools")
 
 
 def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
@@ -105,19 +112,20 @@ ROWS = (
     _logical("logical_and", lax.bitwise_and, "whether both are true, or not 0"),
     _logical("logical_or", lax.bitwise_or, "whether one is true, or not 0"),
     _logical("logical_xor", lax.bitwise_xor, "whether just one is true, or not 0"),
-    Row(
+    ItemRow(
         "logical_not(Tensor self) -> Tensor",
         lambda self: lax.bitwise_not(_to_bool(self)),
         "whether self is false, or 0",
         derivative=_STEP,
         in_place=True,
+        result="bools",
     ),
     *_bitwise("bitwise_and", lax.bitwise_and, "self & other"),
     *_bitwise("bitwise_or", lax.bitwise_or, "self | other"),
     *_bitwise("bitwise_xor", lax.bitwise_xor, "self ^ other"),
     *_bitwise("bitwise_left_shift", lax.shift_left, "self << other", "i"),
     *_bitwise("bitwise_right_shift", _shift_right, "self >> other", "i"),
-    Row(
+    ItemRow(
         "bitwise_not(Tensor self) -> Tensor",
         _bitwise_not,
         "~self, the complement of a bool",
@@ -128,11 +136,12 @@ ROWS = (
     _ask("isnan", jnp.isnan, "whether self is no number"),
     _ask("isinf", jnp.isinf, "whether self is infinite"),
     _ask("isfinite", jnp.isfinite, "whether self is a number, and finite"),
-    Row(
+    ItemRow(
         "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
         " -> Tensor",
         _isclose,
         "whether abs(self - other) <= atol + rtol * abs(other)",
         derivative=_STEP,
+        result="bools",
     ),
 )

@@ -22,7 +22,7 @@ from oplib.builtin.kernels.rational import (
     NEAR_TAIL,
     divide_polynomials,
 )
-from oplib.builtin.rows.row import DERIVED, Row, from_output
+from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output
 from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.library import Derivative
 
@@ -104,13 +104,14 @@ def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  t
 
 def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, dtypes: str = "bihf") -> Row:
     """A row of ``oplib.special`` for a function of real items."""
-    return Row(
+    return ItemRow(
         f"special_{name}(Tensor self) -> Tensor",
         on_floating(in_single(function)),
         doc,
         derivative=derivative,
         dtypes=dtypes,
         source=f"torch.special.{name}",
+        result="floats",
     )
 
 
@@ -230,7 +231,7 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
     kernel = elementwise(f"special.{name}", in_single(function), floating=True)
     of_first = Derivative(missing=missing) if missing else DERIVED
     return tuple(
-        Row(
+        ItemRow(
             f"special_{name}.{kind}({parameters}) -> Tensor",
             kernel,
             doc,
@@ -238,13 +239,14 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
             operand=operand,
             dtypes=dtypes,
             source=f"torch.special.{name}",
+            result="floats",
         )
         for kind, parameters, operand in forms
     )
 
 
 def _incomplete(name: str, function: Any, doc: str) -> Row:
-    return Row(
+    return ItemRow(
         f"{name}(Tensor self, Tensor other) -> Tensor",
         elementwise(name, in_single(function)),
         doc,
@@ -270,19 +272,21 @@ ROWS = (
         "bif",
         missing="torch has none either, by the first argument",
     ),
-    Row(
+    ItemRow(
         "polygamma(Tensor self, int n) -> Tensor",
         _polygamma,
         "derivative of digamma, n times; the function takes n first",
         in_place=True,
         dtypes="bihf",
+        result="mixed",
     ),
-    Row(
+    ItemRow(
         "mvlgamma(Tensor self, int p) -> Tensor",
         _mvlgamma,
         "logarithm of the gamma function of p dimensions",
         in_place=True,
         dtypes="ihf",
+        result="mixed",
     ),
     _incomplete("igamma", lax.igamma, "lower incomplete gamma function of self at other, regularised"),
     _incomplete("igammac", lax.igammac, "1 - igamma(self, other), exact where igamma is near 1"),

@@ -95,26 +95,34 @@ def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
 
 
 SUMS = (
-    Row(f"sum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor", _sum, "sum over some axes, or all"),
+    Row(
+        f"sum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
+        _sum,
+        "sum over some axes, or all",
+        out=True,
+    ),
     Row(
         f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nansum,
         "sum in which a nan counts as 0",
         dtypes="bihf",
+        out=True,
     ),
     Row(
         f"mean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _mean,
         "mean over some axes, or all",
         dtypes="hfc",
+        out=True,
     ),
     Row(
         f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nanmean,
         "mean of what is no nan",
         dtypes="hf",
+        out=True,
     ),
-    Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items"),
+    Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items", out=True),
     Row(
         "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         _prod_dim,
@@ -125,11 +133,13 @@ SUMS = (
         _count_nonzero,
         "how many items are not 0",
         derivative=_STEP,
+        out=True,
     ),
     Row(
         "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
         _logsumexp,
         "log(sum(exp(self))) without overflow",
+        out=True,
     ),
 )
 
@@ -234,6 +244,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{adjective}est item; equal ones share the gradient",
             derivative=OF_ALL,
             dtypes="bihf",
+            out=True,
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -255,6 +266,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"{adjective}est items over some axes, or all; equal ones share the gradient",
             derivative=ALONG,
             dtypes="bihf",
+            out=True,
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
@@ -262,6 +274,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
             f"where the {adjective}est item stands, of equal ones the first",
             derivative=_STEP,
             dtypes="ihf",
+            out=True,
         ),
     )
 
@@ -275,6 +288,7 @@ EXTREMA = (
         "smallest and largest items; equal ones share the gradient",
         derivative=OF_EXTREMA,
         dtypes="bihf",
+        out=True,
     ),
 )
 
@@ -295,9 +309,19 @@ def _ask(op: str, reduce: Callable[..., Any]) -> Any:
 
 QUESTIONS = (
     Row(
-        f"all(Tensor self, {_DIM}) -> Tensor", _ask("all", jnp.all), "whether all are true", derivative=_STEP
+        f"all(Tensor self, {_DIM}) -> Tensor",
+        _ask("all", jnp.all),
+        "whether all are true",
+        derivative=_STEP,
+        out=True,
     ),
-    Row(f"any(Tensor self, {_DIM}) -> Tensor", _ask("any", jnp.any), "whether one is true", derivative=_STEP),
+    Row(
+        f"any(Tensor self, {_DIM}) -> Tensor",
+        _ask("any", jnp.any),
+        "whether one is true",
+        derivative=_STEP,
+        out=True,
+    ),
 )
 
 ROWS = (*SUMS, *EXTREMA, *QUESTIONS)

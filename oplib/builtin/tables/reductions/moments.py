@@ -59,12 +59,14 @@ VARIANCES = (
         _moment("var"),
         "variance; divided by count - correction",
         dtypes="hfc",
+        out=True,
     ),
     Row(
         f"std(Tensor self, {_DIM}) -> Tensor",
         _moment("std", is_root=True),
         "standard deviation; its gradient where it is 0 is 0",
         dtypes="hfc",
+        out=True,
     ),
     Row(
         f"var_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",

@@ -163,6 +163,7 @@ ROWS = (
         "items in order along a dim, and where they stood; always stable",
         derivative=OF_SORTED,
         dtypes="bihf",
+        out=True,
     ),
     Row(
         "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
@@ -170,8 +171,16 @@ ROWS = (
         "where the items stand that come first, second, ...",
         derivative=_PLACES,
         dtypes="bihf",
+        result="shape",
     ),
-    Row("msort(Tensor self) -> Tensor", _msort, "items in order along the first dim", dtypes="bihf"),
+    Row(
+        "msort(Tensor self) -> Tensor",
+        _msort,
+        "items in order along the first dim",
+        dtypes="bihf",
+        result="shape",
+        out=True,
+    ),
     Row(
         "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)"
         " -> (Tensor values, Tensor indices)",
@@ -179,6 +188,7 @@ ROWS = (
         "the k largest or smallest items along a dim, in order, and where they stand",
         derivative=OF_LARGEST,
         dtypes="ihf",
+        out=True,
     ),
     Row(
         "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -186,6 +196,7 @@ ROWS = (
         "the k-th smallest items along a dim, and where they stand",
         derivative=OF_CHOSEN,
         dtypes="ihf",
+        out=True,
     ),
     Row(
         "median(Tensor self) -> Tensor",
@@ -193,6 +204,7 @@ ROWS = (
         "item in the middle, the lower of two; equal ones share the gradient",
         derivative=OF_ALL,
         dtypes="ihf",
+        out=True,
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -207,6 +219,7 @@ ROWS = (
         "item in the middle of those that are numbers; equal ones share the gradient",
         derivative=OF_ALL,
         dtypes="ihf",
+        out=True,
     ),
     Row(
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -221,5 +234,6 @@ ROWS = (
         "most frequent items along a dim, the smallest of equals, and where they stand last",
         derivative=OF_CHOSEN,
         dtypes="bihf",
+        out=True,
     ),
 )

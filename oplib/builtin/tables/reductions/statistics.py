@@ -192,6 +192,7 @@ ROWS = (
         "how many items are in each of so many ranges of one width; by default between the extrema",
         derivative=constant("counts do not change with the items but by a step"),
         dtypes="hf",
+        out=True,
     ),
     Row(
         "histogram.bin_ct(Tensor self, int bins=100, Tensor? weight=None, *, float[]? range=None, "
@@ -200,6 +201,7 @@ ROWS = (
         "how many items are in each range of one width, or the sums of their weights; and the edges",
         derivative=_UNTOLD,
         dtypes="f",
+        out=True,
     ),
     Row(
         "histogram.bins_tensor(Tensor self, Tensor bins, Tensor? weight=None, *, bool density=False) -> "

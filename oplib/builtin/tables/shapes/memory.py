@@ -98,6 +98,7 @@ ROWS = (
         "windows of a dimension, a step apart, along a new last one",
         view=unfold,
         source="torch.Tensor.unfold",
+        is_internal=True,
     ),
     Row(
         "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",

@@ -100,7 +100,7 @@ def _to_copy(self: Any, dtype: Any) -> Any:
     return lax.convert_element_type(self, dtype)
 
 
-def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row:
+def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View", **facts: Any) -> Row:
     """A row of an op that gives a view where memory allows it, and else a copy."""
     return Row(
         schema,
@@ -108,12 +108,12 @@ def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View") -> Row
         doc,
         view=lambda spec, *args: rules.reshape(spec, find(spec, *args)),
         node=node,
+        **facts,
     )
 
 
-def _row(schema: str, rule: Any, doc: str, *, node: str = "", source: str = "", dtypes: str = ALL) -> Row:
-    kernel = rules.make_view_kernel(rule)
-    return Row(schema, kernel, doc, view=rule, node=node, source=source, dtypes=dtypes)
+def _row(schema: str, rule: Any, doc: str, *, dtypes: str = ALL, **facts: Any) -> Row:
+    return Row(schema, rules.make_view_kernel(rule), doc, view=rule, dtypes=dtypes, **facts)
 
 
 def _real(self: Any) -> Any:
@@ -125,40 +125,57 @@ VIEWS = (
         "reshape(Tensor self, int[] shape) -> Tensor",
         "the items in another shape; a view where torch gives one",
         lambda spec, shape: rules.fill_in_length("reshape", spec, shape),
+        may_copy=True,
     ),
     _reshape_row(
         "ravel(Tensor self) -> Tensor",
         "the items along one dimension; a view where torch gives one",
         lambda spec: (math.prod(spec.shape),),
+        may_copy=True,
     ),
     _reshape_row(
         "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
         "some dimensions as one; a view where torch gives one",
         rules.flat_shape,
+        may_copy=True,
     ),
     _reshape_row(
         "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
         "one dimension as several; a view where torch gives one",
         rules.unflat_shape,
+        may_copy=True,
     ),
     _row(
         "view(Tensor self, int[] shape) -> Tensor",
         rules.view,
         "the items in another shape",
         source="torch.Tensor.view",
+        is_internal=True,
     ),
     _row(
         "expand(Tensor self, int[] size) -> Tensor",
         rules.expand,
         "dimensions of length 1 repeated",
         source="torch.Tensor.expand",
+        is_internal=True,
     ),
-    _row("broadcast_to(Tensor self, int[] size) -> Tensor", rules.expand, "as expand", node="Expand"),
+    _row(
+        "broadcast_to(Tensor self, int[] size) -> Tensor",
+        rules.expand,
+        "as expand",
+        node="Expand",
+        variadic="size",
+    ),
     _row(
         "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
     ),
     _row("unsqueeze(Tensor self, int dim) -> Tensor", rules.unsqueeze, "a dimension of length 1 put in"),
-    _row("transpose(Tensor self, int dim0, int dim1) -> Tensor", rules.transpose, "two dimensions exchanged"),
+    _row(
+        "transpose(Tensor self, int dim0, int dim1) -> Tensor",
+        rules.transpose,
+        "two dimensions exchanged",
+        aliases=("swapdims",),
+    ),
     _row("t(Tensor self) -> Tensor", rules.t, "the transposed matrix"),
     _row("permute(Tensor self, int[] dims) -> Tensor", rules.permute, "the dimensions in another order"),
     _row(
@@ -166,8 +183,15 @@ VIEWS = (
         rules.movedim,
         "some dimensions at other places",
         node="Permute",
+        aliases=("moveaxis",),
     ),
-    _row("alias(Tensor self) -> Tensor", rules.alias, "the same items", source="torch.Tensor.__getitem__"),
+    _row(
+        "alias(Tensor self) -> Tensor",
+        rules.alias,
+        "the same items",
+        source="torch.Tensor.__getitem__",
+        is_internal=True,
+    ),
     _row(
         "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
         rules.diagonal,
@@ -207,7 +231,15 @@ VIEWS = (
         "pairs of real numbers as complex ones",
         dtypes="f",
     ),
-    Row("real(Tensor self) -> Tensor", _real, "real parts", view=rules.real, node="Select"),
+    Row(
+        "real(Tensor self) -> Tensor",
+        _real,
+        "real parts",
+        view=rules.real,
+        node="Select",
+        result="shape",
+        may_copy=True,
+    ),
     Row(
         "imag(Tensor self) -> Tensor",
         rules.make_view_kernel(rules.imag),
@@ -215,6 +247,7 @@ VIEWS = (
         view=rules.imag,
         node="Select",
         dtypes="c",
+        result="shape",
     ),
 )
 
@@ -225,15 +258,29 @@ ROWS = (
         _sum_to_size,
         "broadcasting undone by summing",
         source="torch.Tensor.sum_to_size",
+        is_internal=True,
+        variadic="size",
     ),
-    Row("cat(Tensor[] tensors, int dim=0) -> Tensor", _cat, "tensors joined along a dimension"),
-    Row("stack(Tensor[] tensors, int dim=0) -> Tensor", _stack, "tensors joined along a new dimension"),
-    Row("clone(Tensor self) -> Tensor", _same, "a copy, with history"),
+    Row(
+        "cat(Tensor[] tensors, int dim=0) -> Tensor",
+        _cat,
+        "tensors joined along a dimension",
+        out=True,
+        aliases=("concat", "concatenate"),
+    ),
+    Row(
+        "stack(Tensor[] tensors, int dim=0) -> Tensor",
+        _stack,
+        "tensors joined along a new dimension",
+        out=True,
+    ),
+    Row("clone(Tensor self) -> Tensor", _same, "a copy, with history", result="shape"),
     Row(
         "detach(Tensor self) -> Tensor",
         _cut,
         "the same items without history",
         derivative=constant("it is there to cut the graph"),
+        result="shape",
     ),
     Row(
         "_to_copy(Tensor self, ScalarType dtype) -> Tensor",

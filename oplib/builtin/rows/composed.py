@@ -1,0 +1,43 @@
+"""The record of a public function that is made of several ops: what a row is for a single op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A public function that is made of several ops.
+
+    Attributes:
+        function: it calls ops through ``single_ops``. The name of a function of linalg or fft begins
+            with ``linalg_`` or ``fft_``.
+        name: of the public function, if it is not that of ``function``.
+        is_method: it is a method of Tensor too.
+        out: the function, not the method, takes ``out=``. All functions of linalg and fft do.
+        aliases: names at the root of a function of linalg.
+        in_networks: ``nn.functional`` has it too.
+        returns: what it returns, as in a schema; "Any" where that depends on more than ``deciding``. By
+            default what the op of the same name returns, or a Tensor.
+        deciding: parameters without which it returns one Tensor; with them it depends on their values.
+        makes: it makes a Tensor from numbers.
+    """
+
+    function: Function
+    name: str = ""
+    is_method: bool = False
+    out: bool = False
+    aliases: tuple[str, ...] = ()
+    in_networks: bool = False
+    returns: str = ""
+    deciding: tuple[str, ...] = ()
+    makes: bool = False
+
+    @property
+    def op(self) -> str:
+        """The name by which it is registered."""
+        return self.name or self.function.__name__
