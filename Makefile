@@ -22,8 +22,8 @@ test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the f
 
 test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sample of every built-in op, and record it
 	rm -f out/op_grid.json
-	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p tests.ops.recording \
-		tests/ops tests/parity/test_op_grid.py tests/parity/test_op_forms.py $(ARGS)
+	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p tests.builtin.grid.recording \
+		tests/builtin tests/parity/test_op_grid.py tests/parity/test_op_forms.py $(ARGS)
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)

@@ -20,7 +20,11 @@ from tests.documents import ROOT, read_examples
 
 DIST = ROOT / "dist"
 # Enough to see that oplib works with the lowest versions: what calls optree, and what registers with JAX.
-LOWEST_TESTS = ["tests/pytree", "tests/library/carrier", "tests/autograd/test_function_containers.py"]
+LOWEST_TESTS = [
+    "tests/test_pytree.py",
+    "tests/library/carrier",
+    "tests/autograd/user_functions/test_trees.py",
+]
 LOOK = "import oplib, importlib.metadata as m; print(oplib.__file__, oplib.__version__, m.version('oplib'))"
 
 

@@ -109,16 +109,6 @@ def test_every_folder_and_file_of_the_package_has_its_floor_in_the_contract():
     assert names <= set().union(*read_contract())
 
 
-def test_the_folders_of_the_tests_are_packages_of_the_library():
-    # matrix/ belongs to no package: it puts an op under every transformation of JAX.
-    folders = {path.parent.name for path in (ROOT / "tests/library").rglob("*/test_*.py")} - {
-        "library",
-        "matrix",
-    }
-    assert folders
-    assert folders <= {path.parent.name for path in (ROOT / "oplib/library").glob("*/__init__.py")}
-
-
 def test_the_architecture_page_shows_the_floors_of_the_contract():
     page = (ROOT / "docs/inside/architecture.md").read_text()
     line = next(line for line in page.splitlines() if line.startswith("errors <"))

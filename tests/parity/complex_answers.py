@@ -1,7 +1,7 @@
 """Asks torch which ops take complex128, and which of these it differentiates.
 
-``python -m tests.parity.complex_answers`` writes the answers into ``tests/ops/complex_ops.py``, where lanes
-without torch read them too.
+``python -m tests.parity.complex_answers`` writes the answers into ``tests/builtin/grid/complex_ops.py``,
+where lanes without torch read them too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import torch
 
-import tests.ops.complex_ops as written
-from tests.ops.calls import OPS, Call, find_call
-from tests.ops.check import is_all_real
-from tests.ops.samples import find_samples
+import tests.builtin.grid.complex_ops as written
+from tests.builtin.grid.calls import OPS, Call, find_call
+from tests.builtin.grid.check import is_all_real
+from tests.builtin.samples.samples import find_samples
 
 from .counterparts import has_counterpart
 from .torch_samples import function_of, make_arguments, to_list
@@ -68,7 +68,7 @@ def has_gradient(results: list[Any]) -> bool:
 
 
 def ask_torch() -> dict[str, frozenset[str]]:
-    """Returns what ``tests/ops/complex_ops.py`` should say."""
+    """Returns what ``tests/builtin/grid/complex_ops.py`` should say."""
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         answers = {name: takes_complex(name) for name in OPS}

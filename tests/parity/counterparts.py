@@ -9,7 +9,7 @@ import torch
 
 import oplib
 from oplib.builtin.functions.registry import UPCALLS
-from tests.ops.calls import OPS, ROW_OF
+from tests.builtin.grid.calls import OPS, ROW_OF
 
 Function = Callable[..., Any]
 ATEN = torch.ops.aten

@@ -8,10 +8,16 @@ import numpy as np
 import torch
 
 from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE
-from tests.ops.calls import Call, draw_weights_like, from_vector
-from tests.ops.check import Check, has_floats, has_in_place_form, is_smooth_when_complex, may_differentiate
-from tests.ops.checks_forms import takes_out
-from tests.ops.drawing import Sample, list_arrays
+from tests.builtin.grid.calls import Call, draw_weights_like, from_vector
+from tests.builtin.grid.check import (
+    Check,
+    has_floats,
+    has_in_place_form,
+    is_smooth_when_complex,
+    may_differentiate,
+)
+from tests.builtin.grid.checks_forms import takes_out
+from tests.builtin.samples.drawing import Sample, list_arrays
 
 from .counterparts import has_counterpart
 from .torch_samples import assert_alike, function_of, make, make_arguments, to_list, to_numpy

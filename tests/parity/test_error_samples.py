@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oplib
-from tests.ops.error_samples import REFUSALS
+from tests.builtin.error_samples.error_samples import REFUSALS
 
 from .conftest import ERRORS
 

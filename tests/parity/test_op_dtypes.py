@@ -18,8 +18,8 @@ import oplib
 from oplib.builtin.functions.registry import OVERLOADS, ROWS
 from oplib.builtin.kernels.dtype_classes import CLASSES
 from oplib.builtin.rows.row import Row
-from tests.ops.drawing import Sample
-from tests.ops.samples import find_samples
+from tests.builtin.samples.drawing import Sample
+from tests.builtin.samples.samples import find_samples
 
 pytest.importorskip("torch")
 

@@ -1,4 +1,4 @@
-"""The grid of built-in ops beside torch; see ``tests/ops/grid.py`` for what a cell is."""
+"""The grid of built-in ops beside torch; see ``tests/builtin/grid/grid.py`` for what a cell is."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.ops import complex_ops
-from tests.ops.checks import CHECKS
-from tests.ops.grid import Cell, check_cell, list_cells, list_expected, make_parameters
+from tests.builtin.grid import complex_ops
+from tests.builtin.grid.checks import CHECKS
+from tests.builtin.grid.grid import Cell, check_cell, list_cells, list_expected, make_parameters
 
 from .complex_answers import ask_torch
 from .op_checks import BESIDE_TORCH

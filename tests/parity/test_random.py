@@ -16,7 +16,7 @@ import pytest
 
 import oplib
 import oplib.nn.functional  # noqa: F401  as torch.nn.functional is there
-from tests.ops.samples_random import IMAGE
+from tests.builtin.samples.random import IMAGE
 
 torch = pytest.importorskip("torch")
 NAMES = {"int64": "int32", "float64": "float32", "complex128": "complex64"}  # without 64 bits

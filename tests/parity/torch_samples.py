@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import oplib
-from tests.ops.calls import OF_HERMITIAN, ROW_OF, Call
+from tests.builtin.grid.calls import OF_HERMITIAN, ROW_OF, Call
 
 from .conftest import ERRORS
 from .counterparts import CONSTANTS, find_oplib, find_torch

@@ -1,0 +1,34 @@
+"""The grid of built-in ops and checks; see ``grid.py`` for what a cell is and how much of it a run draws."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from tests.builtin.grid.calls import OPS
+from tests.builtin.grid.checks import CHECKS
+from tests.builtin.grid.grid import Cell, check_cell, list_cells, list_expected, make_parameters
+from tests.builtin.samples.samples import find_samples
+
+
+@pytest.fixture(autouse=True)
+def strict_double():
+    """64 bits, and JAX in the mode in which it converts and broadcasts nothing by itself."""
+    with jax.enable_x64(True), jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.mark.parametrize("cell", make_parameters(CHECKS))
+def test_an_op_passes_a_check_on_its_samples(cell: Cell, record_property):
+    record_property("cell", [cell.op, cell.check.name, len(cell.numbers)])
+    check_cell(cell)
+
+
+def test_every_built_in_op_has_samples():
+    assert not [name for name, op in OPS.items() if not find_samples(op)]
+
+
+def test_at_most_three_in_a_hundred_cells_are_expected_to_fail():
+    cells = list_cells(CHECKS)
+    expected = [cell for cell in cells if list_expected(cell)]
+    assert len(expected) <= 0.03 * len(cells)

@@ -1,0 +1,44 @@
+"""Where a test stands: the folders of the tests are those of the package, as CONTRIBUTING.md says."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TESTS, PACKAGE = ROOT / "tests", ROOT / "oplib"
+OF_NO_PACKAGE = {"parity", "examples", "tools", "library/matrix"}
+FILES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
+MODULES = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
+
+
+def find_misplaced(files: list[Path], modules: set[Path]) -> list[tuple[str, list[str]]]:
+    """Returns the tests with the name of a module that stands elsewhere on their floor, and that module."""
+    misplaced: list[tuple[str, list[str]]] = []
+    for file in files:
+        module = file.with_name(file.name.removeprefix("test_"))
+        floor = file.parts[: 1 if len(file.parts) > 1 else 0]
+        others = [one for one in modules if one.name == module.name and one.parts[: len(floor)] == floor]
+        if floor and others and module not in others:
+            misplaced.append((file.as_posix(), sorted(one.as_posix() for one in others)))
+    return misplaced
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent.as_posix() for file in FILES} - OF_NO_PACKAGE))
+def test_each_folder_of_tests_is_a_package(folder):
+    assert (PACKAGE / folder / "__init__.py").exists()
+
+
+def test_a_test_with_the_name_of_a_module_stands_where_the_module_stands():
+    mirrored = [file for file in FILES if file.parent.as_posix() not in OF_NO_PACKAGE]
+    assert find_misplaced(mirrored, MODULES) == []
+
+
+def test_a_misplaced_test_is_found():
+    modules = {Path("autograd/engine/run.py"), Path("library/calls/dispatch.py")}
+    files = [Path("autograd/test_run.py"), Path("autograd/engine/test_run.py"), Path("test_dispatch.py")]
+    assert find_misplaced(files, modules) == [("autograd/test_run.py", ["autograd/engine/run.py"])]
+
+
+def test_contributing_names_the_folders_of_tests_that_belong_to_no_package():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [folder for folder in OF_NO_PACKAGE if f"`tests/{folder}/`" not in text] == []
