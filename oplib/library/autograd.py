@@ -1,8 +1,8 @@
 """Autograd for ops with eager kernels: kernel and formula are plain Python on Tensors.
 
-:func:`make_autograd_impl` makes, for one overload, the function that runs its kernel below autograd and puts
-a node on the tape where a gradient is needed. Formulas are looked up when they are needed, in the op's
-current record, so a formula registered anew serves graphs that were recorded before.
+:func:`make_autograd_impl` makes the autograd function of one overload. It runs the kernel below autograd and
+records a node if a gradient is needed. A formula is looked up in the op's current record when it is needed,
+so a formula that is registered later also serves graphs recorded before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rule = Callable[..., Any]
 
 
 class InfoProtocol(Protocol):
-    """What :func:`make_autograd_impl` asks of a registration, at every call and every backward."""
+    """The interface of a registration, which is read at every call and every backward."""
 
     _backward_fn: Rule | None
     _setup_context_fn: Rule | None
@@ -39,7 +39,7 @@ class InfoProtocol(Protocol):
 
 @dataclass
 class Info:
-    """A formula and its setup, which may be replaced at any time."""
+    """A formula and its setup, both replaceable at any time."""
 
     _backward_fn: Rule | None
     _setup_context_fn: Rule | None
@@ -65,10 +65,10 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
 
     Args:
         op: the overload; its namespace, name, overload name and schema are read.
-        info: an :class:`InfoProtocol`; consulted at call time.
+        info: an :class:`InfoProtocol`, read at call time.
 
     Returns:
-        A function of the op's arguments, one value per schema argument in order, keyword-only ones by
+        A function of the op's arguments, with one value per schema argument in order; keyword-only ones by
         keyword.
 
     Example:
@@ -86,7 +86,7 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     """
     schema = op._schema
     names = [argument.name for argument in schema.arguments if argument.kwarg_only]
-    made: list[type[Function]] = []  # at the first call that needs it: most ops of a module are never called
+    made: list[type[Function]] = []  # made when needed: most ops of a module are never called
 
     def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
         if len(args) + len(keyword_only_args) < len(schema.arguments):
@@ -104,7 +104,7 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
 
 
 def _generate(op: OpOverload, info: Any) -> type[Function]:
-    """The Function subclass of an overload."""
+    """Makes the Function subclass of an overload."""
     schema = op._schema
 
     def forward(ctx: Any, *given: Any) -> Any:
@@ -142,7 +142,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
 
 
 def _run(op: OpOverload, values: Sequence[Any]) -> Any:
-    """Runs the kernel below autograd, where observers see it."""
+    """Runs the kernel below autograd, where observers see the call."""
     record = op.record
     if is_carried(record, values):
         return run_observed(op, values, partial(run_carried, op.functional, record, values), copy_outcome)
@@ -150,7 +150,7 @@ def _run(op: OpOverload, values: Sequence[Any]) -> Any:
 
 
 class Constant:
-    """A list among the arguments that is none of tensors: one place for a gradient, whatever it holds."""
+    """A list argument without tensors: one position for a gradient, whatever the list holds."""
 
     __slots__ = ("value",)
 
@@ -164,7 +164,7 @@ def _hold(argument: Argument, value: Any) -> Any:
 
 
 def _pad(schema: Any, result: Any) -> Any:
-    """Adds the Nones that a formula may leave out: those of arguments without tensors at the end."""
+    """Appends the Nones that a formula may omit, for arguments without tensors at the end."""
     values = result if isinstance(result, tuple) else (result,)
     rest = schema.arguments[len(values) :]
     if any(argument.has_tensor for argument in rest):
@@ -173,7 +173,7 @@ def _pad(schema: Any, result: Any) -> Any:
 
 
 def _needs_grad(values: Sequence[Any]) -> bool:
-    """Whether some tensor among the arguments, in tuples and lists too, requires grad."""
+    """Tells whether a tensor among the arguments, or in their tuples and lists, requires grad."""
     return any(
         _needs_grad(value)
         if isinstance(value, (list, tuple))

@@ -1,1 +1,1 @@
-"""The arguments and results of one call: bound, converted, laid out flat, and put together again."""
+"""The arguments and results of one call: binding, conversion, flat layout, and reassembly."""

@@ -1,4 +1,4 @@
-"""Binding the arguments of a call to a schema: the slow and complete path, and all its errors."""
+"""Binding the arguments of a call to a schema: the complete path, and all of its errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _make_own_converter(argument: Argument) -> Converter:
 
 
 def _make_generous_converter(argument: Argument) -> Converter:
-    """As torch's functions, those of the house take None for a list that is empty by default."""
+    """Returns a converter for a built-in op, which accepts None for a default empty list, as torch does."""
     convert = make_converter(argument.type, GENEROUS_CONVERTERS)
     if not argument.has_default_value() or argument.default_value != []:
         return convert
@@ -29,15 +29,16 @@ def _make_generous_converter(argument: Argument) -> Converter:
 
 
 class Binder:
-    """Binds calls to one schema. Everything that does not depend on the call is done here, once.
+    """Binds calls to one schema. The constructor does all work that does not depend on the call, once.
 
     Args:
         schema: the schema of an overload.
-        operand: names of number arguments that are operands; an array without axes passes there as it is.
+        operand: the names of number arguments that are operands; such an argument may be an array without
+            axes.
 
     Attributes:
         schema: the schema.
-        converters: one function for each argument, from a given value to the one that the kernel gets.
+        converters: one function per argument, which converts a given value to the value that the kernel gets.
 
     Example:
         >>> from oplib.library.schema import parse_schema
@@ -65,10 +66,10 @@ class Binder:
             for place, argument in enumerate(schema.arguments)
             if argument.name in operands and str(argument.type).startswith("Scalar")
         ]
-        self._defaults: dict[int, Any] = {}  # converted at their first use: a device may not exist yet
+        self._defaults: dict[int, Any] = {}  # converted at first use: a device may not exist yet
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str | None = None) -> list[Any]:
-        """Returns one value per schema argument: converted, defaults filled in, lists fresh.
+        """Returns one value per schema argument: converted, with defaults filled in, and with new lists.
 
         Args:
             args: the positional arguments.
@@ -77,9 +78,9 @@ class Binder:
 
         Raises:
             ArgumentError: the arguments do not fit the schema.
-            ArgumentOverflowError: a number is an integer that the widest dtype of now does not hold.
-            DtypeError: a dtype that cannot be had, such as float64 while 64 bits are off.
-            DeviceError: a text that spells no device.
+            ArgumentOverflowError: a number is an integer that the widest available dtype does not hold.
+            DtypeError: a dtype that is not available, such as float64 while 64 bits are off.
+            DeviceError: a string that names no device.
         """
         name = op or self.schema.qualified_name
         if len(args) > self.schema.num_positional:
@@ -110,7 +111,7 @@ class Binder:
             raise self._unfit(name, place, value, str(error)) from error
 
     def _fit_integer(self, name: str, place: int, values: Sequence[Any]) -> int | float:
-        """An integer of 64 bits counts as a float beside floats, where JAX has no such integers."""
+        """Returns a 64-bit integer as a float if it stands beside floats and JAX has no such integers."""
         number = values[place]
         if is_narrow(number):
             return number
@@ -126,7 +127,7 @@ class Binder:
         )
 
     def _make_default(self, name: str, place: int) -> Any:
-        """Returns a converted default; what can be changed is made anew for every call."""
+        """Returns a converted default; a mutable default is made anew for every call."""
         if place not in self._defaults:
             value = self._convert(name, place, self.schema.arguments[place].default_value)
             if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value):

@@ -1,4 +1,4 @@
-"""From what somebody passes to what a kernel gets: one converter for each schema type, made once."""
+"""Conversion of given values to the values that a kernel gets: one converter per schema type, made once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_converter(type_: SchemaType, bases: Mapping[str, Converter] = CONVERTER
 
     Args:
         type_: any type.
-        bases: converters of the types without parts, by name.
+        bases: the converters of the types without parts, by name.
     """
     if isinstance(type_, OptionalType):
         convert = make_converter(type_.element, bases)
@@ -37,7 +37,7 @@ def make_converter(type_: SchemaType, bases: Mapping[str, Converter] = CONVERTER
 
 
 def accept_operand(convert: Converter) -> Converter:
-    """Returns a converter that lets an array without axes pass: the value of an operand may be traced."""
+    """Returns a converter that accepts an array without axes: the value of an operand may be traced."""
 
     def pass_or_convert(value: Any) -> Any:
         if isinstance(value, (jax.Array, Tensor)) and value.ndim == 0:
@@ -48,7 +48,7 @@ def accept_operand(convert: Converter) -> Converter:
 
 
 def list_items(value: Any) -> list[Any]:
-    """Returns what a sequence, set, range, generator or 1-d numpy array holds, as a fresh list."""
+    """Returns the items of a sequence, set, range, generator or 1-d numpy array as a new list."""
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, np.ndarray) and value.ndim == 1:
@@ -67,8 +67,8 @@ def _make_list_converter(type_: ListType, convert: Converter) -> Converter:
     def convert_list(value: Any) -> list[Any]:
         if size is not None and is_number and _is_single(value):
             return [convert(value)] * size
-        if not is_number and is_array(value):  # its rows are not meant, nor the numbers in it
-            raise UnfitError("Put it into a list, also where it is the only one")
+        if not is_number and is_array(value):  # an array stands for neither its rows nor its numbers
+            raise UnfitError("Put it into a list, even if it is the only one")
         return _convert_items(convert, list_items(value))
 
     return convert_list
@@ -94,7 +94,7 @@ def _make_tuple_converter(converters: list[Converter]) -> Converter:
 def _convert_items(convert: Converter, items: list[Any]) -> list[Any]:
     try:
         return [convert(item) for item in items]
-    except UnfitError:  # once more, to find out which
+    except UnfitError:  # run again to find the item
         return [_convert_item(convert, item, place) for place, item in enumerate(items)]
 
 
@@ -123,7 +123,7 @@ def _limit(convert: Converter, choices: tuple[Any, ...]) -> Converter:
 
 
 def describe_expected(type_: SchemaType) -> str:
-    """Returns in words what a type takes."""
+    """Returns a phrase that says which values a type accepts."""
     if isinstance(type_, OptionalType):
         return f"None or {describe_expected(type_.element)}"
     if isinstance(type_, ListType):

@@ -1,7 +1,7 @@
-"""Generators below the tape: a call draws one key, and the kernel gets a Generator that begins there.
+"""Generators below the tape: a call draws one key, and the kernel gets a Generator that starts at this key.
 
-So a kernel is a function of its operands, of which the key is one, and what it draws is right wherever JAX
-takes it: compiled it draws anew at each call, and a rule that begins at the same key draws the same numbers.
+The key is one of the operands, so a kernel is a function of its operands under every transformation of JAX. A
+compiled kernel draws new numbers at each call, and a rule that starts at the same key draws the same numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oplib.tensor.random.generator import begin_at, is_key
 
 
 def draw_keys(flat: Sequence[Any]) -> list[Any]:
-    """Puts keys in the places of Generators; None stands for the global one.
+    """Replaces Generators by keys; None stands for the global Generator.
 
     Raises:
         TracingError: a Generator was made outside the running trace, or in a map that may not draw.
@@ -30,15 +30,15 @@ def _draw(generator: Generator | None) -> Any:
 
 
 def hold_keys(flat: Sequence[Any]) -> list[Any]:
-    """Puts keys in the places of Generators that are not to move, where only shapes are asked for."""
+    """Replaces Generators by keys without advancing them; used if only shapes are needed."""
     return [jax.random.key(0) if value is None or isinstance(value, Generator) else value for value in flat]
 
 
 def make_generator(value: Any) -> Any:
-    """Returns what a kernel or rule gets for a key: a Generator; on the host that of numpy.
+    """Returns the Generator that a kernel or rule gets for a key; on the host a numpy Generator.
 
     Args:
-        value: a key, or a Tensor around it; on the host its data, of uint32.
+        value: a key, or a Tensor around it; on the host the data of the key, of uint32.
     """
     array = value._storage.array if isinstance(value, Tensor) else value
     if isinstance(array, np.ndarray):
@@ -47,10 +47,10 @@ def make_generator(value: Any) -> Any:
 
 
 def to_key(value: Any) -> Any:
-    """Returns the key at which the Generator of a call begins; anything else is returned as it is."""
+    """Returns the key at which the Generator of a call starts; any other value is returned unchanged."""
     return value.get_state()[1] if isinstance(value, Generator) else value
 
 
 def to_key_data(value: Any) -> Any:
-    """Returns a key as numbers, which is what the host can hold; anything else is returned as it is."""
+    """Returns the data of a key, which the host can hold; any other value is returned unchanged."""
     return jax.random.key_data(value) if is_key(value) else value

@@ -1,4 +1,4 @@
-"""How the arguments of one call stand: which are arrays, which are fixed, and how they go together again."""
+"""The layout of a call: which arguments are arrays, which are static, and how they are joined again."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .keys import make_generator
 
 
 def freeze(value: Any) -> object:
-    """Returns a key that is equal exactly for values that a compiled kernel may not tell apart.
+    """Returns a key that is equal exactly for values that compiled code may treat alike.
 
-    ``1``, ``1.0`` and ``True`` are three keys, and so are ``0.0`` and ``-0.0``: floats go by their bits,
-    containers with their types.
+    ``1``, ``1.0`` and ``True`` have three keys, and so have ``0.0`` and ``-0.0``: floats are compared by
+    their bits, containers with their types.
 
     Args:
         value: a static argument or an attribute of ctx.
 
     Raises:
-        TypeError: the value, or something in it, cannot be hashed.
+        TypeError: the value or one of its items cannot be hashed.
 
     Example:
         >>> freeze(0.0) == freeze(-0.0), freeze(1) == freeze(True), freeze([1.0]) == freeze([1.0])
@@ -48,15 +48,15 @@ def freeze(value: Any) -> object:
 
 
 class Slot(enum.Enum):
-    """What stands at an argument's place, where it is no fixed value and no list."""
+    """The kind of an argument's position that holds neither a static value nor a list."""
 
     array = "array"
     absent = "absent"
-    key = "key"  # an array too: the key that stands for a Generator
+    key = "key"  # an array too: the key for a Generator
 
 
 class Fixed:
-    """A static argument; equal to another by the key of its value."""
+    """A static argument; two are equal if the keys of their values are."""
 
     __slots__ = ("key", "value")
 
@@ -74,7 +74,7 @@ class Fixed:
         return repr(self.value)
 
 
-# A list of tensors stands as one flag per member: True for an array, False for None.
+# A list of tensors has one flag per item: True for an array, False for None.
 Entry = Slot | Fixed | tuple[bool, ...]
 
 
@@ -82,9 +82,9 @@ class Layout:
     """The static part of a call: one entry per schema argument.
 
     Attributes:
-        schema: whose arguments these are.
-        entries: one per argument.
-        array_count: how many arrays the call has, lists counted by their members.
+        schema: the schema of the call.
+        entries: one entry per argument.
+        array_count: the number of arrays in the call, counting the items of lists.
     """
 
     __slots__ = ("_hash", "array_count", "entries", "schema")
@@ -103,16 +103,16 @@ class Layout:
 
     @property
     def written_places(self) -> list[int]:
-        """The places of the arguments that the op writes."""
+        """Returns the positions of the arguments that the op writes."""
         return [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
 
     def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
-        """Puts arrays and fixed values together again, as one value per schema argument."""
+        """Joins arrays and static values again, as one value per schema argument."""
         rest = iter(arrays)
         return [_rebuild(entry, rest) for entry in self.entries]
 
     def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
-        """Arranges one tangent per array as one value per schema argument: None for what has none."""
+        """Arranges one tangent per array as one value per schema argument, None if it has no tangent."""
         rest = iter(tangents)
         return [
             next(rest) if entry is Slot.key else None if isinstance(entry, Fixed) else _rebuild(entry, rest)
@@ -120,7 +120,7 @@ class Layout:
         ]
 
     def find_argument(self, position: int) -> str:
-        """Returns the name of the argument to which the array at a flat position belongs."""
+        """Returns the name of the argument that contains the array at a flat position."""
         for argument, entry in zip(self.schema.arguments, self.entries, strict=True):
             position -= count_arrays(entry)
             if position < 0:
@@ -128,17 +128,17 @@ class Layout:
         raise IndexError(position)
 
     def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Splits one value per schema argument into positional and keyword-only ones."""
+        """Splits one value per schema argument into positional and keyword-only values."""
         return split_values(self.schema, values)
 
     def spread_flags(self, flags: Sequence[bool]) -> list[Any]:
-        """Arranges one flag per array as one per argument: a list for a list, False for what is no array."""
+        """Arranges one flag per array as one per argument: a list for a list, False if it has no array."""
         rest = iter(flags)
         return [_spread_flags(entry, rest) for entry in self.entries]
 
 
 def count_arrays(entry: Entry) -> int:
-    """How many arrays stand at an argument's place."""
+    """Returns the number of arrays in an argument."""
     return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
 
 
@@ -153,7 +153,7 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
 
 
 def copy_lists(value: Any) -> Any:
-    """Makes the lists in a value anew: a kernel may change those it gets, and a layout outlives it."""
+    """Copies the lists in a value, because a kernel may change its lists and the layout is used again."""
     return type(value)(map(copy_lists, value)) if type(value) in {list, tuple} else value
 
 
@@ -177,11 +177,11 @@ def make_layout(
         op: the op's name, for errors.
 
     Returns:
-        The layout and the flat list of whatever stands in array places: for a Generator that, or None, until
-        ``keys.draw_keys`` puts a key in its place.
+        The layout, and the flat list of the values at array positions. A Generator, or None in its place,
+        stays in the list until ``keys.draw_keys`` replaces it by a key.
 
     Raises:
-        ArgumentError: a static argument that cannot be hashed.
+        ArgumentError: a static argument cannot be hashed.
     """
     entries: list[Entry] = []
     flat: list[Any] = []

@@ -1,7 +1,7 @@
-"""From what somebody passes to what a kernel gets, for the types without parts.
+"""Conversion of given values to the values that a kernel gets, for the types without parts.
 
-A converter returns the value of its type, or raises :class:`UnfitError`; who called it knows the op and the
-argument and says so.
+A converter returns a value of its type, or raises :class:`UnfitError`. Its caller knows the op and the
+argument, and writes the message.
 """
 
 from __future__ import annotations
@@ -34,19 +34,16 @@ WOULD_CUT = (
 
 
 class UnfitError(Exception):
-    """A value that is none of the type it is to be; the text, where there is one, is advice."""
-
-
-# Numbers ----------------------------------------------------------------------------------------------------
+    """A value that does not fit its type; the text is advice, or empty."""
 
 
 def is_array(value: object) -> bool:
-    """Tells whether a value is a Tensor, an array, a tracer, or looks like one (``jax.ShapeDtypeStruct``)."""
+    """Tells whether a value is a Tensor, an array, a tracer or a ``jax.ShapeDtypeStruct``."""
     return isinstance(value, _ARRAYS) or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
 def _read_element(value: Any, *kinds: Any) -> Any:
-    """Returns the number in an array of one element whose dtype is of one of these kinds."""
+    """Returns the number in an array of one element whose dtype has one of these kinds."""
     if not is_array(value) or not any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         raise UnfitError
     if np.prod(value.shape, dtype=int) != 1:
@@ -62,11 +59,11 @@ def _read_element(value: Any, *kinds: Any) -> Any:
 
 
 def to_int(value: Any) -> int:
-    """An int, a bool or a real array of one element without a fraction, if it fits 64 bits.
+    """Converts an int, a bool or a real array of one element without a fraction, if it fits 64 bits.
 
-    torch drops the fraction; a Python float it refuses, whatever its value.
+    torch drops the fraction of an array, and refuses a Python float of any value.
     """
-    if isinstance(value, float):  # numpy's float64 is one too
+    if isinstance(value, float):  # numpy's float64 is a float too
         raise UnfitError
     number = value if isinstance(value, int) else _read_element(value, jnp.integer, jnp.bool_, jnp.floating)
     if isinstance(number, float) and not number.is_integer():
@@ -78,28 +75,28 @@ def to_int(value: Any) -> int:
 
 
 def to_float(value: Any) -> float:
-    """Any real number, or a real array of one element."""
+    """Converts any real number, or a real array of one element."""
     if isinstance(value, (int, float)):
         return float(value)
     return float(_read_element(value, jnp.integer, jnp.bool_, jnp.floating))
 
 
 def to_bool(value: Any) -> bool:
-    """A bool, another real number, or a real array of one element."""
+    """Converts a bool, another real number, or a real array of one element."""
     if isinstance(value, (int, float)):
         return bool(value)
     return bool(_read_element(value, jnp.integer, jnp.bool_, jnp.floating))
 
 
 def to_complex(value: Any) -> complex:
-    """Any number, or an array of one element."""
+    """Converts any number, or an array of one element."""
     if isinstance(value, PYTHON_NUMBERS):
         return complex(value)
     return complex(_read_element(value, jnp.number, jnp.bool_))
 
 
 def to_scalar(value: Any) -> Any:
-    """A Python number, as it is; numpy's float64 and complex128 are Python numbers too."""
+    """Returns a Python number unchanged; numpy's float64 and complex128 are Python numbers too."""
     if isinstance(value, PYTHON_NUMBERS):
         return value.item() if isinstance(value, np.generic) else value
     raise UnfitError("Take its value out with .item()" if is_array(value) else "")
@@ -109,7 +106,7 @@ def to_scalar(value: Any) -> Any:
 
 
 def to_str(value: Any) -> str:
-    """A str, or bytes of UTF-8."""
+    """Accepts a str, or bytes of UTF-8."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -121,7 +118,7 @@ def to_str(value: Any) -> str:
 
 
 def to_dtype(value: Any) -> Any:
-    """A dtype object, or a scalar type of ``jax.numpy``, which stands for one there."""
+    """Accepts a dtype object, or a scalar type of ``jax.numpy``, which stands for a dtype there."""
     if isinstance(value, type):
         value = getattr(value, "dtype", None)  # a descriptor for numpy's own scalar types
     if isinstance(value, np.dtype):
@@ -130,7 +127,7 @@ def to_dtype(value: Any) -> Any:
 
 
 def to_device(value: Any) -> Device:
-    """A device, its spelling, or a ``jax.Device``."""
+    """Accepts a device, its spelling, or a ``jax.Device``."""
     if isinstance(value, Device):
         return value
     if isinstance(value, (str, jax.Device)):
@@ -139,21 +136,21 @@ def to_device(value: Any) -> Device:
 
 
 def to_generator(value: Any) -> Any:
-    """A Generator, or a key of JAX, as it is."""
+    """Accepts a Generator, or a key of JAX, unchanged."""
     if isinstance(value, Generator) or is_key(value):
         return value
     raise UnfitError
 
 
 def to_enum(value: Any) -> enum.Enum:
-    """A member of any enum."""
+    """Accepts a member of any enum."""
     if isinstance(value, enum.Enum):
         return value
     raise UnfitError
 
 
 def to_tensor(value: Any) -> Any:
-    """What can be a tensor, as it is: which of arrays and numbers are welcome, the op's world decides."""
+    """Accepts a possible tensor unchanged; the op's world decides whether it may be an array or a number."""
     if type(value) is Tensor or isinstance(value, _ARRAYS):
         return value
     if is_foreign(value):
@@ -168,7 +165,7 @@ def to_tensor(value: Any) -> Any:
 
 
 def is_foreign(value: Any) -> bool:
-    """Tells whether a value is an array of another library, as torch's, of which JAX says that it is none."""
+    """Tells whether a value is an array of another library, such as torch, that JAX does not accept."""
     if isinstance(value, _ARRAYS) or not is_array(value) or hasattr(value, "__jax_array__"):
         return False
     is_of_jax = type(value).__module__.partition(".")[0] == "jax"
@@ -176,7 +173,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def to_anything(value: Any) -> Any:
-    """Returns the value."""
+    """Returns the value unchanged."""
     return value
 
 
@@ -205,8 +202,8 @@ def _to_any_dtype(value: Any) -> Any:
     return normalize_dtype(value) if is_of_python else to_dtype(value)
 
 
-# Of the ops of the house, since torch's own functions take more than its ``torch.ops`` do: any of numpy's
-# numbers for a Scalar, and Python's types for a dtype.
+# For the built-in ops: torch's functions accept more than its ``torch.ops``, namely any of numpy's numbers as
+# a Scalar, and Python's types as a dtype.
 GENEROUS_CONVERTERS = CONVERTERS | {"Scalar": _to_any_scalar, "ScalarType": _to_any_dtype}
 EXPECTED = {
     "Tensor": "a Tensor or an array",

@@ -1,4 +1,4 @@
-"""Between Tensors and arrays: reading inputs, writing into boxes, boxing results with or without a node."""
+"""Between Tensors and arrays: reading inputs, writing into Tensors, boxing results with or without a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scalars import to_operand
 
 
 def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
-    """Returns, for each value of a call among Tensors, its Tensor (None for a constant) and its array."""
+    """Returns, for each value of a call on Tensors, its Tensor (None for a constant) and its array."""
     tensors: list[Tensor | None] = []
     arrays: list[Any] = []
     for value in flat:
@@ -34,15 +34,15 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
 
 
 def _to_constant(value: Any) -> Any:
-    """A number for an operand, or an array among Tensors: numpy's are copied in by the rules for dtypes."""
+    """Converts a number operand or an array among Tensors; copies a numpy array by the dtype rules."""
     if isinstance(value, (int, float)):
         found = to_operand(value)
-        return value if found is None else found  # too large an integer: JAX says so
+        return value if found is None else found  # the integer is too large: JAX raises
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
 
 
 def unbox(value: Any) -> Any:
-    """Returns the array of a Tensor; anything else is returned as it is."""
+    """Returns the array of a Tensor; any other value is returned unchanged."""
     return value._storage.array if isinstance(value, Tensor) else value
 
 
@@ -60,10 +60,10 @@ def box_results(outputs: Sequence[Any]) -> list[Tensor]:
 
 
 def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequence[Tensor | None]) -> None:
-    """Raises where the node just recorded has saved a tensor of inference mode.
+    """Raises if the node just recorded has saved a tensor of inference mode.
 
     Raises:
-        AutogradError: it has.
+        AutogradError: the node has saved one.
     """
     suspects = [tensor for tensor in tensors if tensor is not None and tensor._storage.is_inference]
     if not suspects:
@@ -76,12 +76,12 @@ def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequenc
 
 
 def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:
-    """Returns the Tensors that a call is about to write, after making sure that it may.
+    """Returns the Tensors that a call is about to write, and raises if one may not be written.
 
     Raises:
-        ArgumentError: something that is no Tensor stands in a written place.
-        AutogradError: a leaf that requires grad would be written while grad mode is on, or the result of a
-            view.
+        ArgumentError: a written argument is no Tensor.
+        AutogradError: the call would write a leaf that requires grad while grad mode is on, or the result of
+            a view.
     """
     written: list[Tensor] = []
     for argument, value in zip(schema.arguments, values, strict=True):
@@ -110,7 +110,7 @@ def _check_may_write(op: str, name: str, value: Any) -> None:
 
 
 def refuse_read_only(tensor: Tensor, op: str) -> None:
-    """Raises where a write would be lost: in the result of a view op that is a copy of its base."""
+    """Raises if a write would be lost, because the result of a view op is a copy of its base."""
     if tensor._read_only is not None:
         raise AutogradError(
             f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
@@ -119,7 +119,7 @@ def refuse_read_only(tensor: Tensor, op: str) -> None:
 
 
 def refuse_out_gradient(op: str) -> AutogradError:
-    """The error for a gradient through an op with ``Tag.out``."""
+    """Returns the error for a gradient through an op with ``Tag.out``."""
     return AutogradError(
         f"{op}: functions with out=... arguments don't support automatic differentiation, but one of the "
         "arguments requires grad. Run it under oplib.no_grad(), or use the op without out=."
@@ -127,14 +127,14 @@ def refuse_out_gradient(op: str) -> AutogradError:
 
 
 def share_storage(recorded: Tensor, written: Tensor, op: str) -> Tensor:
-    """Makes a recorded result an alias of the tensor that was written, which keeps its own history."""
+    """Makes a recorded result an alias of the written tensor, which keeps its own history."""
     recorded._storage = written._storage
     recorded._read_only = op
     return recorded
 
 
 def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> None:
-    """Writes new values, which come first among the outputs, into their boxes; all of them or none."""
+    """Writes the new values, which are the first outputs, into their Tensors; all of them or none."""
     for tensor, new in zip(written, outputs, strict=False):
         old = tensor._storage.array
         if new.shape != old.shape or new.dtype != old.dtype:

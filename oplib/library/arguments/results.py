@@ -1,4 +1,4 @@
-"""Checking what a kernel returned against the declared returns, and bringing it into one form."""
+"""Checks of a kernel's results against the declared returns, and their conversion to one form."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Check = Callable[[Any], list[Any]]
 
 @lru_cache(maxsize=4096)
 def check_results(schema: FunctionSchema) -> Check:
-    """Returns the function that checks and converts what a kernel of this schema returned.
+    """Returns the function that checks and converts the results of kernels of this schema.
 
-    It gives a list with one value for each declared return: a list where a list is declared, a tuple where
-    a tuple is, a Python number where a number is, and for ``Tensor`` the array that the kernel returned.
+    The function returns a list with one value per declared return: a list for a list, a tuple for a tuple, a
+    Python number for a number, and for ``Tensor`` the array that the kernel returned.
 
     Args:
         schema: the schema of an overload.
 
     Returns:
-        A function of a kernel's result, the same one at every call with this schema. It raises ResultError
-        for a result of another kind, or too many or too few of them, and ResultTypeError for a single value
-        where the schema has several.
+        A function of a kernel's result, the same object at every call with this schema. It raises ResultError
+        if a result has the wrong kind or the number of results is wrong, and ResultTypeError for a single
+        value if the schema has several returns.
 
     Example:
         >>> from oplib.library.schema import parse_schema
@@ -93,10 +93,10 @@ def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any)
 def take_returned_arguments(
     name: str, schema: FunctionSchema, results: list[Any], values: Sequence[Any]
 ) -> list[Any]:
-    """Checks the results that are written arguments, as ``Tensor(a!)`` declares, and gives the others.
+    """Checks the results that are written arguments (``Tensor(a!)``), and returns the other results.
 
     Raises:
-        ResultError: something else stands in the place of one.
+        ResultError: another object stands in the position of a written argument.
     """
     for place, result in zip(schema.returned_arguments, results, strict=True):
         if place is not None and result is not values[place]:
@@ -110,13 +110,13 @@ def take_returned_arguments(
 
 
 def leave_out_returned_arguments(schema: FunctionSchema, results: list[Any]) -> list[Any]:
-    """The results that are no written arguments."""
+    """Returns the results that are no written arguments."""
     pairs = zip(schema.returned_arguments, results, strict=True)
     return [result for place, result in pairs if place is None]
 
 
 def put_back_returned_arguments(schema: FunctionSchema, rest: Sequence[Any], written: Any) -> list[Any]:
-    """All results in order, from those that are no written arguments, and the written ones by their place."""
+    """Returns all results in order: the given ones, and the written arguments at their positions."""
     others = iter(rest)
     return [next(others) if place is None else written[place] for place in schema.returned_arguments]
 
@@ -127,7 +127,7 @@ def _print_returns(schema: FunctionSchema) -> str:
 
 
 def _make_result_converter(type_: SchemaType) -> Converter:
-    """As for arguments, but an array is no sequence, and a number is no tensor."""
+    """Returns a converter as for arguments, except that an array is no sequence and a number is no tensor."""
     if isinstance(type_, OptionalType):
         convert = _make_result_converter(type_.element)
         return lambda value: None if value is None else convert(value)

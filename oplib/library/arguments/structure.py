@@ -1,4 +1,4 @@
-"""How the results of one call stand: what the kernel gave, as flat arrays and the shape of the rest."""
+"""The structure of the results of one call: flat arrays, and the static description of the rest."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .layout import Fixed
 
 @dataclass(frozen=True, slots=True)
 class TupleOf:
-    """A tuple of arrays as one return, as ``((Tensor))`` declares it."""
+    """A tuple of arrays as one return, declared as ``((Tensor))``."""
 
     flags: tuple[bool, ...]
 
 
-# True for an array, a flag per member for a list, Fixed for a number, None for an absent written argument.
+# True for an array, one flag per item for a list, Fixed for a number, None for an absent written argument.
 ResultEntry = bool | tuple[bool, ...] | TupleOf | Fixed | None
 
 
 class Structure:
     """The static part of a result: one entry per written argument, then one per declared return.
 
-    It has no leaves as a pytree, so it travels out of a traced function beside the arrays.
+    It has no leaves as a pytree, so a traced function can return it beside the arrays.
 
     Attributes:
-        entries: one per written argument and return.
-        written: how many of the entries stand for written arguments.
-        is_plain: every entry is one array, so that the flat arrays are the results.
+        entries: one entry per written argument and return.
+        written: the number of entries for written arguments.
+        is_plain: every entry is one array, so the flat arrays are the results.
     """
 
     __slots__ = ("entries", "is_plain", "written")
@@ -48,15 +48,15 @@ class Structure:
 
     @property
     def written_count(self) -> int:
-        """How many flat arrays are new values of written arguments."""
+        """Returns the number of flat arrays that are new values of written arguments."""
         return sum(_count_arrays(entry) for entry in self.entries[: self.written])
 
     def without_written(self) -> Structure:
-        """The structure of the declared returns alone."""
+        """Returns the structure of the declared returns alone."""
         return Structure(self.entries[self.written :], 0) if self.written else self
 
     def rebuild(self, flat: Sequence[Any]) -> list[Any]:
-        """Arranges flat values, or their gradients, as one value per entry; a number stays itself."""
+        """Arranges flat values, or their gradients, as one value per entry; a number stays unchanged."""
         rest = iter(flat)
         return [_rebuild(entry, rest) for entry in self.entries]
 
@@ -65,23 +65,23 @@ class Structure:
         return pack(self.rebuild(flat))
 
     def arrange_returns(self, flat: Sequence[Any]) -> Any:
-        """The same for the declared returns, without new values of written arguments."""
+        """Arranges the flat values of the declared returns, without new values of written arguments."""
         return pack(self.rebuild(flat)[self.written :])
 
     def rebuild_grads(self, grads: Sequence[Any]) -> list[Any]:
-        """Arranges one gradient per array as one per declared return: None for a number."""
+        """Arranges one gradient per array as one per declared return; None for a number."""
         rest = iter(grads)
         arranged = [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
         return arranged[self.written :]
 
 
 def pack(results: Sequence[Any]) -> Any:
-    """One result as itself, several as a tuple, none as None."""
+    """Returns one result as itself, several as a tuple, none as None."""
     return results[0] if len(results) == 1 else tuple(results) if results else None
 
 
 Results = tuple[Structure, list[Any]]
-"""What a kernel gave: how it stands, and the arrays in it."""
+"""The results of a kernel: their structure, and the flat arrays."""
 
 
 def _count_arrays(entry: ResultEntry) -> int:
@@ -104,9 +104,9 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
     """Splits the results of a kernel, in canonical form, into structure and flat arrays.
 
     Args:
-        values: one per written argument and return.
-        written: how many of them are written arguments.
-        is_array: predicate for what counts as an array here.
+        values: one value per written argument and return.
+        written: the number of written arguments among them.
+        is_array: the predicate that decides whether a value is an array.
     """
     entries: list[ResultEntry] = []
     flat: list[Any] = []

@@ -1,1 +1,1 @@
-"""Axes that a transformation takes away: those of vmap, and those that are spread over devices."""
+"""Axes that a transformation removes: the batch axes of vmap, and axes that are spread over devices."""

@@ -1,4 +1,4 @@
-"""Levels of vmap: how kernels and rules written for one example are mapped over batches."""
+"""Levels of vmap: how kernels and rules for one example are mapped over batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Level:
     """One vmap around an op.
 
     Attributes:
-        batched: for each input, whether it has this level's axis, in front.
-        size: of the axis.
-        name: of the axis, where the user or ``oplib.vmap`` gave one.
-        spmd_name: mesh axis over which the axis is sharded.
+        batched: for each input, whether it has the axis of this level, in front.
+        size: the size of the axis.
+        name: the name of the axis, if the user or ``oplib.vmap`` gave one.
+        spmd_name: the mesh axis over which the axis is sharded.
     """
 
     batched: tuple[bool, ...]
@@ -36,11 +36,11 @@ class Level:
 
     @property
     def randomness(self) -> str:
-        """How random ops are to behave, as ``oplib.vmap`` says it; ``jax.vmap`` says nothing."""
+        """The randomness setting of ``oplib.vmap`` for random ops; ``jax.vmap`` has no such setting."""
         return self.name.randomness if isinstance(self.name, MapAxis) else "error"
 
     def map(self, function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-        """Maps a function over this level; outputs have its axis in front."""
+        """Maps a function over this level; the axis of the level is in front in the outputs."""
         options: dict[str, Any] = {"axis_size": self.size}
         if self.name is not None:
             options["axis_name"] = self.name
@@ -50,7 +50,7 @@ class Level:
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """``in_axes`` of the inputs."""
+        """The ``in_axes`` of the inputs."""
         return tuple(0 if batched else None for batched in self.batched)
 
 
@@ -58,14 +58,14 @@ Levels = tuple[Level, ...]
 
 
 def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
-    """Moves a batch axis to the front; a value without one is left alone, or given one of this size."""
+    """Moves a batch axis to the front. A value without one is unchanged, or broadcast to ``size``."""
     if dim is not None:
         return jnp.moveaxis(value, dim, 0) if dim else value
     return value if size is None else jnp.broadcast_to(value[None], (size, *value.shape))
 
 
 def map_residuals(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
-    """Maps ``function(inputs, outputs)`` over all levels; outputs are batched at every one."""
+    """Maps ``function(inputs, outputs)`` over all levels; outputs are batched at every level."""
     for level in levels:
         function = level.map(function, (level.axes, 0))
     return function

@@ -1,9 +1,9 @@
-"""Carrying sharding rules out: kernels that run on the part of their arrays that a device has.
+"""Execution of sharding rules: a kernel runs on the part of its arrays that a device holds.
 
-In a jitted function over sharded arrays XLA decides late how values are spread, so the kernel is wrapped in
-``custom_partitioning``, which tells XLA the rule and is asked for the program of one part. On an explicit
-mesh the types of the arrays say how they are spread, and ``shard_map`` does it. Inside ``shard_map`` and on
-one device there is nothing to do.
+In a jitted function over sharded arrays XLA decides late how values are spread. So the kernel is wrapped in
+``custom_partitioning``, which passes the rule to XLA and supplies the program of one part. On an explicit
+mesh the types of the arrays hold their sharding, and ``shard_map`` runs the parts. Inside ``shard_map`` and
+on one device no rule is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug
 
 
 class ShardedCall(Protocol):
-    """What is known here of a bound call."""
+    """The interface of a bound call that this module uses."""
 
     layout: Layout
 
@@ -41,23 +41,23 @@ class ShardedCall(Protocol):
         ...
 
     def map(self, levels: Levels) -> Callable[..., Results]:
-        """The kernel mapped over levels of vmap."""
+        """Returns the kernel mapped over levels of vmap."""
         ...
 
     def trace(self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True) -> Any:
-        """The closed jaxpr of the call."""
+        """Returns the closed jaxpr of the call."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Part:
-    """The program of one part of a call, as ``custom_partitioning`` asks for it.
+    """The program of one part of a call, as ``custom_partitioning`` requests it.
 
     Attributes:
-        call: the op.
-        levels: of vmap.
-        placement: which axes are cut together.
-        run: the kernel on parts; None for the one of the call.
+        call: the bound call.
+        levels: the levels of vmap.
+        placement: the axes that are partitioned together.
+        run: the kernel on parts; None for the kernel of the call.
     """
 
     call: ShardedCall
@@ -66,7 +66,7 @@ class Part:
     run: Callable[..., tuple[Any, ...]] | None = None
 
     def __call__(self, mesh: Any, arguments: Any, results: Any) -> tuple[Any, ...]:
-        """Returns the mesh, the program of a part, and how results and arguments are to be spread."""
+        """Returns the mesh, the program of a part, and the shardings of results and arguments."""
         specs = [value.sharding.spec for value in (*arguments, *results)]
         chosen = self.placement.assign(specs, dict(mesh.shape))
         operands, made = (
@@ -76,11 +76,11 @@ class Part:
         return mesh, self.bind(chosen, dict(mesh.shape)), made, operands
 
     def bind(self, chosen: dict[str, Any], extents: dict[str, int]) -> Callable[..., tuple[Any, ...]]:
-        """Returns the kernel on parts; where a summed axis is cut, the parts' results are added up.
+        """Returns the kernel on parts; it sums the results of the parts if a summed axis is partitioned.
 
         Args:
             chosen: the mesh axes for the axes of the arrays.
-            extents: how many devices each mesh axis has.
+            extents: the number of devices along each mesh axis.
         """
         names = self.placement.find_summed(chosen)
         due = [self.placement.measure(axes, chosen, extents) for axes in self.placement.results]
@@ -90,8 +90,8 @@ class Part:
             outputs = tuple(run(*parts))
             if [output.shape for output in outputs] != due:
                 raise ResultError(
-                    f"{self.call.record.name}: on parts the kernel gives other shapes than the rule says. "
-                    f"From {describe(parts)} it gave {describe(outputs)}, due are the shapes {due}. Name an "
+                    f"{self.call.record.name}: on parts the kernel's shapes differ from the rule's. "
+                    f"From {describe(parts)} it returned {describe(outputs)}, expected {due}. Name an "
                     "axis that the kernel needs whole in need_replication={...}, or correct the rule."
                 )
             return tuple(jax.lax.psum(output, names) for output in outputs) if names else outputs
@@ -102,10 +102,10 @@ class Part:
         return tuple(self.call.map(cut_levels(self.levels, parts))(*parts)[1])
 
     def offer(self) -> Callable[..., tuple[Any, ...]]:
-        """Returns the call as a function that XLA may have done in parts."""
+        """Returns the call as a function that XLA may run in parts."""
         whole = custom_partitioning(lambda *arrays: tuple(self.call.map(self.levels)(*arrays)[1]))
         placement = self.placement
-        # in the order in which the rule names them, in which Shardy counts
+        # In the order in which the rule names them, which is Shardy's order too.
         keep, reduced = (
             tuple(name for name in placement.sizes if name in kind)
             for kind in (placement.whole, placement.reduced)
@@ -119,9 +119,9 @@ class Part:
         return whole
 
     def run_on_mesh(self, mesh: Any, arrays: Sequence[Any], *, derivable: bool = False) -> tuple[Any, ...]:
-        """Runs the parts on a mesh whose axes stand in the types of the arrays."""
+        """Runs the parts on a mesh whose axes are in the types of the arrays."""
         kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-        is_host = self.call.record.kind == "host"  # a callback runs where every axis is manual
+        is_host = self.call.record.kind == "host"  # a callback runs only if every axis is manual
         names = {name for name, kind in kinds if is_host or kind == AxisType.Explicit}
         chosen = self.placement.assign([_read_spec(array) for array in arrays], dict(mesh.shape))
         operands, made = (
@@ -132,8 +132,8 @@ class Part:
             jax.sharding.reshard(array, NamedSharding(mesh, spec))
             for array, spec in zip(arrays, operands, strict=True)
         ]
-        # Where its derivative is never asked for, since the carrier has the op's rules or looks at the kernel
-        # alone, nothing needs to be known of what varies over the mesh, which a callback could not tell.
+        # If JAX never differentiates the result, because the carrier has the op's rules or only inspects the
+        # kernel, the check of varying mesh axes is not needed. A callback could not pass it.
         run = jax.shard_map(
             self.bind(chosen, dict(mesh.shape)),
             mesh=mesh,
@@ -146,7 +146,7 @@ class Part:
 
 
 def cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
-    """The levels of vmap for parts of the arrays, of which the batch may have been cut."""
+    """Returns the levels of vmap for parts of the arrays, whose batch axes may be partitioned."""
     cut: list[Any] = []
     for place, level in enumerate(levels):
         at = level.batched.index(True)
@@ -159,7 +159,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     """Runs a call that has a sharding rule; its arrays are traced.
 
     Raises:
-        RegistrationValueError: the rule does not fit them.
+        RegistrationValueError: the rule does not fit the arrays.
     """
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
@@ -170,7 +170,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     mesh = _find_explicit_mesh(arrays)
     if mesh is not None:
         return part.run_on_mesh(mesh, arrays)
-    # The program of a part has no callbacks; those of host kernels are cared for when the op is lowered.
+    # The program of a part cannot have callbacks. Lowering handles those of host kernels.
     if call.record.kind != "host" and calls_any(
         jax.jit(mapped).trace(*map(shape_of, arrays)).jaxpr, _CALLBACKS
     ):
@@ -179,9 +179,9 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
 
 
 def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Runs a call for JAX to differentiate: whole, but where the results of parts are added up on a mesh.
+    """Runs a call that JAX differentiates: on whole arrays, unless the parts are summed on a mesh.
 
-    There the types of the arrays would have to say of a whole kernel how its result is to be spread.
+    In that case a whole kernel could not declare the sharding of its result in the types of the arrays.
     """
     mapped = call.map(levels)
     mesh = _find_explicit_mesh(arrays)
@@ -195,7 +195,7 @@ def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> t
 
 
 def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
-    """Whether one of these primitives stands in a jaxpr, closed or not, or in one inside of it."""
+    """Tells whether one of these primitives occurs in a jaxpr, closed or not, or in a nested one."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         inner = jax.tree_util.tree_leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
         if equation.primitive.name in names or any(
@@ -214,13 +214,13 @@ def _is_inside_shard_map() -> bool:
 
 
 def _is_on_one_device() -> bool:
-    """Whether the mesh in force says so; only a whole kernel can be lowered for a device that is not here."""
+    """Whether the mesh in force has one device; for an absent device only a whole kernel can be lowered."""
     mesh = jax.sharding.get_abstract_mesh()
     return not mesh.empty and mesh.size == 1
 
 
 def _find_explicit_mesh(arrays: Sequence[Any]) -> Any:
-    """The mesh on which types carry the sharding; None where XLA is to find it."""
+    """Returns the mesh on which types carry the sharding; None if XLA finds the sharding."""
     for array in arrays:
         mesh = getattr(getattr(jax.typeof(array), "sharding", None), "mesh", None)
         if mesh is not None and AxisType.Explicit in mesh.axis_types:
@@ -233,7 +233,7 @@ def _read_spec(array: Any) -> Any:
 
 
 def is_spread(value: Any) -> bool:
-    """Whether a value is a concrete array of which several devices have parts."""
+    """Tells whether a value is a concrete array of which several devices hold parts."""
     return (
         isinstance(value, jax.Array) and not isinstance(value, Tracer) and len(value.sharding.device_set) > 1
     )

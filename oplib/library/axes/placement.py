@@ -1,4 +1,4 @@
-"""A sharding rule fitted to the arrays of one call."""
+"""A placement: a sharding rule fitted to the arrays of one call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Placement:
     """A rule fitted to the arrays of one call.
 
     Attributes:
-        operands: for each array the names of its axes, those of batches in front.
+        operands: for each array the names of its axes, batch axes in front.
         results: the same for each flat result.
-        reduced: the axes over which the results of the parts are added up.
-        kept: axes on both sides that are kept whole all the same.
-        sizes: how long each axis is.
+        reduced: the axes over which the results of the parts are summed.
+        kept: axes of arguments and results that are nevertheless kept whole.
+        sizes: the length of each axis.
     """
 
     operands: tuple[Axes, ...]
@@ -38,17 +38,17 @@ class Placement:
 
     @property
     def whole(self) -> frozenset[str]:
-        """The axes that every device must have whole."""
+        """Returns the axes that every device must hold whole."""
         given = frozenset(name for axes in self.operands for name in axes)
         made = frozenset(name for axes in self.results for name in axes)
         return ((given ^ made) - self.reduced) | self.kept
 
     def assign(self, specs: Sequence[Any], extents: dict[str, int]) -> dict[str, Any]:
-        """Chooses mesh axes for the axes of the arrays; the first array that is cut along one decides.
+        """Chooses mesh axes for the axes of the arrays; the first array partitioned along an axis decides.
 
         Args:
-            specs: how each array, operands first, is spread now.
-            extents: how many devices each mesh axis has.
+            specs: the current sharding of each array, operands first.
+            extents: the number of devices along each mesh axis.
         """
         chosen: dict[str, Any] = {}
         used: set[str] = set()
@@ -61,19 +61,19 @@ class Placement:
         return chosen
 
     def _read(self, specs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """The mesh axes of each axis that may be cut, array by array."""
+        """Yields the mesh axes of each axis that may be partitioned, array by array."""
         whole = self.whole
         for axes, spec in zip((*self.operands, *self.results), specs, strict=False):
             yield from ((name, over) for name, over in zip(axes, spec, strict=False) if name not in whole)
 
     def find_summed(self, chosen: dict[str, Any]) -> tuple[str, ...]:
-        """The mesh axes over which the results of the parts are to be added up."""
+        """Returns the mesh axes over which the results of the parts are summed."""
         return tuple(
             name for axis in sorted(self.reduced & chosen.keys()) for name in _list_names(chosen[axis])
         )
 
     def spread(self, axes: Axes, chosen: dict[str, Any]) -> PartitionSpec:
-        """Returns how an array with these axes is spread."""
+        """Returns the sharding of an array with these axes."""
         return PartitionSpec(*(chosen.get(name) for name in axes))
 
     def measure(self, axes: Axes, chosen: dict[str, Any], extents: dict[str, int]) -> tuple[int, ...]:
@@ -83,18 +83,18 @@ class Placement:
         )
 
     def write(self) -> str:
-        """Returns the rule as ``custom_partitioning`` reads it."""
+        """Returns the rule in the notation of ``custom_partitioning``."""
         sides = (", ".join(" ".join(axes) for axes in side) for side in (self.operands, self.results))
         return " -> ".join(sides)
 
 
 def _list_names(over: Any) -> tuple[str, ...]:
-    """The mesh axes in one entry of a spec."""
+    """Returns the mesh axes in one entry of a spec."""
     return over if isinstance(over, tuple) else () if over is None else (over,)
 
 
 class _Entry(NamedTuple):
-    """The axes of one flat array: of the argument of this name, or of a result; and how errors call it."""
+    """The axes of one flat array, its argument if it has one, and its name in errors."""
 
     axes: Axes
     subject: str
@@ -112,14 +112,15 @@ def place_call(
     """Fits a rule to the arrays of a call.
 
     Args:
-        rule: as it was registered.
-        layout: of the call.
-        levels: of vmap, whose axes stand in front.
-        structure: of the results.
-        shapes: of the arrays and of the flat results.
+        rule: the rule as registered.
+        layout: the layout of the call.
+        levels: the levels of vmap, whose axes are in front.
+        structure: the structure of the results.
+        shapes: the shapes of the arrays and of the flat results.
 
     Raises:
-        RegistrationValueError: an array has another rank than its entry, or axes of one name differ in size.
+        RegistrationValueError: an array has another rank than its entry, or axes with one name differ in
+            size.
     """
     fronts = [tuple(_name_batches(levels, place)) for place in range(layout.array_count)]
     front = tuple(f"batch{place}" for place in reversed(range(len(levels))))
@@ -140,12 +141,12 @@ def place_call(
 
 
 def _name_batches(levels: Levels, place: int) -> list[str]:
-    """The names of an array's batch axes, the outermost first."""
+    """Returns the names of an array's batch axes, the outermost first."""
     return [f"batch{at}" for at in reversed(range(len(levels))) if levels[at].batched[place]]
 
 
 class _Fitter:
-    """Fits entries to shapes one after the other, and remembers how long each axis is."""
+    """Fits entries to shapes one after the other, and records the length of each axis."""
 
     def __init__(self, schema: FunctionSchema, rule: ShardingRule) -> None:
         self.schema = schema
@@ -162,7 +163,7 @@ class _Fitter:
             raise refuse_rule(
                 self.schema, self.rule.text, told, "Write one name per axis, or '...' for any number"
             )
-        # Counted from the last, so that arrays of different rank are aligned as by broadcasting.
+        # Counted from the last axis, so that arrays of different rank are aligned as in broadcasting.
         axes = (*front, *(f"open{place}" for place in reversed(range(open_axes))), *named)
         for place, (name, size) in enumerate(zip(axes, shape.shape, strict=True)):
             if self.sizes.setdefault(name, size) != size:
@@ -175,7 +176,7 @@ class _Fitter:
 
 
 def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
-    """The entry of each flat array; a number operand has no axes."""
+    """Returns the entry of each flat array; a number operand has no axes."""
     spread: list[_Entry] = []
     rest = iter(enumerate(entries))
     for argument, form in zip(layout.schema.arguments, layout.entries, strict=True):
@@ -191,7 +192,7 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
 def _spread_results(
     layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
 ) -> list[_Entry]:
-    """The entry of each flat result: first the new values of written arguments, as these are."""
+    """Returns the entry of each flat result; the new value of a written argument has the argument's entry."""
     names = [layout.schema.arguments[place].name for place in layout.written_places]
     spread = [entry for name in names for entry in arguments if entry.argument == name]
     own = [
@@ -207,7 +208,7 @@ def _spread_results(
 
 
 def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
-    """Reads a text; asks a function how it would spread arrays of which every axis is cut differently."""
+    """Parses a text; calls a function with arrays whose axes are all partitioned differently."""
     schema = layout.schema
     if isinstance(rule, str):
         return read_sharding_rule(schema, rule)
@@ -235,14 +236,14 @@ def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
 def _read_specs(
     schema: FunctionSchema, rule: Any, given: Sequence[PartitionSpec], answer: tuple[Any, Any]
 ) -> ShardingRule:
-    """Turns specs with made-up mesh axes into a rule: what is cut by one name belongs together."""
+    """Turns specs with made-up mesh axes into a rule: axes with one name are partitioned together."""
     text = getattr(rule, "__name__", "function")
     fresh = iter(range(1 << 62))
     sides: list[tuple[Axes, ...]] = []
     for side, count in zip(answer, (len(given), len(schema.returns)), strict=True):
         specs = (side,) if isinstance(side, PartitionSpec) else tuple(side)
         if len(specs) != count:
-            told = f"it returned {len(specs)} specs where {count} are due"
+            told = f"it returned {len(specs)} specs, expected {count}"
             raise refuse_rule(schema, text, told, "Return one per tensor argument, and one per result")
         sides.append(tuple(tuple(_name_axis(axis, fresh) for axis in spec) for spec in specs))
     for place, (spec, axes) in enumerate(zip(given, sides[0], strict=True)):

@@ -1,10 +1,10 @@
-"""Sharding rules: which axes of an op's arrays may be spread over devices together.
+"""Sharding rules: which axes of an op's arrays may be partitioned over devices together.
 
-A rule is written as Shardy writes it: one entry per tensor argument and per result, with a name for each
-axis.
-Axes of one name are cut alike. An axis that only arguments have, or only results, is kept whole on every
-device, since nobody has said what a kernel does with a part of it: so ``i j, j k -> i k`` is right for any
-kernel. One that is named a reduction is cut, and the results of the parts are added up.
+A rule is written in Shardy's notation: one entry per tensor argument and per result, with a name for each
+axis. Axes with the same name are partitioned alike. An axis that only arguments have, or only results, is
+kept whole on every device, because the rule does not say how a kernel handles a part of it. So ``i j, j k ->
+i k`` is correct for any kernel. An axis that is declared a reduction is partitioned, and the results of the
+parts are summed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ELLIPSIS = "..."
 
 @dataclass(frozen=True, slots=True)
 class ShardingRule:
-    """A rule as read.
+    """A parsed rule.
 
     Attributes:
-        text: what the user wrote.
-        operands: for each tensor argument the names of its axes; a list's entry is that of each member.
+        text: the text of the user.
+        operands: for each tensor argument the names of its axes; the entry of a list is that of each item.
         results: the same for each declared result.
-        reduced: the axes over which the results of the parts are added up.
-        kept: axes on both sides that are kept whole all the same.
+        reduced: the axes over which the results of the parts are summed.
+        kept: axes of arguments and results that are nevertheless kept whole.
     """
 
     text: str
@@ -44,19 +44,19 @@ class ShardingRule:
 
 
 def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
-    """Raises where a rule cannot be one of this op; a function is asked at the first call.
+    """Raises if a rule cannot belong to this op; a function is called at the first call of the op.
 
     Raises:
-        RegistrationTypeError: it is no text, and cannot be called.
-        RegistrationValueError: it cannot be read, or has entries that the op has no arguments or results for;
-            or the op draws random numbers.
+        RegistrationTypeError: the rule is neither text nor callable.
+        RegistrationValueError: the rule cannot be parsed, its entries do not match the arguments or results
+            of the op, or the op draws random numbers.
     """
     draws = next((argument.name for argument in schema.arguments if argument.is_generator), None)
     if draws is not None:
         raise RegistrationValueError(
             f"register_sharding({schema.qualified_name}): every part would draw the same random numbers. Its "
             f"argument '{draws}' is a Generator, and all parts begin at one key. Leave the rule out, and XLA "
-            "partitions the kernel by itself; or draw outside and pass what is drawn."
+            "partitions the kernel by itself; or draw outside and pass the numbers."
         )
     if isinstance(rule, str):
         read_sharding_rule(schema, rule)
@@ -68,7 +68,7 @@ def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
 
 
 def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
-    """Reads a rule, and compares it with what the op takes and returns.
+    """Parses a rule, and compares it with the arguments and results of the op.
 
     Raises:
         RegistrationValueError: see :func:`check_sharding_rule`.
@@ -92,7 +92,7 @@ def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
 
 
 def _read_kinds(schema: FunctionSchema, text: str) -> tuple[str, dict[str, frozenset[str]]]:
-    """Splits off what stands after the rule: ``reduction={j}`` and ``need_replication={k}``."""
+    """Splits off the suffixes of a rule: ``reduction={j}`` and ``need_replication={k}``."""
     kinds: dict[str, frozenset[str]] = {"reduction": frozenset(), "need_replication": frozenset()}
     body = text
     while (found := _KINDS.search(body)) is not None:
@@ -133,7 +133,7 @@ def _check_entry(schema: FunctionSchema, text: str, entry: Axes, subject: str) -
 
 
 def refuse_rule(schema: FunctionSchema, text: str, told: str, cure: str) -> RegistrationValueError:
-    """The error for a rule that does not fit an op or a call of it."""
+    """Returns the error for a rule that does not fit an op or a call of it."""
     return RegistrationValueError(
         f"{schema.qualified_name}: the sharding rule {text!r} does not fit the op: {told}. "
         f"Got {schema}. {cure}."

@@ -9,9 +9,9 @@ import jax
 
 
 def match_varying(values: Sequence[Any], *, like: Sequence[Any] | None = None) -> list[Any]:
-    """Gives all values the varying mesh axes of all of ``like``, which is themselves by default.
+    """Gives all values the varying mesh axes of all of ``like``, by default of the values themselves.
 
-    Inside ``shard_map`` JAX would otherwise transpose a replicated operand without the sum over the mesh.
+    Otherwise JAX would transpose a replicated operand inside ``shard_map`` without the sum over the mesh.
     """
     axes: frozenset[Any] = frozenset().union(*map(_varying_axes, values if like is None else like))
     return [_vary(value, axes) for value in values] if axes else list(values)

@@ -1,1 +1,1 @@
-"""Ops in the array world: one primitive pair for each, and what is compiled for it."""
+"""Ops in the array world: one pair of primitives per op, and everything compiled for it."""

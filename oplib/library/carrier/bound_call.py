@@ -1,7 +1,7 @@
-"""One op with its static arguments fixed, as a function of its arrays.
+"""One op with fixed static arguments, as a function of its arrays.
 
-This is what the carrier's primitives have as parameter: below the tape, and inside every JAX transformation,
-a registered op is a :class:`BoundCall`.
+A :class:`BoundCall` is the parameter of the carrier's primitives: it is the form of a registered op below the
+tape and inside every transformation of JAX.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ Results = tuple[Structure, tuple[Any, ...]]
 class BoundCall:
     """An overload with a layout.
 
-    Two are equal if op, layout and record version are: JAX keys its caches by this. The kernels are looked up
-    in the overload's record when it is traced, so JAX's tables keep none alive.
+    Two calls are equal if op, layout and record version are equal; JAX uses this as the key of its caches.
+    The kernels are looked up in the overload's record when the call is traced, so JAX's caches keep no kernel
+    alive.
 
     Attributes:
         overload: the op.
-        layout: the static arguments and the places of the arrays.
-        version: of the record it was made for.
-        kernel_slots: for which there was a kernel then.
+        layout: the static arguments and the positions of the arrays.
+        version: the version of the record for which the call was made.
+        kernel_slots: the slots that had a kernel then.
     """
 
     __slots__ = (
@@ -95,7 +96,7 @@ class BoundCall:
     def _run(self, *arrays: Any) -> Results:
         record = self.record
         structure, flat = trace_kernel(record, self.layout, arrays)
-        if record.fake is not None and record.kind != "host":  # whose callback compares what it gets
+        if record.fake is not None and record.kind != "host":  # a host callback compares its own results
             compare_with_fake(record, self.layout, arrays, flat)
         return structure, tuple(make_strong(value) for value in flat)
 
@@ -105,10 +106,10 @@ class BoundCall:
         """Returns the closed jaxpr of the call, mapped over levels of vmap; once per levels and signature.
 
         Args:
-            levels: of vmap.
-            arrays: of the call, or their shapes.
-            in_parts: a sharding rule is carried out, rather than left to XLA.
-            derivable: JAX is to differentiate what comes; a rule is carried out only where it has to be.
+            levels: the levels of vmap.
+            arrays: the arrays of the call, or their shapes.
+            in_parts: the sharding rule is executed, instead of left to XLA.
+            derivable: JAX differentiates the result; the rule is executed only if this is necessary.
         """
         has_parts = self.has_parts(levels)
         key = levels, has_parts and in_parts, has_parts and derivable
@@ -121,7 +122,7 @@ class BoundCall:
         return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
     def has_parts(self, levels: Levels) -> bool:
-        """Whether there is a sharding rule to carry out; a host op's batching rule is left whole."""
+        """Tells whether a sharding rule is to be executed; it is not if a host op has a batching rule."""
         record = self.record
         has_batch = bool(levels) and record.vmap is not None
         return record.sharding is not None and not (record.kind == "host" and has_batch)
@@ -131,7 +132,7 @@ class BoundCall:
         return lambda values: mapped(*values)[1]
 
     def map(self, levels: Levels) -> Callable[..., Results]:
-        """Maps the kernel over levels, the innermost first; a batching rule stands for that one."""
+        """Maps the kernel over levels, the innermost first; a batching rule replaces that map."""
         run = self.run
         if levels and self.record.vmap is not None:
             run, levels = partial(self._run_batched, levels[0]), levels[1:]
@@ -140,7 +141,7 @@ class BoundCall:
         return run
 
     def _run_batched(self, level: Level, *arrays: Any) -> Results:
-        """Runs the registered batching rule in place of the kernel; one trace per level and signature."""
+        """Runs the registered batching rule instead of the kernel; one trace per level and signature."""
         found = self._batched.get(level)
         if found is None:
 
@@ -160,17 +161,17 @@ class BoundCall:
         levels: Levels = (),
         structure: Structure | None = None,
     ) -> tuple[FormulaPlan, list[Any]]:
-        """Plans the backward at a point where the kernel has run.
+        """Plans the backward at a point at which the kernel has run.
 
         Args:
             wanted: for each input, whether its gradient is needed.
-            inputs: the arrays of the call, batched as the levels say.
-            outputs: what the kernel gave, batched at all levels.
-            levels: of vmap.
-            structure: of the outputs, where it is known.
+            inputs: the arrays of the call, batched according to the levels.
+            outputs: the results of the kernel, batched at all levels.
+            levels: the levels of vmap.
+            structure: the structure of the outputs, if it is known.
 
         Returns:
-            The plan for one example, and the intermediates that setup saved, batched at all levels.
+            The plan for one example, and the intermediates that the setup saved, batched at all levels.
         """
         found = self._planners.get((levels, wanted))
         if found is None:
@@ -200,14 +201,14 @@ class BoundCall:
         return choose
 
     def structure(self, arrays: Sequence[Any]) -> Structure:
-        """Returns how the results stand, by the trace of the kernel: a fake kernel is not for real calls."""
-        # Of a whole kernel a mesh may not be able to say how it is spread.
+        """Returns the structure of the results by tracing the kernel; fake kernels do not count."""
+        # On a mesh, the sharding of a whole kernel's results may be unknown.
         if self.record.sharding is not None:
             arrays = [shape_of(value) for value in arrays]
         return jax.eval_shape(self._single, *arrays)[0]
 
     def shapes(self, arrays: Sequence[Any]) -> Results:
-        """Returns structure and shapes of the results, by the fake kernel where there is one."""
+        """Returns structure and shapes of the results, by the fake kernel if there is one."""
         if self.record.fake is None:
             return jax.eval_shape(self._single, *arrays)
         return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)

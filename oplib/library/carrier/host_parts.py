@@ -1,8 +1,8 @@
-"""Host kernels in programs for several devices: on parts of arrays, or on arrays that are gathered.
+"""Host kernels in programs for several devices: on parts of arrays, or on gathered arrays.
 
-A callback belongs to an executable, but the program of a part is built apart from it, with a list of
-callbacks of its own that is dropped. So the callback is entered into the whole program when the op is lowered
-there, and the program of the part calls it by its number.
+A callback belongs to an executable, but the program of a part is built separately, and its own list of
+callbacks is dropped. So the callback is entered into the whole program when the op is lowered, and the
+program of the part calls it by its number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TARGETS = {
     "cuda": "xla_ffi_python_gpu_callback",
     "rocm": "xla_ffi_python_gpu_callback",
 }
-# What XLA cannot look into, and so cannot cut.
+# Primitives that XLA cannot look into, and therefore cannot partition.
 _OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
 _warned: set[str] = set()
 
@@ -37,16 +37,16 @@ _warned: set[str] = set()
 def find_spread_lowering(
     call: ShardedCall, levels: Levels, jaxpr: Any, module: Any
 ) -> Callable[..., Sequence[Any]] | None:
-    """Returns what an op lowers to in a program for several devices; None where that is its jaxpr as it is.
+    """Returns the lowering of an op in a program for several devices; None if its jaxpr is lowered as it is.
 
     Args:
-        call: the op.
-        levels: of vmap.
-        jaxpr: of the call, as it was traced.
+        call: the bound call.
+        levels: the levels of vmap.
+        jaxpr: the traced jaxpr of the call.
         module: the program, as JAX describes it to a lowering rule.
 
     Warns:
-        CompilationWarning: the parts of the arrays will be gathered; once for each op.
+        CompilationWarning: the parts of the arrays will be gathered; issued once per op.
     """
     if (getattr(module.axis_context, "num_devices", None) or 1) == 1:
         return None
@@ -55,7 +55,7 @@ def find_spread_lowering(
         if not calls_any(jaxpr, {"shard_map"}):
             _warn_of_gathering(call, jaxpr)
         return None
-    if module.lowering_parameters.for_export:  # a program on disk cannot ask for the program of a part
+    if module.lowering_parameters.for_export:  # a program on disk cannot request the program of a part
         shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
         return jaxpr_as_fun(call.trace(levels, shapes, in_parts=False))
     if call.record.kind != "host" or module.platforms[0] not in _TARGETS:
@@ -77,7 +77,7 @@ def _enter_callback(call: ShardedCall, part: Part, module: Any) -> Part:
 
 
 def _find_part(jaxpr: Any) -> Part | None:
-    """What ``custom_partitioning`` was given when the call was traced; None if it was not asked."""
+    """Returns the part of ``custom_partitioning`` in the traced call; None if the call has none."""
     for equation in jaxpr.eqns:
         part = equation.params.get("partition")
         if isinstance(part, Part):
@@ -87,12 +87,12 @@ def _find_part(jaxpr: Any) -> Part | None:
 
 @dataclass(slots=True, eq=False)
 class _HostParts:
-    """A host kernel as a callback on parts; their shapes are known when XLA has decided how to cut.
+    """A host kernel as a callback on parts, whose shapes are known after XLA has partitioned the program.
 
-    Two calls that are lowered once may be cut differently, so what is due is kept for each cut.
+    Two calls that are lowered once may be partitioned differently, so the expected shapes are kept for each.
 
     Attributes:
-        call: the op.
+        call: the bound call.
         due: by the shapes of the parts: the levels of vmap, and the shapes of the results for one example.
     """
 
@@ -100,7 +100,7 @@ class _HostParts:
     due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Shapes]] = field(default_factory=dict[Any, Any])
 
     def expect(self, levels: Levels, parts: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
-        """Notes the shapes of the parts; returns those of their results, by the fake kernel."""
+        """Records the shapes of the parts; returns the shapes of their results, by the fake kernel."""
         record, layout = self.call.record, self.call.layout
         single = [
             jax.ShapeDtypeStruct(part.shape[sum(level.batched[place] for level in levels) :], part.dtype)
@@ -125,7 +125,7 @@ def _list_shapes(parts: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 def _map(
     run: Callable[..., Sequence[Any]], levels: Levels, shapes: Shapes, parts: Sequence[Any]
 ) -> Sequence[Any]:
-    """Runs the kernel for each example of the outermost level, the last one, and stacks what it gives."""
+    """Runs the kernel for each example of the outermost level, which is the last, and stacks the results."""
     if not levels:
         return run(*parts)
     inner, level = levels[:-1], levels[-1]

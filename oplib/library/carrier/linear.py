@@ -27,18 +27,18 @@ from .bound_call import BoundCall
 class Linear:
     """The parameter of the primitive *op.lin*.
 
-    Its residuals are the inputs, if there is a jvp rule, and then those of the backward formula, if there is
-    one. It holds no rule: these are looked up when it is lowered or transposed.
+    The residuals are the inputs, if there is a jvp rule, and then the residuals of the backward formula, if
+    there is one. The object holds no rule: rules are looked up when it is lowered or transposed.
 
     Attributes:
-        call: the op.
-        levels: of vmap; residuals are batched at all of them, tangents where their input is.
+        call: the bound call.
+        levels: the levels of vmap. Residuals are batched at all levels, tangents at those of their input.
         wanted: for each input, whether it has a tangent.
         differentiable: for each output, whether it has a tangent.
-        avals: of the output tangents, with their sharding.
-        rule_residuals: how many residuals are for the jvp rule.
-        residual_count: how many arguments of the primitive are residuals.
-        plan: of the backward formula; None if there is none.
+        avals: the avals of the output tangents, with their sharding.
+        rule_residuals: the number of residuals for the jvp rule.
+        residual_count: the number of the primitive's arguments that are residuals.
+        plan: the plan of the backward formula; None if there is none.
     """
 
     call: BoundCall
@@ -52,25 +52,23 @@ class Linear:
 
     @property
     def wanted_places(self) -> list[int]:
-        """The inputs that have a tangent."""
+        """Returns the positions of the inputs that have a tangent."""
         return [place for place, want in enumerate(self.wanted) if want]
 
     def batched(self, axis: Any) -> Linear:
-        """The same with one more level, at which everything is batched."""
+        """Returns the derivative with one more level, at which every value is batched."""
         level = Level.of(axis, self.wanted)
         explicit = getattr(axis, "explicit_mesh_axis", None)
         avals = tuple(unmapped_aval(axis.size, 0, aval, explicit) for aval in self.avals)
         return replace(self, levels=(*self.levels, level), avals=avals)
 
-    # Forwards -----------------------------------------------------------------------------------------------
-
     def push(self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]) -> Sequence[Any]:
-        """The tangents of the outputs: by the jvp rule, or by the transposed backward formula.
+        """Returns the tangents of the outputs, by the jvp rule or by the transposed backward formula.
 
         Args:
-            residuals: of this derivative.
-            tangents: of the wanted inputs.
-            zeros: one of the kind of each output tangent.
+            residuals: the residuals of this derivative.
+            tangents: the tangents of the wanted inputs.
+            zeros: a zero like each output tangent.
         """
         if not self.rule_residuals:
             return self._transpose_backward(residuals, tangents, zeros)
@@ -88,7 +86,7 @@ class Linear:
     def _transpose_backward(
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]
     ) -> Sequence[Any]:
-        """Forward mode from the backward formula, which is linear in its cotangents."""
+        """Returns the tangents by transposing the backward formula, which is linear in its cotangents."""
         if self.call.record.derivative.nonlinear:
             raise MissingRuleError(
                 f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
@@ -102,20 +100,18 @@ class Linear:
                 "the formula for jax.Array, or register a rule with register_jvp."
             )
         check_linear(self.pull, residuals, zeros, str(self.call))
-        # The vjp of what is linear is its transpose; jax.linear_transpose knows fewer primitives.
+        # The vjp of a linear function is its transpose; jax.linear_transpose supports fewer primitives.
         return jax.vjp(lambda *values: self.pull(residuals, values), *zeros)[1](tuple(tangents))
-
-    # Backwards ----------------------------------------------------------------------------------------------
 
     def pull(
         self, residuals: Sequence[Any], cotangents: Sequence[Any], given: Mask | None = None
     ) -> tuple[Any, ...]:
-        """The gradients of the wanted inputs, by the backward formula.
+        """Returns the gradients of the wanted inputs, by the backward formula.
 
         Args:
-            residuals: of this derivative.
-            cotangents: of the differentiable outputs, those that are given.
-            given: for each of these outputs whether it has a cotangent; None for all.
+            residuals: the residuals of this derivative.
+            cotangents: the given cotangents of the differentiable outputs.
+            given: for each of these outputs, whether it has a cotangent; None means all.
         """
         function = partial(self._pull_one, given or (True,) * len(self.avals))
         for level in self.levels:
@@ -125,7 +121,7 @@ class Linear:
         return tuple(match_varying(grads, like=[*residuals, *cotangents]))
 
     def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-        """One example; the formula is the tape's, whose complex gradients are the conjugates of JAX's."""
+        """Computes one example; the formula's complex gradients are the conjugates of JAX's."""
         plan = self.plan
         assert plan is not None
         rest = iter(given)
@@ -138,10 +134,10 @@ class Linear:
         )
 
     def _make_zero(self, place: int, shape: Any) -> Any:
-        """The gradient that a formula declares to be zero by None; of a number that says too little.
+        """Returns the zero gradient that a formula declares by None, which is not accepted for a number.
 
         Raises:
-            MissingRuleError: the input is a number, for which formulas return None without a thought.
+            MissingRuleError: the input is a number, for which a formula often returns None without intent.
         """
         layout = self.call.layout
         name = layout.find_argument(place)
@@ -155,13 +151,13 @@ class Linear:
 
 
 def _to_array(residual: Any) -> Any:
-    """JAX hands over numbers of a jaxpr as numbers of Python with a dtype, or bools; formulas get arrays."""
+    """Converts a number of a jaxpr, which JAX passes as a number of Python with a dtype, to an array."""
     is_array = isinstance(residual, jax.Array)
     return residual if is_array else jnp.asarray(residual, getattr(residual, "dtype", None))
 
 
 def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
-    """Maps a backward over a level; the gradient of an unbatched input is summed over the batch."""
+    """Maps a backward over a level; sums the gradient of an unbatched input over the batch."""
     mapped = level.map(function, (0, 0))
 
     def summed(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
@@ -177,7 +173,7 @@ def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
 def make_linear(
     call: BoundCall, levels: Levels, wanted: Mask, *, inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> tuple[Linear, tuple[Any, ...]]:
-    """Makes the derivative of a call at its inputs, and the residuals it needs there.
+    """Makes the derivative of a call at its inputs, and its residuals.
 
     Raises:
         MissingRuleError: the op has neither a jvp rule nor a backward formula.
@@ -209,7 +205,7 @@ def make_linear(
 
 
 def _refuse_derivative(call: BoundCall) -> MissingRuleError:
-    """The error for a transformation of JAX that differentiates an op without rules."""
+    """Returns the error for a transformation of JAX that differentiates an op without rules."""
     if call.record.derivative.missing is not None:
         return missing_formula(call.overload)
     if call.record.schema.is_mutable:
@@ -227,5 +223,5 @@ def _refuse_derivative(call: BoundCall) -> MissingRuleError:
 
 
 def _batch_fully(inputs: Sequence[Any], levels: Levels) -> Sequence[Any]:
-    """Gives inputs every level's axis, as the mapped rules expect their residuals."""
+    """Gives inputs the axis of every level, as the mapped rules expect of their residuals."""
     return map_residuals(lambda values, _: values, levels)(tuple(inputs), ()) if inputs else ()

@@ -1,7 +1,7 @@
-"""What stands behind the values inside of a map: arrays of all examples, or values that are not mapped.
+"""Access to the values outside of a map: arrays of all examples, or values that are not mapped.
 
-JAX hands these to the batching rule of a primitive and to nobody else, so that is what asks. It stands beside
-the carrier because nothing else may touch ``jax.interpreters``.
+JAX passes these values only to the batching rule of a primitive, so this module binds a primitive to get
+them. It belongs to the carrier because no other module may use ``jax.interpreters``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Below(NamedTuple):
     """A value as it is outside of the innermost map.
 
     Attributes:
-        array: with the axis of the map in front, if it has it.
-        is_batched: whether it has.
+        array: the value, with the axis of the map in front if it has one.
+        is_batched: whether it has the axis of the map.
     """
 
     array: Any
@@ -33,21 +33,21 @@ class Below(NamedTuple):
 def call_below(
     index: Any, values: Sequence[Any], function: Callable[[list[Below]], Sequence[Any]]
 ) -> list[Any]:
-    """Calls a function outside of the map that is going on, with all examples at once.
+    """Calls a function outside of the current map, with all examples at once.
 
     Args:
-        index: a value that this map has batched: without one, JAX would ask an outer map.
+        index: a value that the current map has batched; without one, JAX would use an outer map.
         values: arrays or tracers.
-        function: gets what the values are outside, and returns arrays with the axis of the map in front.
+        function: takes the outside values, and returns arrays with the axis of the map in front.
 
     Returns:
-        What is inside of the map for each of these arrays: a tracer of one example.
+        For each of these arrays its value inside of the map: a tracer of one example.
     """
     return _below.bind(index, *values, function=function)[1:]
 
 
 def look_below(index: Any, values: Sequence[Any]) -> list[Below]:
-    """Returns what values are outside of the map that is going on; arguments as for :func:`call_below`."""
+    """Returns the values outside of the current map; the arguments are those of :func:`call_below`."""
     seen: list[Below] = []
 
     def look(below: list[Below]) -> Sequence[Any]:

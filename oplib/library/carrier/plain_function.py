@@ -1,7 +1,7 @@
-"""An op that runs as plain Python, as a function of arrays that JAX differentiates where it stands.
+"""An op that runs as plain Python, as a function of arrays that JAX differentiates in place.
 
-Kernel and jvp rule are called with the values themselves, or, while a derivative of the kernel is taken, with
-tracers that hold these: what is printed, compared or read through ``stop_gradient`` has values there too.
+Kernel and jvp rule get concrete values, or, while JAX differentiates the kernel, tracers that hold concrete
+values. So code that prints, compares or reads a value through ``stop_gradient`` works.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from oplib.library.records.record import Record
 
 
 def make_plain_function(overload: OpOverload, layout: Layout) -> ArrayFunction:
-    """Returns an op with its static arguments fixed as a function that is never traced to run.
+    """Returns an op with fixed static arguments as a function that is never traced for its execution.
 
     Args:
-        overload: the op, whose derivative is JAX's own of the kernel, or its jvp rule.
-        layout: of the call.
+        overload: the op, which is differentiated by JAX or by its jvp rule.
+        layout: the layout of the call.
     """
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def make_plain_function(overload: OpOverload, layout: Layout) -> ArrayFunction:
 
 
 def _push(record: Record, layout: Layout, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The jvp rule as JAX has it: one tangent for each output, of no values where there can be none."""
+    """Runs the jvp rule in JAX's convention: one tangent per output, of dtype float0 if it has none."""
     outputs = run_kernel(record, layout, primals)[1]
     given = [None if tangent.dtype == jax.dtypes.float0 else tangent for tangent in tangents]
     found = iter(run_jvp_rule(record, layout, primals, given))
@@ -58,7 +58,7 @@ def _push(record: Record, layout: Layout, primals: Sequence[Any], tangents: Sequ
 
 def _explain_value(op: str, error: Exception) -> TracingError:
     return TracingError(
-        f"{op}: the kernel needs the concrete value of something that is being differentiated. "
+        f"{op}: the kernel needs the concrete value of an argument of its derivative. "
         f"{str(error).splitlines()[0]} Read it from jax.lax.stop_gradient(value), which has one there "
         "too, or register a backward formula."
     )

@@ -1,10 +1,10 @@
 """The carrier: a pair of primitives per op, by which every JAX transformation finds the op's rules.
 
-Only this file and those beside it named ``carrier_*`` touch ``jax.interpreters``. The primitive *op* stands
-for the call; *op.lin* is its derivative, linear in the tangents: it lowers to the jvp rule or to the
-transposed backward formula, and its own transpose is the backward formula. Batching keeps both and adds a
-*level*: kernel and rules stay written for one example and are mapped level by level, because a kernel inlined
-under vmap would lose its rules.
+Only the modules of this package use ``jax.interpreters``. The primitive *op* is the call. *op.lin* is its
+derivative, which is linear in the tangents: it lowers to the jvp rule or to the transposed backward formula,
+and its transpose is the backward formula. Batching keeps both primitives and adds a *level*. Kernel and rules
+stay written for one example and are mapped level by level, because a kernel that is inlined under vmap would
+lose its rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _carriers: dict[str, Carrier] = {}
 
 
 def find_carrier(name: str) -> Carrier:
-    """Returns the primitive pair of a qualified name: one for ever."""
+    """Returns the pair of primitives of a qualified name; a name has one pair for ever."""
     found = _carriers.get(name)
     return found if found is not None else _carriers.setdefault(name, Carrier(name))
 
@@ -39,7 +39,7 @@ class Carrier:
     """The two primitives of one qualified name; made once and kept for ever.
 
     Args:
-        name: the qualified name, which stands in jaxprs.
+        name: the qualified name, which jaxprs show.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,11 +59,11 @@ class Carrier:
         ad.primitive_transposes[self.linear] = _transpose_linear
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
-        """Puts the call into whatever trace is current."""
+        """Binds the call in the current trace."""
         return self._bind(call, (), match_varying(arrays))
 
     def _bind(self, call: BoundCall, levels: Levels, arrays: Sequence[Any]) -> list[Any]:
-        """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can look inside."""
+        """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can read the jaxpr."""
         return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
 
     def _batch_call(
@@ -105,13 +105,13 @@ class Carrier:
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """The tangents of the outputs of a call that has run: zeros, or None where there can be none.
+        """Returns the tangents of the outputs of a finished call: None for an output that cannot have one.
 
         Args:
-            call: the op.
-            arrays: of the call.
-            outputs: what it gave.
-            tangents: one for each array, or None for a constant.
+            call: the bound call.
+            arrays: the arrays of the call.
+            outputs: the results of the call.
+            tangents: one tangent per array, or None for a constant.
         """
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         if call.record.is_transparent and call.record.jvp is None:
@@ -132,7 +132,7 @@ class Carrier:
 
 
 def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
-    """Puts the tangents of the differentiable outputs at their places among all."""
+    """Puts the tangents of the differentiable outputs at their positions among all outputs."""
     rest = iter(results)
     return [
         next(rest) if differentiable else zero
@@ -141,7 +141,7 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
 
 
 def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
-    """JAX's own derivative of the kernel, for ops that ask for it."""
+    """Returns JAX's own derivative of the kernel, for ops that request it."""
     _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
     return [
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
@@ -150,7 +150,7 @@ def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> lis
 
 
 def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """``jax.jvp`` by what has a tangent; nothing is computed for the rest."""
+    """Runs ``jax.jvp`` with respect to the values that have a tangent; the others cost nothing."""
     moves = [not isinstance(tangent, ad.Zero) for tangent in tangents]
 
     def varied(*values: Any) -> Any:
@@ -163,7 +163,7 @@ def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> 
 
 
 def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
-    """What the primitive *op* computes."""
+    """Evaluates the primitive *op*."""
     return jaxpr_as_fun(jaxpr)(*arrays)
 
 
@@ -171,7 +171,7 @@ _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
 
 
 def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
-    """Lowers the kernel, where there is one for each of the platforms that are lowered for."""
+    """Lowers the kernel, after a check that each platform of the lowering has one."""
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
     found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
     if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
@@ -182,12 +182,12 @@ def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: An
 
 
 def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
-    """The avals and effects of the primitive *op*: those of its traced kernel."""
+    """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
     return list(jaxpr.out_avals), jaxpr.effects
 
 
 def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
-    """What the primitive *op.lin* computes: output tangents from residuals and input tangents."""
+    """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
     return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
@@ -197,22 +197,22 @@ _lower_linear = mlir.lower_fun(run_linear, multiple_results=True)
 
 
 def _make_zero(aval: Any) -> Any:
-    """A zero with the sharding and the varying axes of an aval."""
+    """Returns a zero with the sharding and the varying axes of an aval."""
     return ad.instantiate_zeros(ad.Zero(aval))
 
 
 def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
-    """The avals of output tangents: those of the outputs, with their sharding."""
+    """Returns the avals of output tangents: those of the outputs, with their sharding."""
     return list(linear.avals)
 
 
 def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any:
-    """Differentiates the implementation of *op.lin*: every higher order is JAX's own."""
+    """Differentiates the implementation of *op.lin*; every higher order is JAX's own."""
     return _push_forward(partial(run_linear, linear=linear), primals, tangents)
 
 
 def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
-    """The backward formula, for the tangents that are being transposed."""
+    """Runs the backward formula, for the transposed tangents."""
     count = linear.residual_count
     if linear.plan is None:
         return [None] * count + _transpose_rule(cotangents, args, linear=linear)
@@ -226,7 +226,7 @@ def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
 
 
 def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
-    """Transposes the jvp rule by JAX, where the op has no backward formula."""
+    """Transposes the jvp rule by JAX, for an op without a backward formula."""
     count = linear.residual_count
     places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
     zeros = [_make_zero(args[count + place].aval) for place in places]

@@ -1,9 +1,9 @@
-"""Lowering one call for several platforms at once, each of which sees its own kernel alone.
+"""The lowering of one call for several platforms at once, each with its own kernel.
 
-``jax.lax.platform_dependent`` drops the branches that are for none of the platforms, but lowers each of the
-others for all of them, and so a Pallas kernel for TPUs could not be exported in one program with its stand-in
-for CPUs. Here each branch is lowered for its own platforms only. Beside the carrier, because nothing else may
-touch ``jax.interpreters``.
+``jax.lax.platform_dependent`` drops the branches that are for none of the platforms, but lowers each other
+branch for all platforms. So a program could not contain both a Pallas kernel for TPUs and its substitute for
+CPUs. This module lowers each branch for its own platforms only. It belongs to the carrier because no other
+module may use ``jax.interpreters``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from oplib.library.kernels.kernel_choice import group_platforms
 
 
 def lower_late(primitive: Any) -> None:
-    """Has JAX leave the jaxpr among the parameters of a primitive alone until the primitive is lowered.
+    """Makes JAX ignore the jaxpr among the parameters of a primitive until the primitive is lowered.
 
-    JAX's newest functions (``jnp.searchsorted``, ``jax.scipy.linalg.expm``) are primitives of a higher kind,
-    which are made of others before anything is lowered; JAX asks each primitive whose parameters hold some
-    to do that for its own, and of ours it cannot know. They trace theirs anew when they are lowered, and what
-    is traced there is made of lower ones by itself.
+    Some functions of JAX (``jnp.searchsorted``, ``jax.scipy.linalg.expm``) are primitives of a higher level,
+    which JAX expands before lowering. JAX asks each primitive whose parameters contain such primitives to
+    expand them, and does not know how to do this for oplib's primitives. These trace their function anew when
+    they are lowered, and the new trace contains only expanded primitives.
     """
     primitive.is_high = lambda *_, **__: False
 
@@ -50,10 +50,10 @@ def lower_for_each(ctx: Any, *args: Any, slots: tuple[str, ...], jaxpr: Any) -> 
     """Lowers a closed jaxpr once for each kernel that runs on a platform of the module.
 
     Args:
-        ctx: of the lowering.
-        *args: lowered arguments.
-        slots: for which the op has kernels.
-        jaxpr: of the call, with a branch for each kernel.
+        ctx: the context of the lowering.
+        *args: the lowered arguments.
+        slots: the slots for which the op has kernels.
+        jaxpr: the jaxpr of the call, with a branch for each kernel.
     """
     groups = group_platforms(ctx.module_context.platforms, slots)
     branches = {
@@ -70,7 +70,7 @@ def lower_for_each(ctx: Any, *args: Any, slots: tuple[str, ...], jaxpr: Any) -> 
 
 
 def _lower_apart(ctx: Any, *args: Any, platforms: tuple[str, ...], jaxpr: Any) -> Any:
-    """Lowers for some of the module's platforms, and shares with the others no code made for them alone."""
+    """Lowers for some of the module's platforms, without sharing their code with the other platforms."""
     module = ctx.module_context.replace(
         platforms=platforms, lowering_cache={}, cached_primitive_lowerings={}, pallas_lowering_cache={}
     )

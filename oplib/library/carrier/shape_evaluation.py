@@ -21,18 +21,18 @@ def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     """Returns the shapes and dtypes of an op's results, by its fake kernel or by tracing its kernel.
 
     Args:
-        op: the op, as its qualified name, its overload, its packet, or what ``custom_op`` gave.
-        *args: its arguments; a tensor may stand as anything with shape and dtype.
-        **kwargs: its keyword arguments, likewise.
+        op: the op, as its qualified name, its overload, its packet, or the result of ``custom_op``.
+        *args: the arguments; an object with shape and dtype may replace a tensor.
+        **kwargs: the keyword arguments, in the same form.
 
     Returns:
-        The results, with a ``jax.ShapeDtypeStruct`` in the place of each tensor.
+        The results, with a ``jax.ShapeDtypeStruct`` in place of each tensor.
 
     Raises:
-        RegistrationValueError: ``op`` is something else, or a packet with several overloads.
+        RegistrationValueError: ``op`` is another object, or a packet with several overloads.
         UnknownOperatorError: nothing is registered under this name.
         ArgumentError: the arguments do not fit the schema.
-        MissingRuleError: a host or eager op without a fake kernel.
+        MissingRuleError: a host or eager op has no fake kernel.
 
     Example:
         >>> import jax

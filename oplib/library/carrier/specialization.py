@@ -1,4 +1,4 @@
-"""One op with its static arguments fixed, with everything compiled for it."""
+"""Specializations: one op with fixed static arguments, and everything compiled for it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from .bound_call import BoundCall
 from .plain_function import make_plain_function
 from .primitive import Carrier
 
-Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: a jitted call returns nothing faster
+Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
-MAX_CHOSEN = 3  # arrays of a call up to which the recorders are attributes too
+MAX_CHOSEN = 3  # the number of arrays up to which the recorders are attributes too
 _uses = itertools.count()
 
 
 class Specialization:
-    """The cached jits of an overload for one layout: jax.jit keeps one executable per signature in each.
+    """The cached jits of an overload for one layout; each ``jax.jit`` has one executable per signature.
 
     Attributes:
         overload: the op.
-        layout: static arguments and places of the arrays.
-        call: the same as a parameter for the carrier.
+        layout: the static arguments and the positions of the arrays.
+        call: the bound call, as a parameter for the carrier.
         run: ``(*arrays) -> (structure, outputs)``.
-        run_one: the same for an op with one result, which it returns bare.
-        run_donating: the same as ``run``, taking over the buffers of donated arguments.
-        recorders: by the pattern of needed gradients ``(*arrays) -> (plan, *outputs, *extras)``.
-        record1: the recorder where the first array alone needs a gradient; and so on, a bit for each array.
-        function: the op as a pure array function, for what JAX differentiates.
-        pushers: by the pattern of inputs with a tangent, see :meth:`pusher`.
+        run_one: as ``run``, for an op with one result, which it returns bare.
+        run_donating: as ``run``, but reuses the buffers of donated arguments.
+        recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
+        record1: the recorder if only the first array needs a gradient; the others follow, one bit per array.
+        function: the op as a pure array function, for differentiation by JAX.
+        pushers: the functions of :meth:`pusher`, by the pattern of inputs with a tangent.
         last_use: a number that grows with every look-up, for the cache.
     """
 
@@ -103,7 +103,7 @@ class Specialization:
         return jax.jit(record, inline=True)
 
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
-        """What stands in the place of a recorder until it is called."""
+        """Stands in for a recorder until its first call."""
         recorder = self.recorders[tuple(bool(bits >> place & 1) for place in range(len(arrays)))]
         setattr(self, f"record{bits}", recorder)
         return recorder(*arrays)
@@ -113,7 +113,7 @@ class Specialization:
 
         Args:
             given: for each array, whether it has a tangent.
-            carrier: of the op.
+            carrier: the carrier of the op.
         """
         found = self.pushers.get(given)
         if found is None:
@@ -134,7 +134,7 @@ class Specialization:
         return found
 
     def _is_derived(self) -> bool:
-        """Whether JAX differentiates the call: the kernel itself, or the op by its jvp rule."""
+        """Tells whether JAX differentiates the call: the kernel itself, or the op by its jvp rule."""
         record = self.overload.record
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
@@ -144,7 +144,7 @@ class Specialization:
         return self._plain
 
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
-        """Plans the backward of a kernel that has run; gives what a recorder gives."""
+        """Plans the backward of a kernel that has run; returns the same as a recorder."""
         extras: Sequence[Any] = ()
         if self._is_derived():
             plan: BackwardPlan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
@@ -155,13 +155,13 @@ class Specialization:
         return plan, *outputs, *extras
 
     def _find_names(self, plan: BackwardPlan) -> tuple[str, ...]:
-        """Under which names a node shows what it has saved of inputs and outputs."""
+        """Returns the names under which a node shows its saved inputs and outputs."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
         return (*inputs, *name_results(len(plan.outputs)))
 
 
 class _Recorders(dict[Mask, Callable[..., Recorded]]):
-    """Recorders by the pattern of needed gradients; one that is not there is made."""
+    """Recorders by the pattern of needed gradients; a missing one is made."""
 
     def __init__(self, make: Callable[[Mask], Callable[..., Recorded]]) -> None:
         super().__init__()
@@ -177,10 +177,10 @@ def name_results(count: int) -> tuple[str, ...]:
 
 
 class SpecializationCache:
-    """The specializations of one record by key, bounded: the least recently used one goes first.
+    """The specializations of one record by key, bounded: the least recently used one is dropped first.
 
-    Reading takes no lock. An OrderedDict would keep the order by itself, but comparing two keys runs Python
-    code, during which another thread may change it.
+    Reading takes no lock. An OrderedDict would maintain the order, but comparing two keys runs Python code,
+    during which another thread may change it.
     """
 
     __slots__ = ("_by_key", "_writing")
@@ -200,9 +200,9 @@ class SpecializationCache:
         return found
 
     def put(self, key: Hashable, specialization: Specialization) -> Specialization:
-        """Enters a specialization unless another thread has just done so; returns the one that is there.
+        """Enters a specialization unless another thread has just entered one; returns the entered one.
 
-        The least recently used one beyond the capacity is dropped.
+        If the cache is full, the least recently used one is dropped.
         """
         with self._writing:
             specialization.last_use = next(_uses)

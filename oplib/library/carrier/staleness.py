@@ -1,4 +1,4 @@
-"""Watching static arguments: one that changes at every call makes an op compile at every call."""
+"""A watch on static arguments: one that changes at every call makes the op compile at every call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LIMIT = 8
 
 
 class StaticWatch:
-    """Counts the values that each static number of an op has taken, and warns once at the eighth.
+    """Counts the values of each static number of an op, and warns once at the eighth value.
 
     Args:
-        op: the op's name.
+        op: the name of the op.
     """
 
     __slots__ = ("_counting", "_op", "_values", "_warned")
@@ -30,7 +30,7 @@ class StaticWatch:
         """Notes the static arguments of a new specialization.
 
         Warns:
-            CompilationWarning: one of them has just taken its eighth value; once for each argument.
+            CompilationWarning: an argument has just taken its eighth value; issued once per argument.
         """
         for argument, entry in zip(layout.schema.arguments, layout.entries, strict=True):
             if isinstance(entry, Fixed) and isinstance(entry.value, (int, float, complex)):

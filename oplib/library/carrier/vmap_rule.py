@@ -1,4 +1,4 @@
-"""A registered batching rule, as what runs at the innermost level of vmap."""
+"""A registered batching rule, which runs at the innermost level of vmap."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from oplib.tensor import box
 
 @dataclass(frozen=True, slots=True)
 class VmapInfo:
-    """What a batching rule is told.
+    """The information that a batching rule gets.
 
     Attributes:
-        batch_size: length of the mapped axis.
-        randomness: ``"error"``, ``"same"`` or ``"different"``: how random ops are to behave.
+        batch_size: the length of the mapped axis.
+        randomness: ``"error"``, ``"same"`` or ``"different"``: the behaviour of random ops.
     """
 
     batch_size: int
@@ -35,11 +35,11 @@ class VmapInfo:
 
 
 def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence[Any]) -> Results:
-    """Runs ``rule(info, in_dims, *args)`` and brings every result's batch axis to the front.
+    """Runs ``rule(info, in_dims, *args)`` and moves the batch axis of every result to the front.
 
     Raises:
-        ResultError: it gives no pair, or places of the axis that do not fit the results.
-        DimensionError: a place that a result does not have.
+        ResultError: the rule returns no pair, or positions of the batch axis that do not fit the results.
+        DimensionError: a result does not have the position of the batch axis.
     """
     assert record.vmap is not None
     boxed = record.takes_tensors
@@ -61,7 +61,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
 def _complete(
     record: Record, layout: Layout, answer: tuple[Any, Any], given: list[tuple[Any, Any]]
 ) -> tuple[list[Any], list[Any]]:
-    """One value and one place per written argument and result: eager rules wrote the arguments themselves."""
+    """Returns one value and one position per written argument and result; eager rules write in place."""
     output, out_dims = answer
     places = layout.written_places
     if places and not record.takes_tensors:
@@ -76,7 +76,7 @@ def _complete(
 
 
 def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any]:
-    """One entry per result: an int or None for all of them, or the same structure as the results."""
+    """Returns one entry per result, from an int or None for all, or from the structure of the results."""
     if out_dims is None or isinstance(out_dims, int):
         return [out_dims] * len(values)
     given = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)

@@ -1,1 +1,1 @@
-"""What was said about an op's derivatives, as pure functions of arrays."""
+"""The registered derivatives of an op, as pure functions of arrays."""

@@ -33,13 +33,13 @@ from .gradients import GradientTargets
 
 
 class FormulaPlan(BackwardPlan):
-    """The plan of a registered op with a formula of its own, which is looked up when the backward runs.
+    """The plan of a registered op with a formula, which is looked up when the backward runs.
 
     Attributes:
         overload: the op.
-        layout: of the call.
-        inputs: shape and dtype of each input.
-        notes: what the setup recorded.
+        layout: the layout of the call.
+        inputs: the shape and dtype of each input.
+        notes: the notes of the setup.
     """
 
     __slots__ = ("_backwards", "_types", "inputs", "layout", "notes", "overload")
@@ -65,7 +65,7 @@ class FormulaPlan(BackwardPlan):
         self.structure: Structure = structure
 
     def keep(self, notes: Notes, sources: Sequence[int]) -> None:
-        """Takes what the setup recorded, and where each saved array comes from."""
+        """Stores the notes of the setup, and the source of each saved array."""
         self.notes = notes
         self.set_sources(sources)
         self.differentiable = tuple(
@@ -111,7 +111,8 @@ class FormulaPlan(BackwardPlan):
     def _bind_formula(self, given: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
         """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
 
-        It looks the rule up when it is traced, as a call does its kernel: JAX's tables keep plans alive.
+        It looks the rule up when it is traced, as a call looks up its kernel, because JAX's caches keep plans
+        alive.
         """
         op, boxed = self.overload.name(), self.overload.record.takes_tensors and xp is jnp
         targets = GradientTargets(op, self.layout, self.inputs, self.wanted, xp)
@@ -131,7 +132,7 @@ class FormulaPlan(BackwardPlan):
         return formula
 
     def _complete(self, cotangents: Iterator[Any], given: Mask, xp: Any) -> list[Any]:
-        """One cotangent per flat output: zeros, or None as the setup chose, where none is given."""
+        """Returns one cotangent per flat output: zeros or None, as the setup chose, for a missing one."""
 
         def make_missing(shape: Any) -> Any:
             is_zero = self.notes.materialize and has_gradient(shape.dtype)
@@ -145,7 +146,7 @@ register_plan(FormulaPlan)
 
 
 def missing_formula(overload: OpOverload) -> MissingRuleError:
-    """The error for a backward through an op that has none."""
+    """Returns the error for a backward through an op without a formula."""
     record = overload.record
     reason = record.derivative.missing
     if reason is not None:

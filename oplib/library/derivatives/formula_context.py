@@ -1,4 +1,4 @@
-"""The two faces of ``ctx`` in a registered op: what its setup fills, and what its formula reads."""
+"""The two forms of ``ctx`` in a registered op: one that the setup fills, and one that the formula reads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from oplib.tensor import Tensor
 
 
 class SetupContext:
-    """The ``ctx`` that a ``setup_context`` function fills.
+    """The ``ctx`` of a ``setup_context`` function.
 
-    Arrays set as attributes are saved like those given to ``save_for_backward``; everything else is kept as
-    it is and is part of the compiled formula.
+    Arrays that are set as attributes are saved like the arguments of ``save_for_backward``. Every other
+    attribute stays as it is and becomes part of the compiled formula.
     """
 
     def __init__(self, needs_input_grad: tuple[Any, ...]) -> None:
@@ -29,10 +29,10 @@ class SetupContext:
         self._non_differentiable: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keeps arrays for the formula's ``ctx.saved_tensors``; None is allowed.
+        """Saves arrays for the formula's ``ctx.saved_tensors``; None is allowed.
 
         Raises:
-            NotATensorError: something else was given.
+            NotATensorError: a value is no array.
         """
         for place, value in enumerate(tensors):
             if value is not None and not isinstance(value, (jax.Array, Tensor)):
@@ -47,7 +47,7 @@ class SetupContext:
         self._non_differentiable = outputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """With False, the gradient of an unused output reaches the formula as None instead of zeros."""
+        """With False, the formula gets None instead of zeros as the gradient of an unused output."""
         self._materialize = bool(value)
 
 
@@ -56,10 +56,10 @@ class NotATensorError(AutogradError, TypeError):
 
 
 class FormulaContext:
-    """The ``ctx`` that a compiled formula reads: what the setup saved, and nothing to write.
+    """The ``ctx`` of a compiled formula: the saved values of the setup, read-only.
 
     Attributes:
-        saved_tensors: what was given to ``save_for_backward``.
+        saved_tensors: the values of ``save_for_backward``.
         needs_input_grad: one flag per schema argument, a list for a list.
     """
 
@@ -93,15 +93,15 @@ _OWN = frozenset(vars(SetupContext(())))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Notes:
-    """What a setup recorded, without the arrays: those stand in one flat list beside it.
+    """The notes of a setup, without the arrays, which are in a flat list beside them.
 
     Attributes:
-        saved: for each value given to ``save_for_backward`` whether it is an array (or None).
-        attributes: names, tree structures and static leaves of the attributes; ``Slot.array`` stands for an
+        saved: for each value of ``save_for_backward``, whether it is an array (or None).
+        attributes: the names, tree structures and static leaves of the attributes; ``Slot.array`` marks an
             array.
-        materialize: unused outputs reach the formula as zeros.
+        materialize: the formula gets zeros for unused outputs.
         non_differentiable: for each flat output, whether it was marked.
-        needs_input_grad: as the formula sees it.
+        needs_input_grad: as the formula reads it.
     """
 
     saved: tuple[bool, ...]
@@ -111,7 +111,7 @@ class Notes:
     needs_input_grad: tuple[Any, ...]
 
     def restore(self, op: str, residuals: Iterator[Any]) -> FormulaContext:
-        """Puts what was recorded and the residuals together again, as the formula's ``ctx``."""
+        """Joins the notes and the residuals again, as the formula's ``ctx``."""
         values: dict[str, Any] = {
             "saved_tensors": tuple([next(residuals) if present else None for present in self.saved]),
             "needs_input_grad": self.needs_input_grad,
@@ -123,7 +123,7 @@ class Notes:
 
 
 def read_context(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], Notes]:
-    """Takes a filled context apart, into the arrays that it holds and everything else."""
+    """Splits a filled context into its arrays and everything else."""
     arrays = [unbox(value) for value in ctx._saved if value is not None]
     attributes: list[tuple[str, Any, tuple[Any, ...]]] = []
     for name, value in vars(ctx).items():

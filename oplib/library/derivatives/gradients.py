@@ -1,4 +1,4 @@
-"""What a backward formula returned, checked against the schema and made to fit the inputs."""
+"""Checks of a backward formula's results against the schema, and their conversion to the inputs' form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from oplib.library.arguments.recording import unbox
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GradientTargets:
-    """The inputs of one call, as far as their gradients must fit them.
+    """The inputs of one call, as targets of gradients.
 
     Attributes:
-        op: the op's name, for errors.
-        layout: how the inputs stand among the arguments.
-        inputs: shape and dtype of each input.
+        op: the name of the op, for errors.
+        layout: the positions of the inputs among the arguments.
+        inputs: the shape and dtype of each input.
         wanted: for each input, whether its gradient is needed.
-        xp: ``jax.numpy``, or ``numpy`` for a formula on the host, since a callback may not use JAX.
+        xp: ``jax.numpy``, or ``numpy`` for a formula on the host, because a callback may not use JAX.
     """
 
     op: str
@@ -35,11 +35,11 @@ class GradientTargets:
     xp: Any = jnp
 
     def take(self, result: Any) -> tuple[Any, ...]:
-        """Picks the wanted gradients out of what a formula returned.
+        """Returns the wanted gradients among the results of a formula.
 
         Raises:
-            AutogradError: wrong count, structure or shape, or a complex gradient of something real.
-            GradientTypeError: something that is no gradient.
+            AutogradError: wrong count, structure or shape, or a complex gradient of a real input.
+            GradientTypeError: a result is no gradient.
         """
         values = list(result) if isinstance(result, tuple) else [result]
         self._check_count(values)
@@ -66,7 +66,7 @@ class GradientTargets:
         extra = values[len(arguments) :]
         has_lists = any(
             argument.is_tensor_list for argument in arguments
-        )  # there structure counts, not values
+        )  # the structure is checked there, not the values
         if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
             raise AutogradError(
                 f"{self.op}: the formula returned an incorrect number of gradients. Expected "
@@ -82,7 +82,7 @@ class GradientTargets:
         )
 
     def _take_list(self, value: Any, entry: tuple[bool, ...], name: str) -> list[Any]:
-        """The gradients of a list of tensors: a list of the same length."""
+        """Returns the gradients of a list of tensors, which must be a list of the same length."""
         if value is None and not entry:
             return []
         if not isinstance(value, list) or len(value) != len(entry):
@@ -94,7 +94,7 @@ class GradientTargets:
         return [member for member, present in zip(value, entry, strict=True) if present]
 
     def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
-        """Makes a gradient fit its input: broadcast axes summed, dtype converted."""
+        """Fits a gradient to its input: sums broadcast axes and converts the dtype."""
         if value is None:
             return None
         array = unbox(value)

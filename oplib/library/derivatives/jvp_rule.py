@@ -1,4 +1,4 @@
-"""A registered jvp rule, as a function of flat arrays for one example."""
+"""A registered jvp rule as a function of flat arrays for one example."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from oplib.tensor import box
 def run_jvp_rule(
     record: Record, layout: Layout, inputs: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Runs ``rule(primals, tangents) -> (outputs, output tangents)``, and picks the latter.
+    """Runs ``rule(primals, tangents) -> (outputs, output tangents)``, and returns the output tangents.
 
     Args:
-        record: of the op.
-        layout: of the call.
+        record: the record of the op.
+        layout: the layout of the call.
         inputs: the arrays of the call.
-        tangents: for each of them its tangent, or None.
+        tangents: for each array its tangent, or None.
 
     Returns:
-        One tangent for each output that can have one.
+        One tangent for each differentiable output.
     """
     rule = record.jvp
     assert rule is not None
@@ -47,7 +47,7 @@ def run_jvp_rule(
 
 
 def _flatten_tangents(record: Record, outputs: Any, tangents: Any) -> tuple[Any, ...]:
-    """One tangent per differentiable output, zeros for None."""
+    """Returns one tangent per differentiable output; None becomes zeros."""
     leaves = jax.tree_util.tree_leaves(outputs)
     given = jax.tree_util.tree_leaves(tangents, is_leaf=lambda value: value is None)
     if len(leaves) != len(given):
@@ -64,7 +64,7 @@ def _flatten_tangents(record: Record, outputs: Any, tangents: Any) -> tuple[Any,
 
 
 def _is_array(value: Any) -> bool:
-    """Whether an output is an array; a number among the outputs has no tangent."""
+    """Tells whether an output is an array; a number among the outputs has no tangent."""
     return not isinstance(value, (bool, int, float, complex))
 
 

@@ -1,8 +1,8 @@
-"""Is a backward formula linear in its cotangents, so that transposing it gives a forward mode?
+"""The check that a backward formula is linear in its cotangents, so that its transpose is a forward mode.
 
-JAX would not tell: transposing drops a term that is free of the cotangent, gives 0 for a formula that ignores
-it, and 0 for one that rounds it. So the formula's jaxpr is read first, and what is not known to be linear is
-refused.
+JAX does not make this check. Its transposition drops a term that does not depend on the cotangent, and
+returns 0 for a formula that ignores the cotangent or rounds it. So this module reads the formula's jaxpr
+first, and refuses every primitive that is not known to be linear.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SUMS = frozenset(
         "reduce_window_sum", "fft", "reduce_precision", "split", "copy", "copy_p",
     }
 )  # fmt: skip
-# The same for each operand by itself.
+# Each result is linear in the operand at its position.
 _EACH = frozenset(
     {
         "psum", "psum_invariant", "pvary", "pcast", "all_gather", "ppermute", "sharding_constraint",
@@ -50,7 +50,7 @@ _EACH = frozenset(
 _PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated"})
 # Linear in the first operand; the others are indices, divisors or points.
 _FIRST = frozenset({"div", "dynamic_slice", "gather", "select_and_scatter_add"})
-# A function with a derivative of its own is no such call: its transpose need not be what it computes.
+# A function with a custom derivative is not in the list: its transpose may differ from its computation.
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -65,19 +65,19 @@ _CALLS = {
 def check_linear(
     backward: Callable[..., Sequence[Any]], residuals: Sequence[Any], cotangents: Sequence[Any], op: str
 ) -> None:
-    """Raises unless a formula is linear in its cotangents, as far as its jaxpr shows.
+    """Raises unless the jaxpr of a formula shows that it is linear in its cotangents.
 
     Args:
-        backward: from residuals and cotangents to gradients.
-        residuals: arrays or shapes to trace it with.
-        cotangents: likewise.
-        op: the op's name, for the error.
+        backward: maps residuals and cotangents to gradients.
+        residuals: arrays or shapes to trace the formula with.
+        cotangents: arrays or shapes to trace the formula with.
+        op: the name of the op, for the error.
 
     Raises:
         AutogradError: a result is not shown to be linear in the cotangents.
     """
     closed = jax.jit(backward).trace(tuple(residuals), tuple(cotangents)).jaxpr
-    further = len(closed.in_avals) - len(residuals) - len(cotangents)  # traced values that it closes over
+    further = len(closed.in_avals) - len(residuals) - len(cotangents)  # the traced values in its closure
     inputs = [Kind.free] * (further + len(residuals)) + [Kind.linear] * len(cotangents)
     for place, kind in enumerate(_read(closed, inputs)):
         if kind in (Kind.free, Kind.other):
@@ -90,7 +90,7 @@ def check_linear(
 
 
 def _read(jaxpr: Any, inputs: Kinds) -> list[Kind]:
-    """The kinds of the outputs of a jaxpr, closed or not."""
+    """Returns the kinds of the outputs of a jaxpr, closed or not."""
     constants = [_kind_of_constant(value) for value in getattr(jaxpr, "consts", ())]
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     kinds = dict(zip(jaxpr.constvars, constants or [Kind.free] * len(jaxpr.constvars), strict=True))
@@ -112,7 +112,7 @@ def _kind_of_constant(value: Any) -> Kind:
 
 
 def _read_equation(equation: Any, operands: Kinds) -> Kinds:
-    """The kinds of the results of one equation; calls and control flow are looked into."""
+    """Returns the kinds of the results of one equation; follows calls and control flow."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _CALLS:
         return _read(params[_CALLS[name]], operands)
@@ -123,16 +123,16 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
         return [_after(operands[:1], _add(kinds)) for kinds in zip(*branches, strict=True)]
     if name in _EACH:
         return operands
-    if "call" in params and params["call"].record.is_transparent:  # an op that JAX looks into
+    if "call" in params and params["call"].record.is_transparent:  # an op whose kernel JAX differentiates
         return _read(params["jaxpr"], operands)
     return [_read_result(name, params, operands)] * count
 
 
 def _read_loop(equation: Any, operands: Kinds) -> Kinds:
-    """A scan: its carry at the start of every step, found by adding what a step gives until it stays."""
+    """Returns the kinds of a scan's results; iterates over the kind of the carry until it is stable."""
     body = equation.params["jaxpr"]
     inner = getattr(body, "jaxpr", body)
-    # Told by their axes, because the names of the parameters differ between versions of JAX.
+    # Found by their axes, because the names of the parameters differ between versions of JAX.
     carried = sum(map(_have_same_shape, equation.outvars, inner.outvars))
     last = sum(map(_have_same_shape, equation.invars, inner.invars))
     first = last - carried
@@ -154,9 +154,9 @@ def _read_result(name: str, params: Any, operands: Kinds) -> Kind:
         return _add(operands)
     if name in _PRODUCTS:
         return _multiply(operands)
-    if name == "convert_element_type":  # to integers it rounds
+    if name == "convert_element_type":  # a conversion to integers rounds
         return operands[0] if jnp.issubdtype(params["new_dtype"], jnp.inexact) else _unknown(operands)
-    if name == "gather" and params.get("fill_value"):  # what is out of bounds is filled
+    if name == "gather" and params.get("fill_value"):  # positions out of bounds are filled
         return _unknown(operands)
     if name in _FIRST:
         return _after(operands[1:], operands[0])
@@ -172,13 +172,13 @@ def _read_result(name: str, params: Any, operands: Kinds) -> Kind:
 
 
 def _read_solution(name: str, params: Any, operands: Kinds) -> Kind:
-    """What is linear in its last operands, at a point that the first ones tell."""
+    """Returns the kind of a result that is linear in its last operands, at a point given by the first."""
     if name == "triangular_solve":
         return _after(operands[:1], operands[1])
     if name == "custom_linear_solve":
         point = sum(params["const_lengths"])
         return _after(operands[:point], _add(operands[point:]))
-    if "linear" in params:  # the linear primitive of an op, whatever an overload is called
+    if "linear" in params:  # the linear primitive of an op, under any overload name
         point = params["linear"].residual_count
         return _after(operands[:point], _add(operands[point:]))
     return _unknown(operands)
@@ -199,7 +199,7 @@ def _multiply(kinds: Kinds) -> Kind:
 
 
 def _after(point: Kinds, kind: Kind) -> Kind:
-    """A kind that holds if some other operands are free of the cotangents."""
+    """Returns a kind that is valid if other operands do not depend on the cotangents."""
     return kind if _FREE.issuperset(point) else Kind.other
 
 

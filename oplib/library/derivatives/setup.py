@@ -1,4 +1,4 @@
-"""What an op keeps for its backward: the traced ``setup_context`` and the plan it gives."""
+"""The values that an op saves for its backward: the traced ``setup_context`` and its plan."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def plan_formula(
 ) -> tuple[FormulaPlan, list[Any]]:
     """Runs ``setup_context`` for one signature.
 
-    The setup is traced as a jaxpr of its own, with inputs and outputs as separate variables: a saved value
-    that is one of these variables is a saved input or output, whatever the kernel does; any other is an
-    intermediate and becomes an extra output.
+    The setup is traced as a jaxpr of its own, with inputs and outputs as separate variables. A saved value
+    that is one of these variables is a saved input or output, whatever the kernel computes. Every other saved
+    value is an intermediate and becomes an extra output.
 
     Args:
         overload: the op.
-        layout: of the call.
-        structure: of its results.
+        layout: the layout of the call.
+        structure: the structure of its results.
         wanted: for each input array, whether its gradient is needed.
         inputs: the flat input arrays or tracers.
         outputs: the flat output arrays or tracers.
@@ -87,7 +87,7 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
 
 
 def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[Any]:
-    """Finds saved inputs and outputs by object identity, where nothing is traced."""
+    """Finds saved inputs and outputs by object identity, for a setup that is not traced."""
     arrays, notes = run(values)
     extras: list[Any] = []
     sources: list[int] = []
@@ -101,7 +101,7 @@ def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[
 
 
 def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list[Any]) -> list[Any]:
-    """Finds saved inputs and outputs among the variables of the setup's jaxpr; computes the rest."""
+    """Finds saved inputs and outputs among the variables of the setup's jaxpr; computes the others."""
     places = {var: place for place, var in enumerate(closed.jaxpr.invars)}
     found = [None if hasattr(var, "val") else places.get(var) for var in closed.jaxpr.outvars]
     extra_outputs = [position for position, place in enumerate(found) if place is None]

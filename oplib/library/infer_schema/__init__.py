@@ -1,4 +1,4 @@
-"""From a function's annotations to the schema of an op, and to the kind of kernel it is."""
+"""Inference from annotations: the schema of an op, and the kind of a kernel."""
 
 from .inference import infer_function_schema, infer_schema
 from .kinds import Kind, infer_kind

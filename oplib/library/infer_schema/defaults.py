@@ -1,4 +1,4 @@
-"""The default of a parameter, as the schema keeps it."""
+"""The default of a parameter, as the schema stores it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class UnsupportedDefaultError(Exception):
-    """A default that the type of its parameter does not admit, or that a schema cannot hold."""
+    """A default that does not fit the type of its parameter, or that a schema cannot hold."""
 
 
 def fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
@@ -23,16 +23,16 @@ def fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
 
     Args:
         type_: the type of the parameter.
-        value: the default that the function has.
-        hint: the annotation, which says whether a sequence was meant to be a tuple.
+        value: the default of the parameter.
+        hint: the annotation, which decides whether a sequence is a tuple.
 
     Raises:
-        UnsupportedDefaultError: it does not fit.
+        UnsupportedDefaultError: the default does not fit.
     """
     if isinstance(type_, OptionalType):
         return None if value is None else fit_default(type_.element, value, hint)
     if isinstance(type_, (ListType, TupleType)):
-        # a list is mutable, and a tuple where a list is declared is not what the kernel is told to get
+        # A list is mutable; and a kernel that declares a list must not receive a tuple.
         if not isinstance(value, tuple) or not _is_tuple_hint(hint):
             raise UnsupportedDefaultError
         return _fit_items(type_, value, hint)
@@ -60,7 +60,7 @@ def _fit_base(name: str, value: Any) -> Any:
         return str(value)
     if name == "ScalarType" and (isinstance(value, (np.dtype, type)) or hasattr(value, "dtype")):
         return _fit_dtype(value)
-    # the parts of a flag have no name of their own to print
+    # A combination of flags may have no name to print.
     if name == "Enum" and isinstance(value, enum.Enum) and str(value.name).isidentifier():
         return value
     raise UnsupportedDefaultError
@@ -80,7 +80,7 @@ def _fit_number(name: str, value: Any) -> int | float | complex:
 
 
 def _fit_dtype(value: Any) -> np.dtype[Any]:
-    """Accepts jax.numpy.float32 and numpy.float32 too, which people write for their dtypes."""
+    """Accepts jax.numpy.float32 and numpy.float32 as dtypes too."""
     try:
         return np.dtype(value)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What one annotation says: a schema type, and for arrays the kind of kernel."""
+"""The meaning of one annotation: a schema type, and for arrays the kind of kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PLAIN: dict[Any, str] = {
     np.dtype: "ScalarType",
     Device: "Device",
     Generator: "Generator",
-    np.random.Generator: "Generator",  # what a host kernel gets
+    np.random.Generator: "Generator",  # the argument of a host kernel
 }
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")
@@ -44,22 +44,22 @@ _RETURNED = ("Tensor", "int", "float", "bool", "Scalar")
 
 
 class UnsupportedHintError(Exception):
-    """An annotation that no schema type stands for; its text is advice, or empty."""
+    """An annotation without a schema type; the text is advice, or empty."""
 
 
 def resolve_alias(hint: Any) -> Any:
-    """Returns what a name made by ``type X = ...`` stands for; numpy's ``NDArray[...]`` is such a one."""
+    """Returns the type behind a name made by ``type X = ...``; numpy's ``NDArray[...]`` is such a name."""
     target = typing.get_origin(hint) or hint
-    if type(target).__name__ != "TypeAliasType":  # Python 3.11 has none, but typing_extensions does
+    if type(target).__name__ != "TypeAliasType":  # Python 3.11 has none, but typing_extensions has one
         return hint
     parts = typing.get_args(hint)
     return resolve_alias(target.__value__[parts] if parts else target.__value__)
 
 
 def find_hint_kind(hint: Any) -> Kind | None:
-    """Returns the kind of an annotation that means one array, and None for all others.
+    """Returns the kernel kind of an annotation for one array, and None for every other annotation.
 
-    jaxtyping is optional, so its hints are known by their attribute ``array_type`` alone.
+    jaxtyping is optional, so its annotations are recognized by their attribute ``array_type``.
     """
     hint = resolve_alias(hint)
     target = typing.get_origin(hint) or hint  # numpy.ndarray[shape, dtype]
@@ -74,7 +74,7 @@ def read_hint(hint: Any) -> SchemaType:
     """Returns the schema type of a parameter annotated with ``hint``.
 
     Raises:
-        UnsupportedHintError: there is none.
+        UnsupportedHintError: the annotation has no schema type.
     """
     hint = resolve_alias(hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -88,10 +88,10 @@ def read_hint(hint: Any) -> SchemaType:
 
 
 def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:
-    """Returns the schema types of what a function annotated ``-> hint`` returns.
+    """Returns the schema types of the results of a function annotated ``-> hint``.
 
     Raises:
-        UnsupportedHintError: one has none.
+        UnsupportedHintError: a result has no schema type.
     """
     hint = resolve_alias(hint)
     if hint is None or hint is types.NoneType:
@@ -169,7 +169,7 @@ def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
 
 
 def _read_literal(values: tuple[Any, ...]) -> SchemaType:
-    """``Literal`` is the type of its values, which must be of one type; None among them makes it optional."""
+    """Returns the common type of the values of a ``Literal``; a None among the values makes it optional."""
     choices = tuple(value for value in values if value is not None)
     kinds = {type(value) for value in choices}
     if len(kinds) != 1:

@@ -1,4 +1,4 @@
-"""``infer_schema``: the schema that a function's signature stands for."""
+"""``infer_schema``: the schema that follows from a function's signature."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def infer_schema(
     op_name: str | None = None,
     tags: Tags | NamedTag | None = (),
 ) -> str:
-    """Returns the schema that a function's annotations, defaults and parameter kinds stand for.
+    """Returns the schema that follows from a function's annotations, defaults and parameter kinds.
 
     Args:
-        prototype_function: anything with a signature, every parameter and the return annotated.
-        mutates_args: names of the arguments that it writes, or ``"unknown"`` for every tensor.
-        op_name: name to begin the text with, also ``ns::name``.
-        tags: ``Tag.inplace`` or ``Tag.out``, which say what the returns are.
+        prototype_function: any callable with a signature; every parameter and the return are annotated.
+        mutates_args: the names of the arguments that the function writes, or ``"unknown"`` for every tensor.
+        op_name: the name at the start of the text, possibly ``ns::name``.
+        tags: ``Tag.inplace`` or ``Tag.out``, which determine the returns.
 
     Returns:
-        The canonical text. Where an array kernel writes arguments, the new values that its return annotation
-        begins with are not part of it.
+        The canonical text. An array kernel that writes arguments returns their new values first; the schema
+        omits these.
 
     Raises:
-        SchemaInferenceError: a parameter or default that no schema has, an unknown name in ``mutates_args``,
-            or a signature that breaks a rule of its tags; the text names the parameter.
+        SchemaInferenceError: a parameter or default that no schema can have, an unknown name in
+            ``mutates_args``, or a signature that breaks a rule of its tags. The text names the parameter.
 
     Source:
-        ``torch.library.infer_schema``; besides, tuples, ``Literal``, ``Enum``, ``list[str]`` and
-        ``Optional[list[Tensor]]``.
+        ``torch.library.infer_schema``. Tuples, ``Literal``, ``Enum``, ``list[str]`` and
+        ``Optional[list[Tensor]]`` are additions.
 
     Example:
         >>> import jax
@@ -62,13 +62,13 @@ def infer_function_schema(
     overload_name: str = "",
     tags: Tags | NamedTag | None = (),
 ) -> FunctionSchema:
-    """Does what :func:`infer_schema` does, and keeps the choices of enums and literals, which no text says.
+    """Infers a schema as :func:`infer_schema`, and keeps the choices of enums and literals, which text omits.
 
     Args:
-        fn: anything with a signature.
-        mutates_args: names of the arguments that it writes, or ``"unknown"``.
-        name: the op's name with its namespace.
-        overload_name: the overload, empty for the default one.
+        fn: any callable with a signature.
+        mutates_args: the names of the arguments that it writes, or ``"unknown"``.
+        name: the name of the op with its namespace.
+        overload_name: the name of the overload; empty for the default overload.
         tags: ``Tag.inplace`` or ``Tag.out``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What kind of kernel a function is, by its annotations alone."""
+"""The kind of a kernel, by the annotations of its function."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "t
 
 
 def infer_kind(fn: Callable[..., Any]) -> Kind | None:
-    """Tells from its annotations what arrays a kernel works on.
+    """Returns the kind of arrays that a kernel works on, by its annotations.
 
     Args:
-        fn: anything that can be called.
+        fn: any callable.
 
     Returns:
-        ``"array"`` for ``jax.Array`` (a JAX function), ``"host"`` for ``numpy.ndarray`` (plain Python on
-        numpy), ``"tensor"`` for ``Tensor`` (eager code); None if neither a parameter nor the return is
-        annotated with one of them.
+        ``"array"`` for ``jax.Array`` (a JAX function), ``"host"`` for ``numpy.ndarray`` (Python on numpy
+        arrays), ``"tensor"`` for ``Tensor`` (eager code). None if no parameter and no return has such an
+        annotation.
 
     Raises:
         SchemaInferenceError: two kinds in one signature, or an annotation that names no type.
@@ -37,10 +37,10 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
 
 
 def find_signature_kind(signature: Signature) -> Kind | None:
-    """Returns the one kind of a signature.
+    """Returns the single kind of a signature.
 
     Raises:
-        SchemaInferenceError: there are two.
+        SchemaInferenceError: the signature has two kinds.
     """
     hints = [(f"Parameter {parameter.name}", parameter.hint) for parameter in signature.parameters]
     first: tuple[str, Kind] | None = None

@@ -1,4 +1,4 @@
-"""Which parameters a function writes, and what that makes of its returns."""
+"""The parameters that a function writes, and their effect on the declared returns."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TENSOR = BaseType("Tensor")
 
 
 class NamedTag(Protocol):
-    """A tag, of which only the name counts here."""
+    """A tag, of which this module reads only the name."""
 
     @property
     def name(self) -> str:
-        """``inplace``, ``out``, or another that says nothing about schemas."""
+        """``inplace``, ``out``, or another name that does not affect schemas."""
         ...
 
 
@@ -41,7 +41,7 @@ def read_written(
     """Returns the names of the written parameters.
 
     Raises:
-        SchemaInferenceError: one is unknown or holds no tensor, or a string that is not ``"unknown"``.
+        SchemaInferenceError: a name is unknown or holds no tensor, or a string is not ``"unknown"``.
     """
     tensors = frozenset(name for name, type_ in types.items() if _is_writable(type_))
     if isinstance(mutates_args, str):
@@ -67,7 +67,7 @@ def read_written(
 
 
 def mark_written(type_: SchemaType, name: str) -> AliasInfo:
-    """Returns the mark that stands behind the ``Tensor`` of a type: ``Tensor(a!)[]``."""
+    """Returns the alias mark for the ``Tensor`` of a type: ``Tensor(a!)[]``."""
     inside = type_.element if isinstance(type_, OptionalType) else type_
     if isinstance(inside, ListType):
         return AliasInfo(True, frozenset(), elements=(mark_written(inside.element, name),))
@@ -77,11 +77,11 @@ def mark_written(type_: SchemaType, name: str) -> AliasInfo:
 def infer_returns(
     signature: Signature, arguments: tuple[Argument, ...], tags: Tags | NamedTag | None, *, is_array: bool
 ) -> tuple[Return, ...]:
-    """Returns what the schema declares as results.
+    """Returns the results that the schema declares.
 
     Args:
-        signature: the function's.
-        arguments: of the schema, the written ones marked.
+        signature: the signature of the function.
+        arguments: the arguments of the schema, with marks on the written ones.
         tags: ``inplace`` or ``out`` make the returns the written arguments themselves.
         is_array: the kernel returns the new values of written arguments before its results.
 
@@ -176,7 +176,7 @@ def _infer_out_returns(signature: Signature, arguments: tuple[Argument, ...]) ->
 
 
 def _infer_returns_after_written(signature: Signature, written: list[Argument]) -> tuple[Return, ...]:
-    """An array kernel's annotation begins with the new values; what follows are the declared results."""
+    """Returns the declared results: the rest of an array kernel's annotation after the new values."""
     hint = signature.returned
     is_tuple = typing.get_origin(hint) is tuple
     parts = typing.get_args(hint) if is_tuple else (hint,)
@@ -187,7 +187,7 @@ def _infer_returns_after_written(signature: Signature, written: list[Argument]) 
         raise signature.refuse(
             f"Return annotation {spell_hint(hint)} does not begin with the new values of the written "
             f"arguments {', '.join(f'{argument.name} ({argument.type})' for argument in written)}. A kernel "
-            f"on arrays returns them, in this order, before its results. Annotate the return so."
+            f"on arrays returns them, in this order, before its results. Annotate it accordingly."
         )
     declared = parts[len(written) :]
     return tuple(Return(_read_returns(signature, part)[0]) for part in declared)
@@ -201,7 +201,7 @@ def _read_or_none(hint: Any) -> SchemaType | None:
 
 
 def spell_hint(hint: Any) -> str:
-    """Returns an annotation as it is written in code."""
+    """Returns an annotation as code spells it."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__ if hint.__module__ == "builtins" else f"{hint.__module__}.{hint.__qualname__}"
     return str(hint)

@@ -1,4 +1,4 @@
-"""The parameters of anything that can be called, with their annotations as objects."""
+"""The parameters of a callable, with their annotations as objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUPPORTED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: ``hint`` and ``default`` are :data:`EMPTY` where there is none."""
+    """One parameter; ``hint`` and ``default`` are :data:`EMPTY` if it has none."""
 
     name: str
     hint: Any
@@ -29,14 +29,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and returns, and how errors call it."""
+    """The parameters and the return annotation of a function, and its name in errors."""
 
     title: str
     parameters: tuple[Parameter, ...]
     returned: Any
 
     def refuse(self, what: str) -> SchemaInferenceError:
-        """Returns the error that says what is wrong with this signature."""
+        """Returns the error about this signature, with the given text."""
         return SchemaInferenceError(f"infer_schema({self.title}): {what}")
 
 
@@ -44,7 +44,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     """Reads the signature of a function, a bound method, a ``functools.partial`` or a callable object.
 
     Raises:
-        SchemaInferenceError: it has none, or an annotation is a string that names no type.
+        SchemaInferenceError: it has no signature, or an annotation is a string that names no type.
     """
     title = getattr(fn, "__name__", None) or getattr(_find_function(fn), "__name__", None) or repr(fn)
     try:
@@ -70,7 +70,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
 
 
 def has_signature(fn: Callable[..., Any]) -> bool:
-    """Tells whether Python knows the parameters; for some builtins it does not."""
+    """Tells whether Python knows the parameters, which is not so for some builtin functions."""
     try:
         inspect.signature(fn)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def has_signature(fn: Callable[..., Any]) -> bool:
 
 
 def _find_function(fn: Any) -> Any:
-    """Returns the plain function behind a callable, in whose module its annotations are to be read."""
+    """Returns the plain function behind a callable; its module defines the names in the annotations."""
     while True:
         inner = inspect.unwrap(fn)
         if isinstance(inner, functools.partial):
@@ -94,7 +94,7 @@ def _find_function(fn: Any) -> Any:
 
 
 def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
-    """Returns an annotation with every string in it replaced by the type that it names."""
+    """Returns an annotation with each string in it replaced by the type that it names."""
     if hint is EMPTY:
         return hint
     try:
@@ -104,6 +104,6 @@ def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
     except Exception as error:
         raise SchemaInferenceError(
             f"{subject} has an unsupported type annotation {hint}. It is not a type ({type(error).__name__}: "
-            f"{error}). Annotations are read at module scope: import there what they name, also outside of "
+            f"{error}). Annotations are read at module scope: import their types there, also outside of "
             "`if TYPE_CHECKING`."
         ) from error

@@ -1,1 +1,1 @@
-"""Kernels: which one is meant, and how each kind of them runs, on Tensors, arrays or in numpy."""
+"""Kernels: the choice of a kernel, and the execution of each kind, on Tensors, arrays or numpy arrays."""

@@ -24,38 +24,38 @@ from .tracing import running_part
 
 
 def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs an array kernel under a trace, where it may not read values."""
+    """Runs an array kernel under a trace, in which it may not read values."""
     args, kwargs = layout.split(layout.rebuild(arrays))
     with running_part(record.name, "kernel", eager=False, layout=layout):
         return _take_apart(record, layout, kernel(*args, **kwargs))
 
 
 def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs an array kernel as plain Python, where it may read values."""
+    """Runs an array kernel as plain Python, in which it may read values."""
     args, kwargs = layout.split(layout.rebuild([jnp.asarray(value) for value in arrays]))
     with running_part(record.name, "kernel", eager=True):
         return _take_apart(record, layout, kernel(*args, **kwargs))
 
 
 def make_strong(value: Any) -> Any:
-    """Strips weak typing, which would leak a Python number's promotion out of the op."""
+    """Removes weak typing; otherwise the promotion of a Python number would affect the callers of the op."""
     return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
 
 
 def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
-    """Splits what a kernel returned: new values of written arguments first, then the declared returns."""
+    """Splits a kernel's results: new values of written arguments first, then the declared returns."""
     places = layout.written_places
     values = split_written(record, layout, places, result) if places else check_results(layout.schema)(result)
     return make_structure([_to_arrays(value) for value in values], len(places), _is_array)
 
 
 def split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
-    """Checks new values of written arguments, which come first, and results; one entry for each.
+    """Checks the new values of written arguments, which come first, and the results; one entry per value.
 
     Raises:
-        ResultError: another number of them, or one that does not fit what is declared.
+        ResultError: the number of values is wrong, or a value does not fit its declaration.
     """
-    # A return that is a written argument, as Tag.inplace and Tag.out declare, is no value of its own.
+    # A return that is a written argument (Tag.inplace, Tag.out) is no separate value.
     slots = len(places) + layout.schema.returned_arguments.count(None)
     given = (result,) if slots == 1 else result
     if not isinstance(given, (tuple, list)) or len(given) != slots:
@@ -91,7 +91,7 @@ def _check_written(record: Record, layout: Layout, place: int, value: Any) -> An
     )
     raise ResultError(
         f"{record.name}: the kernel's new value of argument '{layout.schema.arguments[place].name}' does not "
-        f"fit. Got {describe(value)}, expected {due}. Return for each written argument what was passed: an "
+        f"fit. Got {describe(value)}, expected {due}. For each written argument return a like value: an "
         "array, a list of as many, or None."
     )
 
@@ -105,7 +105,7 @@ def _fits(present: bool, value: Any) -> bool:
 
 
 def _to_arrays(value: Any) -> Any:
-    """Turns numpy arrays and Tensors among the results into arrays; the rest is left as it is."""
+    """Converts numpy arrays and Tensors among the results to arrays; other values are unchanged."""
     if isinstance(value, (list, tuple)):
         return type(value)(_to_arrays(member) for member in value)
     if isinstance(value, Tensor):

@@ -30,7 +30,7 @@ from .tracing import any_traced, grad_off
 
 
 def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
-    """Runs the kernel with grad mode off, around the very Tensors of the caller, and checks what it did."""
+    """Runs the kernel with grad mode off on the caller's own Tensors, and checks its results and writes."""
     inputs = find_tensors(values)
     kernel = _choose(record, values, inputs)
     if record.is_custom and record.schema.is_mutable:
@@ -45,7 +45,7 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
 
 
 def is_carried(record: Record, values: Sequence[Any]) -> bool:
-    """Whether a call goes by the op's primitive, where a transformation of JAX finds its rules."""
+    """Tells whether a call uses the op's primitive, through which JAX's transformations find its rules."""
     if record.kind != "tensor" or record.schema.is_mutable:
         return False
     has_rules = record.vmap is not None or record.jvp is not None or record.derivative.backward is not None
@@ -66,7 +66,7 @@ def _box_arrays(value: Any) -> Any:
 
 
 def run_composite(record: Record, values: Sequence[Any]) -> Any:
-    """Runs a composite kernel in the caller's grad mode: autograd sees the ops it is made of."""
+    """Runs a composite kernel in the caller's grad mode: autograd sees the ops that it calls."""
     args, kwargs = _split(record, values)
     kernel = _choose(record, values, find_tensors(values))
     return pack(check_tensor_results(record, kernel(*args, **kwargs)))
@@ -83,15 +83,15 @@ def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict
 
 
 def _copy(value: Any) -> Any:
-    """What a kernel may change is its own: a rule gets the Generator as it was before the kernel drew."""
+    """Copies the values that a kernel may change, such as the Generator that a rule reads afterwards."""
     return make_generator(to_key(value)) if isinstance(value, Generator) else copy_lists(value)
 
 
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
-    """Refuses results that share storage with an input or each other, and cuts what history they carry.
+    """Refuses results that share storage with an input or each other, and removes their history.
 
-    Two kinds of results may: written arguments, which an op of ``custom_op`` returns only under a tag, and
-    what the schema marks as a view.
+    Two kinds of results are exempt: written arguments, which an op of ``custom_op`` returns only under a tag,
+    and results that the schema marks as views.
     """
     schema = record.schema
     if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:

@@ -1,4 +1,4 @@
-"""Fake kernels: the shapes of results without the kernel."""
+"""Fake kernels: the shapes and dtypes of results without the kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tracing import running_part
 def run_fake_kernel(
     record: Record, layout: Layout, arrays: Sequence[Any]
 ) -> tuple[Structure, tuple[Any, ...]]:
-    """Runs the shape rule under an abstract trace: written arguments keep their shapes."""
+    """Runs the fake kernel under an abstract trace; written arguments keep their shapes."""
     returned: Sequence[Any] = ()
     if record.fake is not None:
         boxed = record.kind == "tensor"
@@ -40,16 +40,16 @@ def run_fake_kernel(
 
 
 def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-    """Raises where a kernel gave other shapes or dtypes than the fake kernel says.
+    """Raises if a kernel returned other shapes or dtypes than the fake kernel.
 
     Args:
-        record: of the op.
-        layout: of the call.
-        arrays: of the call.
-        results: the flat arrays that the kernel gave.
+        record: the record of the op.
+        layout: the layout of the call.
+        arrays: the arrays of the call.
+        results: the flat arrays that the kernel returned.
 
     Raises:
-        ResultError: it did.
+        ResultError: the kernel did so.
     """
     try:
         shapes = jax.eval_shape(
@@ -57,33 +57,33 @@ def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], res
         )
     except ResultError:
         raise
-    except Exception:  # noqa: BLE001  a call that needs no fake kernel is not stopped by one that raises
+    except Exception:  # noqa: BLE001  a call that needs no fake kernel ignores its errors
         return
     require_shapes(record, results, shapes)
 
 
 def require_shapes(record: Record, results: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Raises where the results of a kernel have not the shapes and dtypes that its fake kernel gave.
+    """Raises if the results of a kernel differ in shape or dtype from those of its fake kernel.
 
     Raises:
-        ResultError: they have others.
+        ResultError: they differ.
     """
     got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
     if got != due:
         raise ResultError(
-            f"{record.name}: the kernel's results are not what its fake kernel says. The kernel gave "
-            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Mend one of them: "
+            f"{record.name}: the kernel's results differ from those of its fake kernel. The kernel returned "
+            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Correct one of them: "
             "see register_fake."
         )
 
 
 def _to_array(value: Any) -> Any:
-    """A number or numpy array as what the kernel got for it."""
+    """Converts a number or numpy array to the array that the kernel got for it."""
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def _materialize(value: Any) -> Any:
-    """Turns what a fake kernel may return (shapes, numpy arrays, Tensors) into abstract arrays."""
+    """Converts the results of a fake kernel (shapes, numpy arrays, Tensors) to abstract arrays."""
     if isinstance(value, (list, tuple)):
         return type(value)(_materialize(member) for member in value)
     if isinstance(value, (jax.ShapeDtypeStruct, np.ndarray, np.generic)):

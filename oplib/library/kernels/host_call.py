@@ -1,4 +1,4 @@
-"""A numpy function among arrays: run at once on concrete ones, a callback under a trace."""
+"""A numpy function as a function of arrays: run at once on concrete arrays, as a callback under a trace."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .tracing import any_traced
 def make_host_call(
     function: Callable[..., Sequence[Any]], shapes: tuple[jax.ShapeDtypeStruct, ...], *, op: str
 ) -> Callable[..., tuple[Any, ...]]:
-    """Makes a function of numpy arrays one of arrays; it has no derivative of its own.
+    """Makes a function of arrays from a numpy function; it has no derivative of its own.
 
     Args:
-        function: gets numpy arrays, and returns one for each shape, or None for zeros.
-        shapes: of the results.
-        op: whose function it is, for errors.
+        function: takes numpy arrays, and returns one per shape, or None for zeros.
+        shapes: the shapes of the results.
+        op: the name of its op, for errors.
     """
 
     def run(*arrays: Any) -> tuple[np.ndarray, ...]:

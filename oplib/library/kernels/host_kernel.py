@@ -1,4 +1,4 @@
-"""Host kernels: plain Python on numpy arrays, at once or as a callback of compiled code."""
+"""Host kernels: plain Python on numpy arrays, run at once or as a callback of compiled code."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .tracing import running_part
 
 
 def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs a host kernel on concrete arrays, with no callback in between; results are copied in."""
+    """Runs a host kernel on concrete arrays without a callback; the results are copied."""
     structure, flat = _run(record, kernel, layout, arrays)
     return structure, [_copy_in(record, np.asarray(value)) for value in flat]
 
 
 def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Makes a host kernel part of a trace as a callback, with the shapes of its fake kernel.
+    """Calls a host kernel as a callback in a trace, with the shapes of its fake kernel.
 
     Raises:
-        MissingRuleError: it has none.
+        MissingRuleError: the op has no fake kernel.
     """
-    keeps_shapes = None not in layout.schema.returned_arguments  # it only returns what it writes
+    keeps_shapes = None not in layout.schema.returned_arguments  # it only returns written arguments
     if record.fake is None and not keeps_shapes:
         raise MissingRuleError(
             f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
@@ -53,9 +53,9 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
 def bind_host_kernel(
     record: Record, kernel: Function, layout: Layout, shapes: Sequence[Any]
 ) -> Callable[..., list[np.ndarray]]:
-    """Makes a host kernel a function of flat numpy arrays, whose results have these shapes.
+    """Returns a host kernel as a function of flat numpy arrays, whose results have these shapes.
 
-    The function raises ResultError where the kernel gives others.
+    The function raises ResultError if the kernel returns other shapes.
     """
 
     def call(*values: Any) -> list[np.ndarray]:
@@ -69,7 +69,7 @@ def bind_host_kernel(
 
 
 def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-    """Integers, which numpy makes of 64 bits, in the dtype of the fake kernel, if their values fit."""
+    """Converts numpy's 64-bit integers to the dtype of the fake kernel, if their values fit."""
     if value.dtype == shape.dtype or value.dtype.kind not in "iu" or shape.dtype.kind not in "iu":
         return value
     narrow = value.astype(shape.dtype)
@@ -77,7 +77,7 @@ def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
 
 
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs it on numpy arrays: read-only ones, and for written arguments copies that it may write into."""
+    """Runs the kernel on read-only numpy arrays; a written argument is a copy that the kernel may write."""
     values = layout.rebuild([_view(value) for value in arrays])
     places = layout.written_places
     for place in places:
@@ -103,7 +103,7 @@ def _copy_out(value: Any) -> Any:
 
 
 def _copy_in(record: Record, value: np.ndarray) -> Any:
-    """Copies a result, whose memory the kernel may use again, into an array."""
+    """Copies a result into an array, because the kernel may reuse its memory."""
     try:
         return to_array(value, None, None)
     except DtypeError as error:

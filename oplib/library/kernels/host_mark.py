@@ -1,8 +1,8 @@
-"""A mark on what a host function is given, by which JAX says with an op's name what it cannot do with it.
+"""A marker primitive on the arguments of a host function, which raises JAX's limits with the op's name.
 
-A callback knows no op, and some of what it cannot do it says late or not at all. So the arrays for one pass
-through a primitive that does nothing, and answers for the callback behind it. It stands beside the carrier
-because nothing else may touch ``jax.interpreters``.
+A callback does not know its op, and it reports some limits late or not at all. So the arguments pass through
+a primitive that does nothing except raise errors for the callback. This module belongs to the carrier's
+neighbours because no other module may use ``jax.interpreters``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _mark = Primitive("host_call")
 def call_host(
     function: Any, shapes: Sequence[jax.ShapeDtypeStruct], arrays: Sequence[Any], *, op: str
 ) -> list[Any]:
-    """Puts a function of numpy arrays into a trace.
+    """Calls a function of numpy arrays from a trace.
 
     Args:
-        function: gets arrays of which numpy makes its own, and returns one for each shape.
-        shapes: of the results.
-        arrays: its arguments; at least one is traced.
-        op: whose kernel or formula it is.
+        function: takes values that numpy converts to arrays, and returns one array per shape.
+        shapes: the shapes of the results.
+        arrays: the arguments; at least one is traced.
+        op: the name of the op of the kernel or formula.
     """
     marked = _mark.bind(*arrays, op=op)
     results = jax.pure_callback(function, list(shapes), *marked, vmap_method="sequential")
-    # A callback runs on one device, and where its result is that of a jitted function, JAX cannot tell how it
-    # is spread over the others: the barrier has it copied to them.
+    # A callback runs on one device. If its result is that of a jitted function, JAX does not know how to
+    # spread it over the other devices; the barrier makes JAX copy it to them.
     return list(jax.lax.optimization_barrier(results))
 
 
@@ -45,7 +45,7 @@ def _pass_on(*arrays: Any, **_: Any) -> list[Any]:
 def _lower(ctx: Any, *values: Any, op: str) -> Any:
     if ctx.module_context.lowering_parameters.for_export:
         raise TracingError(
-            f"{op}: what runs on the host cannot be exported. Its kernel or formula is annotated "
+            f"{op}: a host function cannot be exported. Its kernel or formula is annotated "
             "numpy.ndarray, and is Python, which an exported program does not hold. Write it for jax.Array, "
             "or as an FFI call."
         )
@@ -54,16 +54,16 @@ def _lower(ctx: Any, *values: Any, op: str) -> Any:
 
 
 def _refuse_some_axes(context: Any, op: str) -> None:
-    """Raises where a callback would stand in a program that is cut by hand along some axes of a mesh only.
+    """Raises if a program is partitioned manually along only some axes of a mesh, which callbacks forbid.
 
     Raises:
-        TracingError: it would; JAX says the same, and of no op.
+        TracingError: it is; JAX raises a similar error without the op's name.
     """
     manual = frozenset(getattr(context, "manual_axes", ()))
     rest = [name for name in context.mesh.axis_names if name not in manual] if manual else []
     if rest:
         raise TracingError(
-            f"{op}: what runs on the host cannot run in a shard_map over some axes of a mesh. It is over "
+            f"{op}: a host function cannot run in a shard_map over only some axes of a mesh. It is over "
             f"{_join(manual)}, and XLA cuts along {_join(rest)}, where JAX has no callbacks. Leave "
             "axis_names out of shard_map, and name the other axes in its specs."
         )
@@ -79,7 +79,7 @@ def _batch(args: Any, dims: Any, *, op: str) -> Any:
 
 def _refuse_derivative(_primals: Any, _tangents: Any, *, op: str) -> NoReturn:
     raise MissingRuleError(
-        f"{op}: a derivative is needed of what runs on the host. Its kernel or formula is annotated "
+        f"{op}: a derivative of a host function is needed. Its kernel or formula is annotated "
         "numpy.ndarray, and JAX cannot look into it. Write the formula for jax.Array: then every higher "
         "order follows."
     )

@@ -1,6 +1,7 @@
-"""Which kernel of an op runs: by the platform of its arrays, or of its ``device`` argument.
+"""The choice of an op's kernel: by the platform of its arrays, or of its ``device`` argument.
 
-The kernel for one platform (``cuda``) goes before that for its family (``gpu``), and this before the default.
+A kernel for one platform (``cuda``) has priority over its family (``gpu``), which has priority over the
+default.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from oplib.tensor.devices.device import find_default_device
 
 
 def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> Function:
-    """Returns the kernel for concrete arrays: that of their platform before the default one.
+    """Returns the kernel for concrete arrays: that of their platform, otherwise the default kernel.
 
     Args:
-        record: of the op.
-        arrays: of the call; the first concrete one tells the platform, unless the kernel runs on the host.
-        device: the call's ``device`` argument, which tells it for a factory.
+        record: the record of the op.
+        arrays: the arrays of the call; the first concrete one has the platform, unless the kernel runs on the
+            host.
+        device: the ``device`` argument of the call, which has the platform of a factory.
 
     Raises:
-        MissingRuleError: there is none for this platform, or nothing tells the platform.
+        MissingRuleError: there is no kernel for the platform, or the platform is unknown.
     """
     if record.sole_kernel is not None:
         return record.sole_kernel
@@ -44,7 +46,7 @@ def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None =
 
 
 def require_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> None:
-    """Raises where a call has no kernel; under a trace only lowering knows the platform, and asks then.
+    """Raises if a call has no kernel. Under a trace the check is made at lowering, which knows the platform.
 
     Raises:
         MissingRuleError: there is no kernel.
@@ -57,15 +59,15 @@ def require_kernel(record: Record, arrays: Sequence[Any], device: Device | None 
 
 
 def require_kernels(record: Record, platforms: Iterable[str], *, traced: Sequence[str]) -> None:
-    """Raises where a call is lowered for a platform without a kernel.
+    """Raises if a call is lowered for a platform without a kernel.
 
     Args:
-        record: of the op.
-        platforms: that are lowered for; several in an export.
+        record: the record of the op.
+        platforms: the platforms of the lowering; several in an export.
         traced: the slots that had a kernel when the call was traced.
 
     Raises:
-        MissingRuleError: there is none; the platforms that have one are named.
+        MissingRuleError: a platform has no kernel; the text names the platforms that have one.
     """
     if "default" in traced or record.kind == "host":
         return
@@ -81,12 +83,12 @@ def require_kernels(record: Record, platforms: Iterable[str], *, traced: Sequenc
 
 
 def find_kernel(record: Record, platform: str) -> Function | None:
-    """Returns the kernel for a platform, the most specific one there is."""
+    """Returns the kernel for a platform, the most specific one that is registered."""
     return next((record.kernels[slot] for slot in list_slots(platform) if slot in record.kernels), None)
 
 
 def group_platforms(platforms: Iterable[str], slots: Sequence[str]) -> list[tuple[str, ...]]:
-    """Puts platforms together that run the same kernel, where there are kernels for these slots."""
+    """Groups platforms that run the same kernel, given kernels for these slots."""
     groups: dict[str | None, list[str]] = {}
     for platform in platforms:
         serving = next((slot for slot in list_slots(platform) if slot in slots), None)
@@ -95,19 +97,19 @@ def group_platforms(platforms: Iterable[str], slots: Sequence[str]) -> list[tupl
 
 
 def find_platform_kernels(record: Record) -> dict[str, Function]:
-    """Returns the kernels that are for certain platforms, by platform."""
+    """Returns the kernels for specific platforms, by platform."""
     named = [platform for slot in record.kernels if slot != "default" for platform in list_platforms(slot)]
     found = {platform: find_kernel(record, platform) for platform in named}
     return {platform: kernel for platform, kernel in found.items() if kernel is not None}
 
 
 def needs_default(record: Record, arrays: Sequence[Any]) -> bool:
-    """Tells whether nothing in a call says on which device it runs."""
+    """Tells whether no value in a call decides its device."""
     return not arrays and find_device_place(record.schema) is None
 
 
 def find_device(record: Record, values: Sequence[Any]) -> Device | None:
-    """Returns the device that a call of a factory names; None where its tensors tell the device."""
+    """Returns the device that a call of a factory names; None if its tensors decide the device."""
     place = find_device_place(record.schema)
     return None if place is None else values[place]
 
@@ -122,17 +124,17 @@ def _find_platform(arrays: Sequence[Any], device: Device | None) -> str:
 
 
 def _name_type(device: Device) -> str:
-    """A ``Device`` says ``cuda`` of every GPU; which it is, the machine tells."""
+    """Returns the platform of a ``Device``; its type is ``cuda`` for every GPU, so the machine is asked."""
     if device.type != "cuda":
         return device.type
     try:
         return name_platform(jax.local_devices(backend="gpu")[0])
-    except RuntimeError:  # there is none here
+    except RuntimeError:  # this machine has no such device
         return device.type
 
 
 def _is_abstract(arrays: Sequence[Any]) -> bool:
-    """Whether there are tracers, and no concrete array beside them that tells the platform."""
+    """Tells whether there are tracers, and no concrete array beside them that has a platform."""
     is_tracer = [isinstance(array, Tracer) for array in arrays if isinstance(array, jax.Array)]
     return bool(is_tracer) and all(is_tracer)
 
@@ -147,7 +149,7 @@ def _missing_tensors(record: Record) -> MissingRuleError:
 
 
 def missing_kernel(record: Record, platform: str | None) -> MissingRuleError:
-    """The error for a platform without a kernel, or for an op without any."""
+    """Returns the error for a platform without a kernel, or for an op without any kernel."""
     where = "any platform" if platform is None else f"platform '{platform}'"
     have = ", ".join(record.kernels) or "none"
     return MissingRuleError(

@@ -1,4 +1,4 @@
-"""Running the kernel of an op, whatever kind it is of: now, or under a trace."""
+"""Execution of an op's kernel of any kind: at once, or under a trace."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _TRACED: dict[str, Run] = {"array": trace_array_kernel, "host": call_back_host_k
 
 
 def run_kernel(record: Record, layout: Layout, arrays: Sequence[Any], device: Any = None) -> Results:
-    """Runs the kernel of a record now, as plain Python on concrete arrays, and takes its results apart."""
+    """Runs the kernel of a record at once, as plain Python on concrete arrays, and splits its results."""
     kernel = choose_kernel(record, arrays, device)
     return _NOW.get(record.kind, run_tensor_kernel)(record, kernel, layout, arrays)
 
 
 def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs the kernel of a record under a trace; which one, lowering decides where the platform matters."""
+    """Runs the kernel of a record under a trace; if the platform matters, lowering chooses the kernel."""
     run = _TRACED.get(record.kind, run_tensor_kernel)
     if record.sole_kernel is not None:
         return run(record, record.sole_kernel, layout, arrays)
@@ -41,7 +41,7 @@ def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Resul
 
 
 def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Traces every kernel; of these, lowering keeps the ones for the platforms that it lowers for."""
+    """Traces every kernel; lowering keeps those for its platforms."""
     if not record.kernels:
         raise missing_kernel(record, None)
     traced: dict[str, Results] = {}
@@ -51,9 +51,9 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
             try:
                 structure, flat = run(record, kernel, layout, values)
             except Exception as error:
-                error.add_note(f"It is the one for '{slot}'; kernels are traced whatever the platform is.")
+                error.add_note(f"This is the kernel for '{slot}'; kernels are traced on every platform.")
                 raise
-            # What one kernel returns as a constant, another computes: both vary as the arguments do.
+            # One kernel may return a constant where another computes: both results vary like the arguments.
             results = match_varying([make_strong(value) for value in flat], like=values)
             traced[slot] = structure, results
             _compare(record, traced, slot)
@@ -72,17 +72,17 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
 
 
 def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:
-    """Raises where the kernel of a platform gives other shapes than the first one does.
+    """Raises if the kernel of a platform returns other shapes than the first kernel.
 
     Raises:
-        ResultError: it does; both are named.
+        ResultError: it does; the text names both kernels.
     """
     first = next(iter(traced))
     if _describe_results(traced[first]) != _describe_results(traced[slot]):
         raise ResultError(
-            f"{record.name}: the kernels for '{first}' and '{slot}' give different results. The first gave "
-            f"{describe(traced[first][1])}, the second {describe(traced[slot][1])}. Whatever the platform, "
-            "an op has the same shapes, dtypes and numbers: mend one of them."
+            f"{record.name}: the kernels for '{first}' and '{slot}' return different results. Got "
+            f"{describe(traced[first][1])} and {describe(traced[slot][1])}. An op must have the "
+            "same shapes, dtypes and numbers on every platform: correct one of them."
         )
 
 

@@ -1,4 +1,4 @@
-"""Eager kernels: plain Python on Tensors. What they return, and how they run in the array world."""
+"""Eager kernels: plain Python on Tensors, their results, and their execution on arrays."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from oplib.tensor import Tensor, box
 
 from .tracing import any_traced, running_part
 
-_OTHERS_ERROR = re.compile(r"\w+::")  # said already, of an op that the kernel calls
+_OTHERS_ERROR = re.compile(r"\w+::")  # the error already names an op that the kernel calls
 
 
 def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Runs an eager kernel on boxes around arrays or tracers; what it wrote into them comes first."""
+    """Runs an eager kernel on Tensors around arrays or tracers; the values that it wrote come first."""
     values = layout.rebuild([box(jnp.asarray(value)) for value in arrays])
     args, kwargs = layout.split(values)
     versions = note_versions(find_tensors(values))
@@ -43,7 +43,7 @@ def call_tensor_kernel(
     """Calls an eager kernel.
 
     Raises:
-        TracingError: it read the values of a Tensor that is being traced; its line is named.
+        TracingError: the kernel read the values of a Tensor that is being traced; the text names the line.
     """
     try:
         return kernel(*args, **kwargs)
@@ -54,12 +54,12 @@ def call_tensor_kernel(
         raise TracingError(
             f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
             f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
-            "runs on the host, where values are."
+            "runs on the host and can read values."
         ) from error
 
 
 def find_tensors(values: Iterable[Any]) -> list[Tensor]:
-    """Returns the Tensors among values, and in lists and tuples among them."""
+    """Returns the Tensors among values, and in their lists and tuples."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -70,23 +70,23 @@ def find_tensors(values: Iterable[Any]) -> list[Tensor]:
 
 
 def find_written(record: Record, values: Sequence[Any]) -> list[Tensor]:
-    """Returns the Tensors that the schema declares to be written."""
+    """Returns the Tensors that the schema declares as written."""
     pairs = zip(record.schema.arguments, values, strict=True)
     return find_tensors([value for argument, value in pairs if argument.is_written])
 
 
 def note_versions(tensors: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
-    """Returns Tensors with their versions as they are now."""
+    """Returns Tensors with their current versions."""
     return [(tensor, tensor._storage.version) for tensor in tensors]
 
 
 def refuse_undeclared_writes(
     record: Record, values: Sequence[Any], before: Sequence[tuple[Tensor, int]]
 ) -> None:
-    """Raises where a kernel has written more than its schema declares.
+    """Raises if a kernel has written an argument that its schema does not declare as written.
 
     Raises:
-        AutogradError: it has; the argument is named.
+        AutogradError: it has; the text names the argument.
     """
     changed = [tensor for tensor, version in before if tensor._storage.version != version]
     if not changed:
@@ -108,10 +108,10 @@ def refuse_undeclared_writes(
 
 
 def check_tensor_results(record: Record, result: Any) -> list[Any]:
-    """Checks what an eager kernel returned; it gets Tensors, and so it gives Tensors.
+    """Checks the results of an eager kernel, which takes Tensors and must return Tensors.
 
     Raises:
-        ResultError: it does not fit the schema, or has a bare array where a Tensor is due.
+        ResultError: a result does not fit the schema, or is an array instead of a Tensor.
     """
     results = check_results(record.schema)(result)
     for value in results:

@@ -1,4 +1,4 @@
-"""Around every kernel and rule: recording is off, and a value frozen into compiled code is an error."""
+"""The context of every kernel and rule: recording is off, and reading a traced value is an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _scopes = iter(range(1, 1 << 62))
 
 @contextmanager
 def grad_off() -> Generator[None]:
-    """Switches recording off for kernels and rules, and the carrying of tangents with it."""
+    """Switches off recording and the propagation of tangents, for kernels and rules."""
     state = modes.state
     before = state.grad_enabled, state.forward_enabled
     state.grad_enabled = state.forward_enabled = False
@@ -31,18 +31,19 @@ def grad_off() -> Generator[None]:
 
 @contextmanager
 def running_part(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
-    """Around a kernel or a rule: recording is off, and one that is compiled may not read values.
+    """Surrounds a kernel or rule: recording is off, and compiled code may not read values.
 
-    An error that passes keeps its type and text, and gets a note that says whose kernel or rule it was.
+    An error that passes through keeps its type and text, and gets a note with the op and the part.
 
     Args:
         op: the op's name.
-        part: what runs, for errors: ``kernel``, ``backward formula``.
-        eager: it is plain Python on Tensors, and not traced by oplib.
-        layout: of the call whose arrays are the arguments of the trace, so that an error can name one.
+        part: the part that runs, for errors: ``kernel``, ``backward formula``.
+        eager: the part is plain Python on Tensors, and not traced by oplib.
+        layout: the layout of the call whose arrays are the arguments of the trace, for errors that name an
+            argument.
 
     Raises:
-        TracingError: compiled code asked for a concrete value.
+        TracingError: compiled code requested a concrete value.
     """
     with grad_off():
         try:
@@ -64,7 +65,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
     """Returns the closed jaxpr of a jitted kernel or rule of flat arrays.
 
     Raises:
-        TracingError: it closes over a value that is being traced. JAX makes that a further argument.
+        TracingError: the code closes over a traced value. JAX would make it a further argument.
     """
     closed = jitted.trace(*arrays).jaxpr
     if len(closed.in_avals) > len(arrays):
@@ -77,7 +78,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
 
 
 def any_traced(arrays: Iterable[Any]) -> bool:
-    """Whether a rule that gets these arrays is being traced, and not run as plain Python."""
+    """Tells whether a rule that gets these arrays is being traced, instead of run as plain Python."""
     return any(isinstance(array, Tracer) for array in arrays)
 
 
@@ -95,9 +96,9 @@ def _tracing(op: str) -> Generator[None]:
 
 
 def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
-    """The error for compiled code that reads a value, with the cures."""
+    """Returns the error for compiled code that reads a value, with the cures."""
     found = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
-    subject = "a value that it computes or is given"
+    subject = "one of its values"
     if layout is not None and found is not None:
         subject = f"argument '{layout.find_argument(int(found[1]))}'"
     return TracingError(

@@ -1,1 +1,1 @@
-"""The op objects that users hold, how they are found by name, and who sees their calls."""
+"""The op objects that users hold, their lookup by name, and the observers of their calls."""

@@ -1,6 +1,6 @@
-"""Registrations that wait until somebody asks for their op, so that importing hundreds of ops costs nothing.
+"""Deferred registrations: an op is registered at its first use, so importing hundreds of ops is cheap.
 
-Whoever looks an op up, or says something about it, settles its name first; whoever lists ops settles all.
+Code that looks up or extends an op settles its name first; code that lists ops settles all.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterable
 
 _waiting: dict[str, Callable[[], None]] = {}
 _running: set[str] = set()
-_lock = threading.RLock()  # re-entrant: to register an op is to say something about it
+_lock = threading.RLock()  # re-entrant: registering an op settles its name
 
 
 def defer(names: Iterable[str], register: Callable[[str], None]) -> None:
-    """Has ops registered when they are first asked for.
+    """Defers the registration of ops to their first use.
 
     Args:
-        names: ``namespace::name`` of each op, without overloads.
-        register: called with such a name, at most once for each; registers all overloads of the op.
+        names: the ``namespace::name`` of each op, without overloads.
+        register: called with a name, at most once per name; registers all overloads of the op.
     """
     for name in names:
         _waiting[name] = lambda name=name: register(name)
 
 
 def settle(name: str) -> bool:
-    """Registers the op of this name if it waits; returns whether it did, here or in another thread."""
+    """Registers the op of this name if it is deferred; returns whether it was, here or in another thread."""
     if name not in _waiting:
         return False
     with _lock:
@@ -41,7 +41,7 @@ def settle(name: str) -> bool:
 
 
 def settle_all(namespace: str | None = None) -> None:
-    """Registers every op that waits, or those of one namespace."""
+    """Registers every deferred op, or those of one namespace."""
     for name in list(_waiting):
         if namespace is None or name.startswith(f"{namespace}::"):
             settle(name)

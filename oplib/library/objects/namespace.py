@@ -1,4 +1,4 @@
-"""Finding ops by attribute: ``ops.namespace.name.overload``."""
+"""Lookup of ops by attribute: ``ops.namespace.name.overload``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .signature import SIGNATURE_OF_ANY, LateSignature, make_signature
 
 
 class OpOverloadPacket(Redirecting):
-    """All overloads of one op; calling it calls the first overload that the arguments fit.
+    """All overloads of one op; a call goes to the first overload that fits the arguments.
 
-    Its overloads are its attributes (``packet.default``, ``packet.out``). There is one packet for each name
-    in a process; it is pickled and copied by name.
+    The overloads are attributes (``packet.default``, ``packet.out``). A process has one packet per name; it
+    is pickled and copied by name.
     """
 
     __signature__ = LateSignature(lambda packet: packet._find_signature())
@@ -33,7 +33,7 @@ class OpOverloadPacket(Redirecting):
         self.__name__ = name
 
     def _find_signature(self) -> Signature:
-        """That of its only overload; of several the arguments choose one."""
+        """Returns the signature of the only overload; with several overloads the arguments decide."""
         if len(self._overloads) != 1:
             return SIGNATURE_OF_ANY
         return make_signature(self._overloads[0].record.schema)
@@ -43,7 +43,7 @@ class OpOverloadPacket(Redirecting):
         return [overload._overloadname for overload in self._overloads]
 
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("__"):  # Python asks for these; they are no overloads
+        if name.startswith("__"):  # Python asks for dunder names; they are no overloads
             raise AttributeError(name)
         raise UnknownOperatorError(
             f"{self}: it has no overload name {name!r}. Its overloads are "
@@ -70,13 +70,13 @@ class OpOverloadPacket(Redirecting):
 
 
 class _FirstThatFits:
-    """What a packet with several overloads calls."""
+    """The callable behind a packet with several overloads."""
 
     def __init__(self, packet: OpOverloadPacket) -> None:
         self._packet = packet
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the first overload whose schema the arguments can be bound to."""
+        """Calls the first overload whose schema fits the arguments."""
         reasons: list[str] = []
         for overload in self._packet._overloads:
             record = overload.record
@@ -94,10 +94,10 @@ class _FirstThatFits:
 
 
 class OpNamespace:
-    """The ops of one namespace, as attributes. It always exists, if empty."""
+    """The ops of one namespace, as attributes. Every namespace exists, even an empty one."""
 
-    # The registry enters packets into the instance's dictionary, so that finding one costs nothing. For the
-    # same reason nothing else is kept there under a name that an op could have.
+    # The registry enters packets into the instance's dictionary, so that a lookup costs nothing. So the
+    # dictionary holds nothing else under a name that an op could have.
     def __init__(self, namespace: str) -> None:
         self.__namespace = namespace
 
@@ -141,7 +141,7 @@ class OpsNamespaces:
     def __getattr__(self, name: str) -> OpNamespace:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        # Two threads may get here at once; both must get the same one.
+        # Two threads may arrive here at once; both must get the same object.
         return vars(self).setdefault(name, OpNamespace(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -165,7 +165,7 @@ _interning = threading.Lock()
 
 
 def intern_packet(qualname: Qualname) -> OpOverloadPacket:
-    """Returns the one packet of a name, made when it is first asked for."""
+    """Returns the one packet of a name, and makes it at the first use."""
     with _interning:
         packet = _packets.get(qualname.packet)
         if packet is None:
@@ -174,7 +174,7 @@ def intern_packet(qualname: Qualname) -> OpOverloadPacket:
 
 
 def publish(overload: OpOverload) -> None:
-    """Makes an overload one of those found under its op's name, as the last of them."""
+    """Adds an overload to those found under its op's name, as the last one."""
     qualname = overload._qualname
     packet = intern_packet(qualname)
     others = [other for other in packet._overloads if other.alive and other is not overload]
@@ -183,13 +183,13 @@ def publish(overload: OpOverload) -> None:
 
 
 def withdraw(overload: OpOverload) -> None:
-    """Takes an overload away from its op's name, and the op from its namespace with the last one."""
+    """Removes an overload from its op's name; with its last overload the op leaves its namespace."""
     qualname = overload._qualname
     packet = intern_packet(qualname)
     others = [other for other in packet._overloads if other is not overload]
     if others:
         _replace_overloads(packet, others)
-    else:  # it keeps the last one, which raises if called
+    else:  # the last overload stays, and raises if called
         vars(getattr(ops, qualname.namespace)).pop(qualname.name, None)
 
 
@@ -202,10 +202,10 @@ def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]
 
 
 def find_packet(name: str) -> OpOverloadPacket:
-    """Returns the packet under a qualified name; this is how packets are unpickled.
+    """Returns the packet of a qualified name; unpickling calls this function.
 
     Raises:
-        UnknownOperatorError: nothing is registered under it.
+        UnknownOperatorError: nothing is registered under the name.
     """
     namespace, _, op = name.partition("::")
     return getattr(getattr(ops, namespace), op)

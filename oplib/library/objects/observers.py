@@ -1,8 +1,9 @@
 """Observers: functions that see each call of an op on Tensors in their thread, below autograd.
 
-An observer stands around the execution of a call. It may look at it, run it, or hand back what an equal call
-gave earlier: the call is recorded on the tape all the same. While an observer works, it is off, and those
-outside of it see what it runs. Composite ops are not seen, but the ops that they are made of.
+An observer surrounds the execution of a call. It may inspect the call, run it, or return the outcome of an
+earlier equal call; the call is recorded on the tape in each case. While an observer works it is inactive, and
+the observers outside of it see the calls that it runs. Observers see the ops that a composite op calls, but
+not the composite op itself.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class ObservedCall:
 
     Attributes:
         overload: the op.
-        run: runs the call and returns its outcome, which only the dispatcher understands.
-        read: returns the results in an outcome, with fresh Tensors.
+        run: runs the call and returns its outcome, whose form only the dispatcher knows.
+        read: returns the results in an outcome, with new Tensors.
     """
 
     __slots__ = ("_values", "overload", "read", "run")
@@ -44,12 +45,12 @@ class ObservedCall:
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the op was called with, defaults filled in: positional and keyword-only."""
+        """Returns the arguments of the call with defaults filled in: positional and keyword-only."""
         return split_values(self.overload._schema, self._values)
 
 
 Observer = Callable[[ObservedCall], Any]
-"""Gets a call, and returns its outcome: that of ``call.run()``, or one that an equal call gave."""
+"""Takes a call and returns its outcome: that of ``call.run()``, or that of an equal call."""
 
 
 class _Stack(threading.local):
@@ -63,7 +64,7 @@ _stack = _Stack()
 
 @contextmanager
 def observing(observer: Observer) -> Generator[None]:
-    """Lets an observer see the calls of this thread, inside the observers that do so already."""
+    """Adds an observer for the calls of this thread, inside the observers that are active already."""
     before = _stack.observers
     _stack.observers = (*before, observer)
     try:
@@ -74,7 +75,7 @@ def observing(observer: Observer) -> Generator[None]:
 
 
 def is_observed() -> bool:
-    """Whether an observer wants to see the calls of this thread."""
+    """Tells whether the thread has an observer."""
     return bool(_stack.observers)
 
 
@@ -99,7 +100,7 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
 
 
 def map_arrays(outcome: Any, function: Callable[[Any], Any]) -> Any:
-    """Returns an outcome with other arrays; Tensors in it become new ones, around arrays that stay."""
+    """Returns an outcome with other arrays; its Tensors become new ones around the same arrays."""
     if isinstance(outcome, (tuple, list)):
         return type(outcome)(map_arrays(member, function) for member in outcome)
     if isinstance(outcome, Tensor):
@@ -108,18 +109,18 @@ def map_arrays(outcome: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def read_run(outcome: Any) -> Any:
-    """The results in the outcome of a kernel on arrays."""
+    """Returns the results in the outcome of a kernel on arrays."""
     structure, outputs = outcome
     rest = [box(output) for output in outputs[structure.written_count :]]
     return structure.without_written().arrange(rest)
 
 
 def read_recorded(outcome: Any) -> Any:
-    """The results in the outcome of a kernel on arrays that came with a plan for its backward."""
+    """Returns the results in the outcome of a kernel on arrays that returned a plan for its backward."""
     plan = outcome[0]
     return read_run((plan.structure, outcome[1 : 1 + len(plan.outputs)]))
 
 
 def copy_outcome(outcome: Any) -> Any:
-    """The results of a kernel on Tensors, which are its outcome."""
+    """Returns the outcome of a kernel on Tensors, which consists of its results."""
     return map_arrays(outcome, lambda array: array)

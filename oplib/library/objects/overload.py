@@ -1,4 +1,4 @@
-"""One overload of an op: the object that is called, for ever the same one for its name."""
+"""One overload of an op: the callable object, which stays the same for its name for ever."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _interning = threading.Lock()
 
 
 class Redirecting:
-    """What can be called, and calls what was assigned to its ``__call__``.
+    """A callable that calls the function assigned to its ``__call__``.
 
-    That is a slot, in which Python finds what to call by itself: no frame of ours stands between a user and
-    what runs, which would cost a tenth of a small op.
+    ``__call__`` is a slot, so Python finds the function by itself. No frame of oplib stands between the user
+    and the function; such a frame would cost a tenth of a small op.
     """
 
     __slots__ = {"__call__": "Calls the op: on Tensors, recorded where one requires grad; or on arrays."}
@@ -36,17 +36,17 @@ class Redirecting:
 class OpOverload(Redirecting):
     """An op under its qualified name; call it with Tensors or with arrays.
 
-    There is one such object for each name in a process. When its op is defined anew, the same object gets the
-    new record; when its library is destroyed, it raises if called and keeps its last record, which graphs
-    recorded before still read. It is compared by identity, and pickled and copied by name.
+    A process has one such object per name. When the op is defined anew, the same object gets the new record.
+    When its library is destroyed, a call raises. The object keeps its last record, which recorded graphs
+    still read. It is compared by identity, and pickled and copied by name.
 
     Attributes:
-        record: everything registered for it; replaced, never changed.
-        alive: whether it is defined now.
-        call: does the whole work of a call, and is the ``__call__`` of this object by another name. Assigned
-            anew with every record, and built at the first call.
-        arrays: as ``call``, but gives arrays where no argument tells the world.
-        functional: the array-level function; stays when the op is destroyed.
+        record: the registration of the overload; replaced, never changed.
+        alive: whether the overload is defined now.
+        call: the function of a whole call, the same as ``__call__``. It is assigned anew with every record,
+            and built at the first call.
+        arrays: as ``call``, but returns arrays if no argument decides the world.
+        functional: the function of arrays; it stays when the op is destroyed.
     """
 
     record: Record
@@ -67,15 +67,13 @@ class OpOverload(Redirecting):
     if not TYPE_CHECKING:
         call = vars(Redirecting)["__call__"]
 
-    # What it is called ------------------------------------------------------------------------------------
-
     def name(self) -> str:
         """Returns the qualified name: ``ns::op``, or ``ns::op.overload``."""
         return self._name
 
     @property
     def namespace(self) -> str:
-        """The part before ``::``."""
+        """The part of the name before ``::``."""
         return self._qualname.namespace
 
     @property
@@ -88,7 +86,7 @@ class OpOverload(Redirecting):
 
     @property
     def tags(self) -> list[Tag]:
-        """What the op promises beyond its schema."""
+        """The promises of the op beyond its schema."""
         return list(self.record.tags)
 
     def __str__(self) -> str:
@@ -107,12 +105,10 @@ class OpOverload(Redirecting):
     def __reduce__(self) -> tuple[Any, ...]:
         return find_overload, (self._name,)
 
-    # What it does -----------------------------------------------------------------------------------------
-
     def replace(self, record: Record, build: Callable[[OpOverload], None]) -> None:
-        """Gives it another record; ``build`` runs at the next call, and assigns what a call runs.
+        """Sets another record; ``build`` runs at the next call, and assigns the function of a call.
 
-        Building late keeps the import of many ops cheap, and the attaching of several rules to one op too.
+        Late building keeps importing many ops cheap, and attaching several rules to one op too.
         """
         self.record = record
         self.__doc__ = _describe(record)
@@ -124,18 +120,18 @@ class OpOverload(Redirecting):
         self.functional = self._defer("functional", build)
 
     def prepare(self) -> Any:
-        """Builds what a call runs, if no call has been, and returns the dispatcher of the current record."""
+        """Builds the function of a call unless a call has, and returns the current record's dispatcher."""
         if self._dispatcher is None:
             self._build(self)
         return self._dispatcher
 
     def take_dispatcher(self, dispatcher: Any) -> None:
-        """Keeps what serves the calls of the current record."""
+        """Stores the dispatcher for the calls of the current record."""
         self._dispatcher = dispatcher
         self._is_built = True
 
     def _drop_dispatcher(self) -> None:
-        """Lets code that was generated for the last record serve nothing from now on."""
+        """Disables the code that was generated for the last record."""
         self._is_built = False
         if self._dispatcher is not None:
             self._dispatcher.close()
@@ -162,14 +158,14 @@ class OpOverload(Redirecting):
 
 
 def _describe(record: Record) -> str:
-    """What ``help`` shows of an op: its schema, what its kernel says of itself, and where it stands."""
+    """Returns the text of ``help``: the schema, the kernel's docstring, and the place of registration."""
     said = next((getattr(kernel, "__doc__", None) for kernel in record.kernels.values()), None)
     own = [] if said is None else [inspect.cleandoc(said)]
     return "\n\n".join([str(record.schema), *own, f"Registered at {record.where}."])
 
 
 def intern_overload(qualname: Qualname) -> OpOverload:
-    """Returns the one overload object of a name, made when it is first asked for."""
+    """Returns the one overload object of a name, and makes it at the first use."""
     name = str(qualname)
     overload = _interned.get(name)
     if overload is None:
@@ -189,11 +185,11 @@ def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
 
     Args:
         name: ``ns::op`` or ``ns::op.overload``.
-        subject: the function that asks, for the error.
+        subject: the calling function, for the error.
 
     Raises:
         RegistrationValueError: the name is not qualified.
-        UnknownOperatorError: nothing is registered under it; the nearest name is suggested.
+        UnknownOperatorError: nothing is registered under the name; the text suggests the nearest name.
     """
     qualname = parse_qualname(name, subject=subject)
     settle(qualname.packet)
@@ -213,7 +209,7 @@ def explain_unknown(name: str, *, subject: str) -> str:
 
 
 def _refuse_calls_of_orphan() -> None:
-    """Makes every op raise in a process in which JAX would hang; those defined later raise when bound."""
+    """Makes every op raise in a process in which JAX would hang; ops defined later raise when bound."""
     if is_orphan():
         for overload in _interned.values():
             overload._drop_dispatcher()

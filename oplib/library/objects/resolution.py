@@ -1,4 +1,4 @@
-"""Which op is meant by what a user hands over."""
+"""Resolution of an op that the user gives by name, by overload or by ``custom_op``'s result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .overload import OpOverload, find_overload
 
 @runtime_checkable
 class HasOverload(Protocol):
-    """Stands for one overload, as what ``custom_op`` gives does."""
+    """An object that stands for one overload, such as the result of ``custom_op``."""
 
     @property
     def _opoverload(self) -> OpOverload: ...
@@ -21,15 +21,15 @@ Op = str | OpOverload | HasOverload
 
 
 def resolve_op(op: object, *, subject: str) -> OpOverload:
-    """Returns the overload that is meant by a name, an overload, or what ``custom_op`` gave.
+    """Returns the overload for a name, an overload, or the result of ``custom_op``.
 
     Args:
-        op: a packet is refused, since it may have several overloads.
-        subject: the function that asks, for the error.
+        op: a name or an object; a packet is refused, because it may have several overloads.
+        subject: the calling function, for the error.
 
     Raises:
-        RegistrationValueError: something else, or a name that is not qualified.
-        UnknownOperatorError: nothing is registered under this name; the nearest is suggested.
+        RegistrationValueError: another object, or a name that is not qualified.
+        UnknownOperatorError: nothing is registered under this name; the text suggests the nearest name.
     """
     if isinstance(op, HasOverload):
         op = op._opoverload
@@ -38,13 +38,13 @@ def resolve_op(op: object, *, subject: str) -> OpOverload:
     if not isinstance(op, str):
         raise RegistrationValueError(
             f"{subject}({op}): got unexpected type for op: {type(op).__name__}. Expected a name, an overload "
-            "such as ops.ns.f.default, or what custom_op returned."
+            "such as ops.ns.f.default, or the result of custom_op."
         )
     return find_overload(op, subject=subject)
 
 
 def resolve_existing_op(op: Op, *, subject: str) -> OpOverload:
-    """As :func:`resolve_op`, with torch's kind of error for a name that is not registered.
+    """Resolves an op as :func:`resolve_op`, with torch's kind of error for an unknown name.
 
     Raises:
         RegistrationValueError: neither a name nor an overload.

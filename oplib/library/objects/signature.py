@@ -11,10 +11,10 @@ from oplib.library.schema import Argument, FunctionSchema
 
 
 class LateSignature:
-    """What an object of a class has as ``__signature__``; the class itself has the one of its parameters.
+    """The ``__signature__`` of an object, found when it is read; the class keeps its own signature.
 
     Args:
-        find: from the object to its signature.
+        find: maps the object to its signature.
     """
 
     def __init__(self, find: Callable[[Any], Signature | None]) -> None:
@@ -40,7 +40,7 @@ def make_signature(schema: FunctionSchema) -> Signature:
 
 
 def _make_parameter(argument: Argument) -> Parameter:
-    """A parameter; one that is called as a word of Python has a line after its name, as in functions."""
+    """Returns a parameter; an underscore follows a name that is a keyword of Python, as in functions."""
     return Parameter(
         f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name,
         Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
@@ -52,4 +52,4 @@ def _make_parameter(argument: Argument) -> Parameter:
 SIGNATURE_OF_ANY = Signature(
     [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
 )
-"""Of an op with several overloads, of which the arguments choose one."""
+"""The signature of an op with several overloads, among which the arguments choose."""

@@ -1,4 +1,4 @@
-"""Checks of ops: does every rule of an op say the same as its kernel?"""
+"""Checks of ops: whether every rule of an op agrees with its kernel."""
 
 from oplib.errors import OpCheckError
 

@@ -1,4 +1,4 @@
-"""``test_vmap``: does the op, and its formula, give under vmap what a loop gives?"""
+"""``test_vmap``: whether an op and its formula compute the same under vmap and in a loop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from oplib.errors import MissingRuleError
 from .comparison import Tolerance, require_equal
 from .sample import Sample, draw_like, is_inexact, only_arrays
 
-_SCALES = (1.0, 0.9375)  # of the members of a batch: near the point of the check, and of its sign
+_SCALES = (1.0, 0.9375)  # of the items of a batch: close to the point of the check, with the same signs
 
 
 def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
-    """Maps the op over each array alone and over all, and its gradients over all, and compares with loops.
+    """Maps the op over each array alone and over all arrays, and its gradients over all; compares with loops.
 
-    An op that says it has no batching rule passes.
+    An op that declares that it has no batching rule passes.
 
     Raises:
-        OpMismatchError: they differ.
+        OpMismatchError: the values differ.
     """
     everything = [not number for number in sample.is_number]
     if not any(everything):
@@ -48,7 +48,7 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
 
 
 class _Batch:
-    """Arrays, some of them with members stacked along a new first dimension."""
+    """Arrays, some of which have items stacked along a new first dimension."""
 
     def __init__(self, arrays: Sequence[Any], mapped: Sequence[bool]) -> None:
         self._arrays = arrays

@@ -1,4 +1,4 @@
-"""``opcheck``: are all rules of an op right?"""
+"""``opcheck``: whether all rules of an op are correct."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TESTS: Mapping[str, Test] = {
     "test_schema": check_schema,
     "test_autograd_registration": check_registration,
     "test_faketensor": check_fake,
-    "test_aot_dispatch_static": check_traced,  # for XLA all shapes are static: the two are one
+    "test_aot_dispatch_static": check_traced,  # XLA's shapes are all static, so the two tests are the same
     "test_aot_dispatch_dynamic": check_traced,
     "test_gradients": check_gradients,
     "test_forward_mode": check_forward_mode,
@@ -55,39 +55,39 @@ def opcheck(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> dict[str, Literal["SUCCESS"] | Exception]:
-    """Checks the registrations of an op against each other and against its kernel, at some arguments.
+    """Checks the registrations of an op against each other and against its kernel, for given arguments.
 
-    The tests, by name; the first four are torch's, and the others check the mathematics:
+    The tests by name; the first four are torch's, the others check the mathematics:
 
-    * ``test_schema``: it writes only what its schema declares, and returns what that declares.
-    * ``test_autograd_registration``: no derivative is hidden in a kernel, where nothing would use it.
-    * ``test_faketensor``: the fake kernel tells the shapes and dtypes of the kernel.
+    * ``test_schema``: the op writes and returns what its schema declares.
+    * ``test_autograd_registration``: no derivative is hidden in a kernel, where it would never be used.
+    * ``test_faketensor``: the fake kernel returns the shapes and dtypes of the kernel.
     * ``test_aot_dispatch_dynamic``: outputs and gradients are the same eagerly and under ``jax.jit``.
-    * ``test_gradients``: the formula gives what finite differences give.
-    * ``test_forward_mode``: tangents fit the gradients; a jvp rule gives what finite differences give.
+    * ``test_gradients``: the formula agrees with finite differences.
+    * ``test_forward_mode``: tangents agree with the gradients, and a jvp rule with finite differences.
     * ``test_vmap``: outputs and gradients are the same under ``jax.vmap`` and in a loop.
-    * ``test_second_gradients``, if asked for: the derivative of the formula is right too.
-    * ``test_aot_dispatch_static``, if asked for: another name of ``test_aot_dispatch_dynamic``.
+    * ``test_second_gradients``, on request: the derivative of the formula is correct too.
+    * ``test_aot_dispatch_static``, on request: another name of ``test_aot_dispatch_dynamic``.
 
-    Gradients are looked at where a Tensor among the arguments requires grad; arrays alone stand for such
-    Tensors where the op has a derivative. An op that says why it has no derivative passes, and so does one
-    without a batching rule.
+    Gradients are checked if a Tensor among the arguments requires grad. If all arguments are arrays and the
+    op has a derivative, they count as such Tensors. An op that gives a reason why it has no derivative
+    passes, and so does an op without a batching rule.
 
     Args:
-        op: an overload, what ``custom_op`` gave, or a packet with one overload.
-        args: its arguments. They are copied for each test, and stay as they are.
-        kwargs: its keyword arguments.
+        op: an overload, the result of ``custom_op``, or a packet with one overload.
+        args: the arguments. Each test gets a copy of them.
+        kwargs: the keyword arguments.
         test_utils: names of tests, one name, or ``"ALL"``.
-        raise_exception: raise at the first failure; else note it and go on.
-        atol: by how much values that have to agree may differ; by default according to their dtype.
-        rtol: likewise, relative to their size. Give both or none.
+        raise_exception: True raises the first failure; False returns it and continues.
+        atol: the absolute tolerance of comparisons; the default depends on the dtype.
+        rtol: the relative tolerance. Pass both tolerances or none.
 
     Returns:
-        For each test ``"SUCCESS"``, or the exception that it ended with.
+        For each test ``"SUCCESS"``, or its exception.
 
     Raises:
-        OpCheckError: a test has failed; from its exception.
-        RegistrationValueError: ``op`` is something else, an unknown test, or only one of the tolerances.
+        OpCheckError: a test has failed; the cause is its exception.
+        RegistrationValueError: ``op`` is another object, a test is unknown, or only one tolerance is given.
         RegistrationError: a packet with several overloads.
 
     Source:
@@ -135,7 +135,7 @@ def _resolve(op: Any) -> OpOverload:
     if not isinstance(op, (OpOverload, HasOverload)):
         raise RegistrationValueError(
             f"opcheck({op!r}, ...): op must be an instance of OpOverload. Got {type(op).__name__}. Pass "
-            "ops.ns.f.default, or what custom_op returned."
+            "ops.ns.f.default, or the result of custom_op."
         )
     return resolve_op(op, subject="opcheck")
 

@@ -1,4 +1,4 @@
-"""Whether two computations of the same agree."""
+"""Comparison of the results of two computations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXACT = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """By how much values may differ; None goes by their dtype."""
+    """The tolerance of a comparison; None uses the default of the dtype."""
 
     rtol: float | None = None
     atol: float | None = None
@@ -36,14 +36,14 @@ class Tolerance:
 def require_equal(
     found: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, *, advice: str
 ) -> None:
-    """Compares arrays and other values, one after the other.
+    """Compares arrays and other values one by one.
 
     Args:
-        found: what the one computation gave.
-        expected: what the other did.
-        tolerance: of the comparison.
+        found: the values of one computation.
+        expected: the values of the other computation.
+        tolerance: the tolerance of the comparison.
         what: names the op and the two computations: "ns::op: the outputs differ between ... and ...".
-        advice: what to look at.
+        advice: the advice in the error.
 
     Raises:
         OpMismatchError: they differ, in number, kind or value.
@@ -57,7 +57,7 @@ def require_equal(
 
 
 def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
-    """Says how two values differ; nothing where they do not."""
+    """Returns a text that describes the difference of two values; empty if they are equal."""
     if not hasattr(one, "dtype") or not hasattr(other, "dtype"):
         return (
             ""

@@ -1,4 +1,4 @@
-"""``test_faketensor``: does the fake kernel tell what the kernel gives?"""
+"""``test_faketensor``: whether the fake kernel agrees with the kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sample import Sample, flatten
 
 
 def check_fake(sample: Sample, tolerance: Tolerance) -> None:
-    """Compares shapes and dtypes from the fake kernel, or from tracing the kernel, with those of a call.
+    """Compares shapes and dtypes of the fake kernel, or of a trace of the kernel, with those of a call.
 
     Raises:
         MissingRuleError: the op needs a fake kernel and has none.
@@ -29,11 +29,11 @@ def check_fake(sample: Sample, tolerance: Tolerance) -> None:
     predicted = flatten(sample.apply(partial(eval_shape, sample.overload), sample.arrays))
     structure, outputs = run_kernel(record, sample.layout, sample.arrays)
     given = flatten(structure.arrange_returns(outputs))
-    beginning = f"{record.name}: what the fake kernel tells is not what the kernel gives"
+    beginning = f"{record.name}: the fake kernel and the kernel differ"
     advice = "Correct the function registered with register_fake."
     if len(predicted) != len(given):
         raise OpMismatchError(
-            f"{beginning}. It tells of {len(predicted)} values, and there are {len(given)}. {advice}"
+            f"{beginning}. The fake kernel returns {len(predicted)} values, the kernel {len(given)}. {advice}"
         )
     for place, (fake, real) in enumerate(zip(predicted, given, strict=True)):
         if difference := _find_difference(fake, real):

@@ -1,4 +1,4 @@
-"""``test_forward_mode``: do the tangents fit the gradients, and a rule for them finite differences?"""
+"""``test_forward_mode``: whether tangents agree with gradients, and a jvp rule with finite differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sample import Sample, draw_like
 def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
     """Compares ``v·(J u)`` of forward mode with ``(Jᵀ v)·u`` of the backward, for random ``u`` and ``v``.
 
-    A registered jvp rule is compared with central differences too. An op that says it has no tangents passes.
+    A registered jvp rule is also compared with central differences. An op that declares no tangents passes.
 
     Raises:
         OpMismatchError: they differ.
@@ -38,13 +38,13 @@ def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
 
 
 class _Steps:
-    """The step of differences, and what may be wrong."""
+    """The step of differences, and the tolerance."""
 
     def __init__(self, eps: float, rtol: float, atol: float) -> None:
         self.eps, self.rtol, self.atol = eps, rtol, atol
 
     def is_close(self, found: Any, expected: Any) -> Any:
-        """Whether numbers agree."""
+        """Tells whether numbers agree."""
         return np.abs(found - expected) <= self.atol + self.rtol * np.abs(expected)
 
 
@@ -73,7 +73,7 @@ def _compare_with_backward(
         raise OpMismatchError(
             f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "
             f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
-            "gradients. Correct the jvp rule or the formula; test_gradients tells which."
+            "gradients. Correct the jvp rule or the formula; test_gradients shows which one is wrong."
         )
 
 
@@ -104,7 +104,7 @@ def _compare_with_differences(
 
 
 def _multiply(first: Sequence[Any], second: Sequence[Any]) -> float:
-    """The real part of the sum of products, which JAX's convention keeps under transposition."""
+    """Returns the real part of the sum of products, which transposition preserves in JAX's convention."""
     pairs = zip(first, second, strict=True)
     return float(sum(np.sum(np.asarray(one) * np.asarray(other)).real for one, other in pairs))
 

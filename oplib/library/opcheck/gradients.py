@@ -1,4 +1,4 @@
-"""``test_gradients`` and ``test_second_gradients``: do the formulas say what finite differences say?"""
+"""``test_gradients`` and ``test_second_gradients``: whether formulas agree with finite differences."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .comparison import Tolerance
 from .sample import Sample, is_inexact
 
 _LARGEST = 64
-"""Up to so many numbers to differentiate by, every entry of the Jacobian is compared."""
+"""Up to this number of inputs, every entry of the Jacobian is compared."""
 
 
 def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
-    """Compares the gradients of the tape with central differences, in double precision where the op has it.
+    """Compares the gradients of the tape with central differences, in double precision if the op supports it.
 
-    A formula that is declared not linear in its gradients is not that of the kernel, and is left out.
+    A formula that is declared nonlinear is not the derivative of the kernel, and is skipped.
 
     Raises:
         GradcheckError: they differ.
@@ -69,7 +69,7 @@ def _is_large(leaves: Sequence[Tensor]) -> bool:
 
 
 def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], Callable[..., Any]]:
-    """The leaves to differentiate by, and the op as a function of them."""
+    """Returns the leaves to differentiate by, and the op as a function of them."""
     made = list(map(convert, sample.make_tensors()))
 
     def call(*varied: Tensor) -> tuple[Any, ...]:
@@ -79,21 +79,21 @@ def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[T
 
 
 def to_double_array(array: Any) -> Any:
-    """Returns a floating or complex array in double precision, others as they are."""
+    """Returns a floating or complex array in double precision, and every other array unchanged."""
     if not is_inexact(array):
         return array
     return array.astype(jnp.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else jnp.float64)
 
 
 def keeps_double(sample: Sample) -> bool:
-    """Whether the op takes double precision and gives it: kernels for a device often know one dtype only.
+    """Tells whether the op accepts and returns double precision; kernels for a device often have one dtype.
 
-    JAX's x64 has to be on.
+    JAX's 64 bits must be on.
     """
     leaves = [to_double(leaf) for leaf in sample.make_tensors(requires_grad=False)]
     try:
         results = sample.call(leaves)
-    except Exception:  # noqa: BLE001  whatever says that it does not
+    except Exception:  # noqa: BLE001  any error means that it does not
         return False
     arrays = [result.array for result in results if isinstance(result, Tensor) and is_inexact(result.array)]
     return all(array.dtype in (np.float64, np.complex128) for array in arrays)

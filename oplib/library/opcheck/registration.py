@@ -1,4 +1,4 @@
-"""``test_autograd_registration``: is the derivative registered with the op, and not hidden in its kernel?"""
+"""``test_autograd_registration``: whether the op has its derivative, instead of its kernel."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .sample import Sample, flatten
 
 
 def check_registration(sample: Sample, tolerance: Tolerance) -> None:
-    """Looks for a Function in an eager kernel without formula: nothing ever runs its backward.
+    """Searches an eager kernel without a formula for a Function, whose backward would never run.
 
     Raises:
-        OpMismatchError: there is one.
+        OpMismatchError: the kernel applies one.
     """
     del tolerance
     record = sample.overload.record
@@ -44,7 +44,7 @@ def check_registration(sample: Sample, tolerance: Tolerance) -> None:
 
 
 def _find_functions(result: Tensor) -> Iterator[str]:
-    """The names of the users' Functions in the graph of a result."""
+    """Yields the names of the users' Functions in the graph of a result."""
     found: set[Any] = set()
     waiting: list[Any] = [result.grad_fn]
     while waiting:

@@ -1,4 +1,4 @@
-"""The arguments of a check, as often as they are needed: each test gets its own, and the caller's stay."""
+"""The arguments of a check; each test gets its own copy, and the caller's stay unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sample:
     Attributes:
         overload: the op.
         arrays: the arrays among the arguments, in the order of the schema.
-        differentiable: for each of them whether it is one to differentiate by.
+        differentiable: for each of them, whether to differentiate by it.
     """
 
     def __init__(self, overload: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Sample:
         self.differentiable = self._find_differentiable()
 
     def _find_differentiable(self) -> list[bool]:
-        """Tensors say it themselves; arrays alone are, where the op says how it differentiates."""
+        """Returns, per array, whether its Tensor requires grad; for arrays, whether the op differentiates."""
         record = self.overload.record
         if record.derivative.constant is not None:
             return [False] * len(self._flat)
@@ -56,22 +56,22 @@ class Sample:
 
     @property
     def needs_grad(self) -> bool:
-        """Whether there is something to differentiate by: Tensors that require grad, or arrays alone."""
+        """Tells whether there is something to differentiate by: Tensors that require grad, or only arrays."""
         return any(self.differentiable)
 
     @property
     def has_backward(self) -> bool:
-        """Whether the op writes nothing, and it is known how it differentiates backwards."""
+        """Tells whether the op writes nothing, and its backward derivative is known."""
         record = self.overload.record
         return self.is_functional and (record.derivative.backward is not None or record.is_transparent)
 
     @property
     def is_functional(self) -> bool:
-        """Whether the op writes nothing."""
+        """Tells whether the op writes nothing."""
         return not self.overload.record.schema.is_mutable
 
     def name(self, place: int) -> str:
-        """Returns the name of the argument to which an array belongs."""
+        """Returns the name of the argument that contains an array."""
         return self.layout.find_argument(place)
 
     def make_tensors(self, *, requires_grad: bool = True) -> list[Any]:
@@ -86,10 +86,10 @@ class Sample:
         ]
 
     def call(self, leaves: Sequence[Any]) -> list[Any]:
-        """Calls the op on Tensors and returns what it has written and what it returned, flat.
+        """Calls the op on Tensors and returns the written values and the results, flat.
 
         Args:
-            leaves: one for each array.
+            leaves: one leaf per array.
         """
         values = list(map(to_key, self.layout.rebuild(leaves)))
         args, kwargs = self.layout.split(values)
@@ -101,13 +101,13 @@ class Sample:
         return flatten([*written, *(one for one, place in returned if place is None)])
 
     def as_function(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
-        """Returns the op as a function of what it is differentiated by, and the point of the check.
+        """Returns the op as a function of its differentiable arguments, and the point of the check.
 
         Args:
-            arrays: for all arguments.
+            arrays: the arrays of all arguments.
 
         Returns:
-            The function, which gives the floating and complex results, and its arguments.
+            The function, which returns the floating and complex results, and its arguments.
         """
 
         def call(*varied: Any) -> list[Any]:
@@ -120,21 +120,21 @@ class Sample:
         return call, self.pick(arrays)
 
     def pick(self, values: Sequence[Any]) -> list[Any]:
-        """Returns those of the values, one for each array, that belong to what is differentiated by."""
+        """Returns the values, of one per array, that belong to differentiable arguments."""
         return [value for by, value in zip(self.differentiable, values, strict=True) if by]
 
     def put(self, varied: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """Returns the values with others in the places of what is differentiated by."""
+        """Returns the values with others at the positions of differentiable arguments."""
         rest = iter(varied)
         return [next(rest) if by else value for by, value in zip(self.differentiable, values, strict=True)]
 
     def apply(self, function: Callable[..., Any], leaves: Sequence[Any], *, is_kernel: bool = False) -> Any:
-        """Calls a function with the arguments of the op, in which these leaves stand for the arrays.
+        """Calls a function with the arguments of the op, in which these leaves replace the arrays.
 
         Args:
-            function: gets a key where the op has a Generator.
-            leaves: one for each array.
-            is_kernel: it is a kernel, which gets the Generator.
+            function: the function to call; it gets a key in place of a Generator.
+            leaves: one leaf per array.
+            is_kernel: the function is a kernel, which gets the Generator itself.
         """
         values = self.layout.rebuild(leaves)
         args, kwargs = self.layout.split(values if is_kernel else list(map(to_key, values)))
@@ -147,19 +147,19 @@ class Sample:
 
 
 def flatten(values: Any) -> list[Any]:
-    """Returns what stands in lists and tuples one after the other; None is left out."""
+    """Returns the items of nested lists and tuples in order, without None."""
     if isinstance(values, (list, tuple)):
         return [leaf for value in values for leaf in flatten(value)]
     return [] if values is None else [values]
 
 
 def only_arrays(values: Sequence[Any]) -> list[Any]:
-    """Returns the arrays among values, those of Tensors among them."""
+    """Returns the arrays among values, including those of Tensors."""
     return [unbox(value) for value in values if isinstance(value, (Tensor, jax.Array))]
 
 
 def is_inexact(array: Any) -> bool:
-    """Whether an array is floating or complex."""
+    """Tells whether an array is floating or complex."""
     return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
 

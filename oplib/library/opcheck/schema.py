@@ -1,4 +1,4 @@
-"""``test_schema``: does the op do what its schema declares?"""
+"""``test_schema``: whether the op does what its schema declares."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .sample import Sample
 
 
 def check_schema(sample: Sample, tolerance: Tolerance) -> None:
-    """Calls the op and compares what it wrote and returned with its schema.
+    """Calls the op and compares its writes and results with its schema.
 
-    That results are of the declared kinds, every call checks itself.
+    Every call checks that results have the declared kinds, so this test does not.
 
     Raises:
-        AutogradError: an argument was written that is not declared so, or a result shares memory with one.
+        AutogradError: an argument was written without a declaration, or a result shares memory with one.
     """
     del tolerance
     leaves = sample.make_tensors(requires_grad=False)
@@ -28,7 +28,7 @@ def check_schema(sample: Sample, tolerance: Tolerance) -> None:
     try:
         results = sample.call(leaves)
     except ResultError:
-        if _has_wrong_fake(sample):  # calls find that out as well, and it is test_faketensor's to tell
+        if _has_wrong_fake(sample):  # test_faketensor reports this
             return
         raise
     finally:

@@ -1,4 +1,4 @@
-"""``test_aot_dispatch_dynamic``: does the op give eagerly what it gives when it is traced?"""
+"""``test_aot_dispatch_dynamic``: whether the op computes the same eagerly and when it is traced."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ADVICE = (
 
 
 def check_traced(sample: Sample, tolerance: Tolerance) -> None:
-    """Compares outputs, and gradients where something requires grad, of an eager call with those under jit.
+    """Compares outputs, and gradients if an argument requires grad, of an eager call and a call under jit.
 
     Raises:
         OpMismatchError: they differ.
-        MissingRuleError: something requires grad, and the op has no formula; or it cannot be traced.
+        MissingRuleError: an argument requires grad and the op has no formula; or it cannot be traced.
     """
     name = sample.overload.name()
     eager = only_arrays(sample.call(sample.make_tensors(requires_grad=False)))
@@ -67,14 +67,14 @@ def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
         traced,
         tolerance,
         f"{sample.overload.name()}: the gradients are different in eager mode and when traced by jit",
-        advice="The formula may depend on more than ctx and its gradients; make it one of these alone.",
+        advice="The formula may depend on more than ctx and its gradients; use only these.",
     )
 
 
 def _pull_back(
     sample: Sample, recorded: Sequence[int], cotangents: Sequence[Any], arrays: Sequence[Any]
 ) -> list[Any]:
-    """The gradients as JAX has them, in the convention of the tape."""
+    """Returns the gradients as JAX computes them, in the convention of the tape."""
 
     def call(*varied: Any) -> list[Any]:
         results = only_arrays(sample.call_arrays(sample.put(varied, arrays)))

@@ -1,1 +1,1 @@
-"""What oplib knows about an op: its name, its contributions, and the frozen record they add up to."""
+"""The description of an op: its name, its contributions, and the frozen record made of them."""

@@ -1,7 +1,7 @@
-"""Contributions: what libraries say about an op, piece by piece, and the record they add up to.
+"""Contributions: single facts about an op, and the record that is composed of them.
 
-Each piece dies with the library that made it. Pieces of one slot form a stack: the newest one is in force,
-and when it dies the one below it is again.
+A contribution exists as long as the library that made it. The contributions to one slot form a stack: the
+newest one is in force. When it is removed, the one below it is in force again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KERNEL_SLOTS: tuple[KernelSlot, ...] = ("cpu", "cuda", "rocm", "gpu", "tpu", "de
 
 
 class Owner:
-    """Stands for a library in the registry, which so never keeps the library itself alive.
+    """Stands for a library in the registry, so that the registry does not keep the library alive.
 
     Attributes:
-        namespace: of the library.
-        site: where it was made.
+        namespace: the namespace of the library.
+        site: the line where the library was made.
     """
 
     __slots__ = ("namespace", "site")
@@ -36,23 +36,23 @@ class Owner:
         self.site = site
 
 
-# Owns what is registered without naming a library; it is never dropped.
+# The owner of registrations that name no library. It is never dropped.
 FOREVER = Owner("", find_site())
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What is fixed when an op is defined.
+    """The facts that are fixed when an op is defined.
 
     Attributes:
-        schema: with namespace and overload name.
-        kind: how its kernels run; None if its first kernel decides.
-        compiled: what ``compile=`` said; None if the kind decides.
-        operand: names of number arguments that are operands.
-        donates: names of written arguments whose buffer may be taken over.
-        tags: promises beyond the schema.
-        function: the decorated function of a ``custom_op``, which is what runs where a kernel is disabled;
-            None for an op of ``define``, which only its own library may define.
+        schema: the schema, with namespace and overload name.
+        kind: how the kernels run; None if the first kernel decides.
+        compiled: the value of ``compile=``; None if the kind decides.
+        operand: the names of number arguments that are operands.
+        donates: the names of written arguments whose buffer the op may reuse.
+        tags: the promises of the op beyond its schema.
+        function: the decorated function of a ``custom_op``, which runs if a kernel is disabled. None for an
+            op of ``define``, whose library alone may define it.
     """
 
     schema: FunctionSchema
@@ -66,7 +66,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel, and its kind as far as its annotations tell it."""
+    """A kernel, and its kind if its annotations give one."""
 
     function: Function
     kind: KernelKind | None = None
@@ -74,9 +74,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """One piece: what stands in which slot, who said so and where. Compared by identity.
+    """One registered fact: its value, its slot, its owner and its site. Compared by identity.
 
-    The value is a :class:`Definition`, a :class:`Kernel`, a :class:`Derivative`, or else the rule itself.
+    The value is a :class:`Definition`, a :class:`Kernel`, a :class:`Derivative`, or the rule itself.
     """
 
     slot: Slot
@@ -89,12 +89,12 @@ Contributions = tuple[Contribution, ...]
 
 
 def find_newest(contributions: Sequence[Contribution], slot: Slot) -> Contribution | None:
-    """Returns what is in force in a slot, or None."""
+    """Returns the newest contribution to a slot, or None."""
     return next((piece for piece in reversed(contributions) if piece.slot == slot), None)
 
 
 def find_kind(contributions: Sequence[Contribution]) -> KernelKind | None:
-    """Returns how an op's kernels run: as it was defined to, or as its first kernel says; None if unsaid."""
+    """Returns how the kernels of an op run, by its definition or its first kernel; None if unknown."""
     definition = find_newest(contributions, "definition")
     if definition is not None and definition.value.kind is not None:
         return definition.value.kind
@@ -108,21 +108,21 @@ def find_kind(contributions: Sequence[Contribution]) -> KernelKind | None:
 def compose_record(
     contributions: Sequence[Contribution], disabled: Iterable[str], *, version: int
 ) -> Record | None:
-    """Adds pieces up to the record of an op.
+    """Composes the record of an op from contributions.
 
     Args:
-        contributions: the pieces that are alive, oldest first.
-        disabled: slots whose kernel is switched off, so that the decorated function runs instead.
-        version: of the new record.
+        contributions: the contributions in force or below one in force, oldest first.
+        disabled: the slots whose kernel is disabled; the decorated function runs instead.
+        version: the version of the new record.
 
     Returns:
-        The record, or None where no piece defines the op.
+        The record, or None if no contribution defines the op.
     """
     defined = find_newest(contributions, "definition")
     if defined is None:
         return None
     definition: Definition = defined.value
-    newest: dict[Slot, Any] = {piece.slot: piece.value for piece in contributions}  # the last one stays
+    newest: dict[Slot, Any] = {piece.slot: piece.value for piece in contributions}  # the newest one wins
     kind = find_kind(contributions) or "tensor"
     return Record(
         schema=definition.schema,
@@ -146,7 +146,7 @@ def compose_record(
 def _select_kernels(
     newest: Mapping[Slot, Any], definition: Definition, disabled: Iterable[str]
 ) -> Mapping[str, Function]:
-    """Returns the kernels in force by platform; a composite one serves where there is no default."""
+    """Returns the kernels in force by platform; a composite kernel serves as a missing default kernel."""
     kernels: dict[str, Function] = {slot: newest[slot].function for slot in KERNEL_SLOTS if slot in newest}
     composite = kernels.pop("composite", None)
     if composite is not None:

@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that does not exist."""
+"""Suggestions for a name that does not exist."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 def name_nearest(name: str, known: Iterable[str]) -> str:
-    """Returns a sentence with the known names that are nearest to a given one.
+    """Returns a sentence that names the known names nearest to a given one.
 
     Args:
         name: the name that was not found.
-        known: the names that there are; those of the same namespace come first.
+        known: the known names; names of the same namespace come first.
 
     Example:
         >>> name_nearest("demo::softclp", ["demo::softclip", "demo::scale"])

@@ -1,4 +1,4 @@
-"""Device types as users write them, and the slots in which kernels for them stand."""
+"""Device types as users write them, and the kernel slots that they select."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ DeviceTypes = str | Iterable[str] | None
 
 
 def name_platform(device: Any) -> str:
-    """Returns the platform of a ``jax.Device`` as lowering spells it: GPUs go by their maker."""
+    """Returns the platform of a ``jax.Device`` as lowering spells it; a GPU is named after its maker."""
     if device.platform != "gpu":
         return device.platform
     return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
 
 
 def list_platforms(slot: str) -> tuple[str, ...]:
-    """Returns the platforms that a slot stands for, as ``jax.lax.platform_dependent`` spells them."""
+    """Returns the platforms of a slot, as ``jax.lax.platform_dependent`` spells them."""
     return _FAMILIES.get(slot, (slot,))
 
 
 def list_slots(platform: str) -> tuple[str, ...]:
-    """Returns the slots that may hold the kernel for a platform, the most specific first."""
+    """Returns the slots that may hold the kernel for a platform, the most specific slot first."""
     families = [family for family, members in _FAMILIES.items() if platform in members]
     return (platform, *families, "default")
 
 
 def find_device_place(schema: FunctionSchema) -> int | None:
-    """Returns the place of the argument that chooses the kernel of a factory; None where tensors choose."""
+    """Returns the position of the argument that chooses a factory's kernel; None if tensors choose it."""
     if any(argument.has_tensor for argument in schema.arguments):
         return None
     typed = (str(argument.type).rstrip("?") == "Device" for argument in schema.arguments)
@@ -71,12 +71,13 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     """Returns the slot for a device type, or for the name of a dispatch key.
 
     Args:
-        device: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu`` or ``default``; or one of
-            torch's key names for these, where the empty one is a composite kernel, which autograd looks into.
-        subject: the function that asks, for the error.
+        device: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu`` or ``default``; or torch's name
+            of a dispatch key for one of these. The empty name is a composite kernel, which autograd looks
+            into.
+        subject: the calling function, for the error.
 
     Raises:
-        RegistrationError: there is no such device.
+        RegistrationError: the device type does not exist.
     """
     slot = _DEVICES.get(device) or _KEYS.get(device)
     if slot is None:
@@ -92,10 +93,10 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
 
 
 def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
-    """Returns the slots for device types, each once; None stands for all devices.
+    """Returns the slots for device types, without repetition; None means all devices.
 
     Raises:
-        RegistrationError: there is no such device.
+        RegistrationError: a device type does not exist.
     """
     if devices is None:
         return ("default",)
@@ -104,10 +105,10 @@ def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
 
 
 def find_device_slot(device: str, *, subject: str) -> KernelSlot:
-    """As :func:`find_slot`, for a question about what there is and not for a registration.
+    """Returns the slot for a device type as :func:`find_slot`, with the error of a query.
 
     Raises:
-        RegistrationValueError: there is no such device.
+        RegistrationValueError: the device type does not exist.
     """
     try:
         return find_slot(device, subject=subject)

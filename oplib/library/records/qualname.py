@@ -8,15 +8,15 @@ from oplib.errors import RegistrationError, RegistrationValueError
 
 from .sites import Site
 
-# `prim` belongs to torch's interpreter, so a program ported from or to it cannot use it either; the other one
-# holds the built-in ops.
+# `prim` belongs to torch's interpreter: a program that is ported from or to torch cannot use it either.
+# `oplib` holds the built-in ops.
 RESERVED_NAMESPACES = ("prim", "oplib")
 
 
 class Qualname(NamedTuple):
     """The parts of a qualified name; ``overload`` is empty for the default overload.
 
-    ``str(qualname)`` puts them together again, ``packet`` leaves the overload out.
+    ``str(qualname)`` joins the parts again; ``packet`` omits the overload.
     """
 
     namespace: str
@@ -25,12 +25,12 @@ class Qualname(NamedTuple):
 
     @property
     def packet(self) -> str:
-        """``namespace::name``, what all overloads share."""
+        """``namespace::name``, shared by all overloads."""
         return f"{self.namespace}::{self.name}"
 
     @property
     def local(self) -> str:
-        """The name as it is written inside its namespace: ``name`` or ``name.overload``."""
+        """The name inside its namespace: ``name`` or ``name.overload``."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     def __str__(self) -> str:
@@ -38,14 +38,14 @@ class Qualname(NamedTuple):
 
 
 def parse_qualname(text: object, *, subject: str) -> Qualname:
-    """Splits a qualified name; what its parts may look like is left to the schema parser.
+    """Splits a qualified name. The schema parser checks the characters of its parts.
 
     Args:
         text: ``namespace::name`` or ``namespace::name.overload``; ``default`` is the unnamed overload.
-        subject: the function that asks, for the error.
+        subject: the calling function, for the error.
 
     Raises:
-        RegistrationValueError: no string, or not exactly one ``::`` in it.
+        RegistrationValueError: not a string, or not exactly one ``::`` in it.
 
     Example:
         >>> parse_qualname("demo::add.out", subject="define")
@@ -67,7 +67,7 @@ def parse_qualname(text: object, *, subject: str) -> Qualname:
 
 
 def check_namespace(namespace: str, site: Site) -> None:
-    """Refuses definitions in a namespace that is reserved, unless the package itself asks.
+    """Refuses a definition in a reserved namespace, unless the package itself makes it.
 
     Raises:
         RegistrationValueError: the namespace is reserved.
@@ -80,7 +80,7 @@ def check_namespace(namespace: str, site: Site) -> None:
 
 
 def require_same_namespace(given: str, own: str, *, subject: str) -> None:
-    """Raises where a name stands in another namespace than the library that is to hold it.
+    """Raises if a name has another namespace than its library.
 
     Raises:
         RegistrationError: the namespaces differ.

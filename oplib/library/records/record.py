@@ -1,4 +1,4 @@
-"""The registration record: everything oplib knows about one op overload, frozen."""
+"""The registration record: the frozen description of one overload."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KernelKind = Literal["array", "host", "tensor", "composite"]
 
 
 class Tag(enum.Enum):
-    """What an op promises beyond its schema.
+    """The promises of an op beyond its schema.
 
     Attributes:
-        inplace: writes its first argument and returns that very object.
-        out: writes its keyword-only tensors and returns them.
-        pointwise: each element of the result depends on the elements at the same place.
-        view: the result shares memory with the first tensor; if it only moves items it can be written.
-        pt2_compliant_tag: carried by every custom op, for parity; nothing reads it.
+        inplace: the op writes its first argument and returns that very object.
+        out: the op writes its keyword-only tensors and returns them.
+        pointwise: each element of the result depends only on the elements at the same position.
+        view: the result shares memory with the first tensor. It is writable if the op only moves elements.
+        pt2_compliant_tag: carried by every custom op for parity with torch; nothing reads it.
     """
 
     inplace = "inplace"
@@ -34,15 +34,16 @@ class Tag(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """How an op differentiates backwards. Exactly one of the fields is set, or none: nothing was said.
+    """How an op differentiates backwards. At most one kind is set; none means that nothing is registered.
 
     Attributes:
         backward: the user's formula ``backward(ctx, *grads)``, with ``setup_context`` beside it.
-        setup_context: ``setup_context(ctx, inputs, output)``, what to keep for the formula.
+        setup_context: ``setup_context(ctx, inputs, output)``, which selects the values that the formula
+            needs.
         nonlinear: the formula is not linear in its gradients (clipping), so no jvp can be derived from it.
-        derive: JAX's own derivative of the kernel.
-        constant: why the gradient is zero everywhere.
-        missing: why there is none, raised when it is asked for.
+        derive: JAX's own derivative of the kernel is used.
+        constant: the reason why the gradient is zero everywhere.
+        missing: the reason why there is no gradient; a request for it raises an error with this reason.
     """
 
     backward: Function | None = None
@@ -58,27 +59,27 @@ _NO_KERNELS: Mapping[str, Function] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One op overload as registered. Attaching a rule makes a new record in its place.
+    """The registration of one overload. Attaching a rule replaces the record.
 
     Attributes:
-        schema: with ``ns::name`` and overload name.
+        schema: the schema, with ``ns::name`` and the overload name.
         kind: how kernels run: ``array`` (compiled), ``host`` (numpy), ``tensor`` (eager code on Tensors) or
             ``composite`` (eager code that autograd looks into).
-        kernels: by platform (``cpu``, ``gpu``, ``tpu``) or ``default``; only enabled ones.
+        kernels: the enabled kernels by platform (``cpu``, ``gpu``, ``tpu``) or ``default``.
         fake: the shape rule.
-        derivative: how it differentiates backwards.
-        jvp: how it differentiates forwards, written as for ``jax.custom_jvp``.
+        derivative: how the op differentiates backwards.
+        jvp: the forward-mode rule, written as for ``jax.custom_jvp``.
         vmap: the batching rule ``rule(info, in_dims, *args)``.
         sharding: the sharding rule.
-        operand: names of number arguments that are operands instead of static.
-        donates: names of written arguments whose buffer the op may take over.
+        operand: the names of number arguments that are operands instead of static.
+        donates: the names of written arguments whose buffer the op may reuse.
         compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).
-        tags: promises beyond the schema.
-        is_custom: made by ``custom_op``, and so held to its contract: what the schema declares is written
-            counts as written at every call, and no result aliases an argument. With ``define`` the kernel
-            answers for both.
+        tags: the promises of the op beyond its schema.
+        is_custom: ``custom_op`` made the op, so its contract applies: each argument that the schema declares
+            as written counts as written at every call, and no result aliases an argument. For an op of
+            ``define``, the kernel is responsible for both.
         where: ``file:line`` of the registration.
-        version: grows with every replacement of the record of this op.
+        version: a number that grows when the record of this op is replaced.
     """
 
     schema: FunctionSchema
@@ -104,38 +105,38 @@ class Record:
 
     @property
     def takes_tensors(self) -> bool:
-        """Whether kernel and rules are eager code that gets Tensors."""
+        """Whether kernel and rules are eager code that receives Tensors."""
         return self.kind in {"tensor", "composite"}
 
     @property
     def is_transparent(self) -> bool:
-        """Whether JAX differentiates the kernel itself: it was asked to, or the op is composite."""
+        """Whether JAX differentiates the kernel itself: by request, or because the op is composite."""
         return self.derivative.derive or self.kind == "composite"
 
     @property
     def is_plain(self) -> bool:
-        """Whether an array kernel, and its rules with it, run as plain Python: ``compile=False``."""
+        """Whether an array kernel and its rules run as plain Python: ``compile=False``."""
         return self.kind == "array" and not self.compiled
 
     @property
     def sole_kernel(self) -> Function | None:
-        """The kernel for every platform; None where the platform decides."""
+        """The kernel for every platform; None if the platform decides."""
         return self.kernels.get("default") if len(self.kernels) == 1 else None
 
     @property
     def name(self) -> str:
-        """The qualified name, with the overload where it has one: ``ns::op.overload``."""
+        """The qualified name, with the overload if it is named: ``ns::op.overload``."""
         return self.schema.qualified_name
 
     @property
     def step_name(self) -> str:
-        """What torch calls the backward step, less its suffix: ``GeneratedBackwardFor_ns_op_default``."""
+        """Torch's name of the backward step without its suffix: ``GeneratedBackwardFor_ns_op_default``."""
         namespace, _, name = self.schema.name.partition("::")
         return f"GeneratedBackwardFor_{namespace}_{name}_{self.schema.overload_name or 'default'}"
 
     @property
     def node_name(self) -> str:
-        """The name of its nodes: torch's long form, or ``MulBackward0`` for a built-in op."""
+        """The name of the op's nodes: torch's long form, or ``MulBackward0`` for a built-in op."""
         namespace, _, name = self.schema.name.partition("::")
         if namespace != "oplib":
             return f"{self.step_name}Backward"

@@ -1,4 +1,4 @@
-"""Where in the user's code something was registered."""
+"""The line of the user's code at which a registration was made."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Site(NamedTuple):
     """A line of code; printed as ``file:line``.
 
     Attributes:
-        file: path of the file.
-        line: number of the line.
+        file: the path of the file.
+        line: the number of the line.
         is_inside: the line belongs to this package.
-        stacklevel: how many frames above the function that called :func:`find_site` it stands, as
+        stacklevel: the number of frames from the caller of :func:`find_site` up to this line, as
             ``warnings.warn`` counts them.
     """
 
@@ -31,7 +31,7 @@ class Site(NamedTuple):
 
 
 def find_site() -> Site:
-    """Returns the innermost line outside the library floor: the one that registers."""
+    """Returns the innermost line outside the library floor, which is the line that registers."""
     level = 1
     frame: FrameType | None = sys._getframe(1)
     while frame.f_back is not None and _is_floor(frame):
@@ -42,7 +42,7 @@ def find_site() -> Site:
 
 
 def find_line(error: BaseException) -> str:
-    """Returns the last line outside this package and JAX on the way to an error, as ``file:line``."""
+    """Returns the last line of an error's traceback outside this package and JAX, as ``file:line``."""
     found = "?"
     step = error.__traceback__
     while step is not None:

@@ -1,4 +1,4 @@
-"""Tags: how they are given, and what a schema must look like to carry one."""
+"""Tags: their arguments, and the schemas that may carry them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Tags = Tag | Iterable[Tag] | None
 
 
 def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
-    """Returns tags as a tuple, each once.
+    """Returns tags as a tuple without repetition.
 
     Raises:
-        RegistrationTypeError: something else than a Tag.
+        RegistrationTypeError: an item is no Tag.
     """
     given: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
     for tag in given:
@@ -29,11 +29,11 @@ def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
 
 
 def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
-    """Raises where a schema does not keep what a tag promises.
+    """Raises if a schema breaks the promise of a tag.
 
     Raises:
         ExclusiveTagsError: the tags exclude each other.
-        RegistrationValueError: a rule of ``Tag.inplace`` or ``Tag.out`` is broken; the text names it.
+        RegistrationValueError: the schema breaks a rule of ``Tag.inplace`` or ``Tag.out``; the text names it.
     """
     if Tag.inplace in tags and Tag.out in tags:
         raise ExclusiveTagsError(
@@ -54,7 +54,7 @@ def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
 
 
 def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
-    """Returns the rule of ``Tag.inplace`` that a schema breaks, with the cure; None if it keeps them all."""
+    """Returns the rule of ``Tag.inplace`` that a schema breaks, with the cure; None if it keeps all."""
     if not schema.num_positional:
         return "must have at least one positional argument", "Let it take the tensor that it writes."
     first, *others = schema.arguments
@@ -68,7 +68,7 @@ def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     if len(schema.returns) != 1 or not _aliases(schema, first, 0):
         return (
             "must return the first mutable argument, and nothing else",
-            "Return one Tensor(a!), that very object.",
+            "Return one Tensor(a!): the first argument itself.",
         )
     if any(argument.is_written for argument in others):
         return (
@@ -79,7 +79,7 @@ def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
 
 
 def find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
-    """Returns the rule of ``Tag.out`` that a schema breaks, with the cure; None if it keeps them all."""
+    """Returns the rule of ``Tag.out`` that a schema breaks, with the cure; None if it keeps all."""
     written = [argument for argument in schema.arguments if argument.is_written]
     if not written:
         return "must have at least one mutable argument", "Add the out tensors to mutates_args."
@@ -90,14 +90,14 @@ def find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     returned = all(_aliases(schema, argument, place) for place, argument in enumerate(written))
     if len(schema.returns) != len(written) or not returned:
         return (
-            "must return all mutable arguments in their order (its return annotation says something else)",
+            "must return all mutable arguments in their order (its return annotation differs)",
             "Return them as Tensor, or as a tuple of Tensors.",
         )
     return None
 
 
 def _aliases(schema: FunctionSchema, argument: Argument, place: int) -> bool:
-    """Tells whether a return is declared to be a written argument."""
+    """Tells whether a return is declared to be a given written argument."""
     if place >= len(schema.returns):
         return False
     returned = schema.returns[place]

@@ -1,1 +1,1 @@
-"""Registering: `custom_op`, `define`, `register_*`, `Library`, and the registry that they fill."""
+"""Registration: `custom_op`, `define`, `register_*`, `Library`, and their registry."""

@@ -1,4 +1,4 @@
-"""Names that torch has here and JAX gives no meaning to: each says so, and what to use."""
+"""Names of torch that have no meaning in JAX; each raises an error that names the alternative."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oplib.errors import UnsupportedRegistrationError
 
 
 def fallthrough_kernel(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Raises: there are no dispatch keys through which a call could fall.
+    """Raises: there are no dispatch keys that a call could fall through.
 
     Raises:
         UnsupportedRegistrationError: always.
@@ -23,7 +23,7 @@ def load_library(path: object) -> NoReturn:
     """Raises: ops compiled against torch cannot be loaded.
 
     Args:
-        path: of the shared library.
+        path: the path of the shared library.
 
     Raises:
         OSError: always.
@@ -38,7 +38,7 @@ def register_torch_dispatch(op: object, *_args: Any, **_kwargs: Any) -> NoReturn
     """Raises: there are no dispatch modes and no tensor subclasses with rules.
 
     Args:
-        op: the op it was called for.
+        op: the op of the call.
 
     Raises:
         UnsupportedRegistrationError: always.
@@ -50,7 +50,7 @@ def register_torch_dispatch(op: object, *_args: Any, **_kwargs: Any) -> NoReturn
 
 
 class FakeContext:
-    """What :func:`get_ctx` gives: the place where torch makes sizes that depend on data."""
+    """The result of :func:`get_ctx`; in torch it makes sizes that depend on data."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> NoReturn:  # noqa: A002  torch's names
         """Raises: sizes that depend on data do not exist here.
@@ -68,5 +68,5 @@ class FakeContext:
 
 
 def get_ctx() -> FakeContext:
-    """Returns the context of a fake kernel, all of whose methods raise."""
+    """Returns the context of a fake kernel; all of its methods raise."""
     return FakeContext()

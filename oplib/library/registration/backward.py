@@ -1,4 +1,4 @@
-"""What can be said about an op's backward derivative, put into a record."""
+"""The arguments of ``register_autograd``, checked and converted to a record's derivative."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ def make_derivative(
     constant: str | None = None,
     missing: str | None = None,
 ) -> Derivative:
-    """Returns the derivative that ``register_autograd`` was told of.
+    """Returns the derivative for the arguments of ``register_autograd``.
 
     Args:
-        name: of the op, for errors.
+        name: the name of the op, for errors.
         backward: a formula, ``"derive"``, or None.
-        setup_context: keeps what the formula needs.
+        setup_context: saves the values that the formula needs.
         nonlinear: the formula is not linear in its gradients.
-        constant: why the gradient is zero everywhere.
-        missing: why there is no derivative.
+        constant: the reason why the gradient is zero everywhere.
+        missing: the reason why there is no derivative.
 
     Raises:
         RegistrationTypeError: the formula or ``setup_context`` cannot be called.
-        RegistrationValueError: more than one of formula, constant and missing; options that belong to a
-            formula without one; no reason given.
+        RegistrationValueError: more than one of formula, constant and missing; options of a formula without a
+            formula; an empty reason.
     """
     said = {"a formula": backward, "constant": constant, "missing": missing}
     given = [what for what, value in said.items() if value is not None]
     if len(given) != 1:
         raise RegistrationValueError(
             f"register_autograd({name}): expected one of a formula, constant= and missing=. "
-            f"Got {' and '.join(given) or 'none'}. Say one of them."
+            f"Got {' and '.join(given) or 'none'}. Pass exactly one of them."
         )
     is_formula = backward is not None and backward != "derive"
     if not is_formula and (setup_context is not None or nonlinear):

@@ -43,40 +43,44 @@ def custom_op(
     donates: Iterable[str] = (),
     autograd: Literal["derive"] | None = None,
 ) -> Any:
-    """Makes an op of a function; the same name again replaces op and rules.
+    """Makes an op from a function; a second definition of the same name replaces the op and its rules.
 
-    How the function runs is told by the annotations of its tensors. ``jax.Array``: it gets arrays, is traced
-    once per signature and runs compiled. ``numpy.ndarray``: it gets numpy arrays and runs as Python on the
-    host. ``oplib.Tensor``, or a schema and no annotations: it gets Tensors and runs as Python on every call.
+    The annotations of the function's tensors decide how it runs. With ``jax.Array`` it gets arrays, is traced
+    once per signature and runs compiled. With ``numpy.ndarray`` it gets numpy arrays and runs as Python on
+    the host. With ``oplib.Tensor``, or with a schema and no annotations, it gets Tensors and runs as Python
+    on every call.
 
     Args:
         name: ``namespace::name`` or ``namespace::name.overload``.
-        fn: the function; None to use the call as a decorator.
-        mutates_args: names of the arguments that it writes, or ``"unknown"`` for all tensors.
-        device_types: the devices it runs on (``cpu``, ``gpu``, ``tpu``); None for all, empty for none yet.
-        schema: instead of annotations, ``(Tensor x, float limit=1.) -> Tensor``, without the name.
+        fn: the function; None makes the call a decorator.
+        mutates_args: the names of the arguments that it writes, or ``"unknown"`` for all tensors.
+        device_types: the devices on which it runs (``cpu``, ``gpu``, ``tpu``); None for all, empty for none
+            yet.
+        schema: replaces annotations: ``(Tensor x, float limit=1.) -> Tensor``, without the name.
         tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``.
-        compile: False runs a function on arrays as plain Python on every call; True makes a function without
-            annotations one on arrays.
-        operand: names of number arguments that change at every call, and so are operands and not static.
-        donates: names of written arguments whose buffer the op may take over. Nobody else may hold it.
+        compile: False runs a function on arrays as plain Python on every call; True declares that a function
+            without annotations works on arrays.
+        operand: the names of number arguments that change often; they become operands instead of static
+            arguments.
+        donates: the names of written arguments whose buffer the op may reuse. No other object may hold the
+            buffer.
         autograd: ``"derive"`` for JAX's own derivative of the function.
 
     Returns:
-        The op, a :class:`CustomOpDef`, or a decorator that gives it.
+        The op, a :class:`CustomOpDef`, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``fn`` cannot be called, or ``tags`` holds something else than tags.
+        RegistrationTypeError: ``fn`` is not callable, or ``tags`` has an item that is no tag.
         RegistrationValueError: a name that is not qualified, a reserved namespace, a schema that does not fit
             ``mutates_args``, the tags or options.
-        UnknownOperatorError: ``schema`` begins with a name.
+        UnknownOperatorError: ``schema`` starts with a name.
         SchemaInferenceError: the annotations give no schema.
         SchemaError: the schema does not parse.
         RegistrationError: ``define`` has defined the op already; an unknown device type.
-        UnsupportedRegistrationError: a tensor that can only be given by keyword, without ``Tag.out``.
+        UnsupportedRegistrationError: a keyword-only tensor without ``Tag.out``.
 
     Gradient:
-        None until :meth:`CustomOpDef.register_autograd` is told of it; then by its formula.
+        Missing until :meth:`CustomOpDef.register_autograd` registers one.
 
     Source:
         ``torch.library.custom_op``; ``compile``, ``operand``, ``donates`` and ``autograd`` are oplib's.
@@ -120,7 +124,7 @@ def custom_op(
 
 
 def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
-    """Returns how the function runs; one without annotations is eager code, unless it is to be compiled."""
+    """Returns how the function runs; without annotations it is eager code, unless ``compile=True``."""
     return infer_kind(fn) or ("array" if compiled else "tensor")
 
 
@@ -128,13 +132,13 @@ def _make_schema(
     name: str, fn: Function, mutates_args: MutatesArgs, schema: str | None, *, tags: tuple[Tag, ...]
 ) -> FunctionSchema:
     if schema is None:
-        named = parse_schema(f"{name}() -> ()")  # the parser knows which names are good
+        named = parse_schema(f"{name}() -> ()")  # the parser knows the allowed names
         return infer_function_schema(
             fn, mutates_args=mutates_args, name=named.name, overload_name=named.overload_name, tags=tags
         )
     if not schema.lstrip().startswith("("):
         raise UnknownOperatorError(
-            f"custom_op({name}): 'schema' is written without a name. Got {schema!r}. Begin it with the "
+            f"custom_op({name}): 'schema' must not contain a name. Got {schema!r}. Begin it with the "
             "parenthesis."
         )
     parsed = parse_schema(f"{name}{schema}")
@@ -160,7 +164,7 @@ def _check(definition: Definition, device_types: DeviceTypes) -> None:
 def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
     if autograd != "derive":
         raise RegistrationValueError(
-            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or left out. Got {autograd!r}. "
+            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or None. Got {autograd!r}. "
             f"Register a formula by register_autograd."
         )
     refuse_mutation(schema)
@@ -170,7 +174,7 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
 def _enter(
     qualname: Qualname, definition: Definition, slots: Iterable[Any], derivative: Derivative | None
 ) -> CustomOpDef:
-    """Registers everything in one step, so that nobody sees half of it, and a failure leaves nothing."""
+    """Registers everything in one step, so that no other thread sees a part, and a failure leaves nothing."""
     site = find_site()
     fn = definition.function
     assert fn is not None

@@ -1,4 +1,4 @@
-"""What ``custom_op`` gives: the op, in place of the function it decorates."""
+"""``CustomOpDef``, the result of ``custom_op``: the op in place of the decorated function."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 class CustomOpDef(Redirecting):
-    """An op made by ``custom_op``; call it like the function it was made from.
+    """An op made by ``custom_op``; call it like the function from which it was made.
 
-    It is pickled and copied by its name. When ``custom_op`` defines the name anew, this calls the new op.
+    It is pickled and copied by its name. If ``custom_op`` defines the name anew, the object calls the new op.
 
     Attributes:
-        __name__: of the decorated function, as are the docstring, the module and ``__wrapped__``.
+        __name__: the name of the decorated function; docstring, module and ``__wrapped__`` are copied too.
     """
 
     def __init__(self, overload: OpOverload, fn: Function) -> None:
@@ -50,15 +50,15 @@ class CustomOpDef(Redirecting):
 
     @property
     def tags(self) -> list[Tag]:
-        """What the op promises beyond its schema."""
+        """The promises of the op beyond its schema."""
         return self._opoverload.tags
 
     def arrays(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the op and gives arrays, also where it has no argument that would tell the world."""
+        """Calls the op and returns arrays, even if no argument decides the world."""
         return self._opoverload.arrays(*args, **kwargs)
 
     def functional(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls a mutable op on arrays and gives the new values of written arguments, then its results."""
+        """Calls a mutable op on arrays and returns the new values of written arguments, then its results."""
         return self._opoverload.functional(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -72,8 +72,6 @@ class CustomOpDef(Redirecting):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_custom_op, (self._qualname,)
-
-    # Attaching rules --------------------------------------------------------------------------------------
 
     def register_kernel(self, device_types: DeviceTypes, fn: Any = None, /) -> Any:
         """Registers a kernel for device types; see :func:`oplib.library.register_kernel`."""
@@ -117,14 +115,14 @@ class CustomOpDef(Redirecting):
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:
-        """Switches a kernel off or on within a block, in the whole process.
+        """Disables or enables a kernel within a block, in the whole process.
 
-        While it is off, the decorated function runs instead. A kernel that is registered meanwhile stays off.
-        Where there is nothing to switch, this is told to the log.
+        While a kernel is disabled, the decorated function runs instead. A kernel that is registered during
+        the block stays disabled. The log gets a message if there is no kernel to switch.
 
         Args:
-            device_type: as it was registered for; None for the kernel for all devices.
-            enabled: whether to switch it on.
+            device_type: the device type of the registration; None for the kernel for all devices.
+            enabled: True enables the kernel, False disables it.
         """
         qualname = self._opoverload._qualname
         slot = (
@@ -150,16 +148,16 @@ _defined: dict[str, CustomOpDef] = {}
 
 
 def remember_custom_op(custom_op: CustomOpDef) -> None:
-    """Keeps the newest object of a name, which is what unpickling gives."""
+    """Stores the newest object of a name, which unpickling returns."""
     _defined[custom_op._qualname] = custom_op
 
 
 def find_custom_op(name: str) -> CustomOpDef:
-    """Returns what ``custom_op`` last gave under a qualified name; this is how it is unpickled.
+    """Returns the last result of ``custom_op`` for a qualified name; unpickling calls this function.
 
     Raises:
-        UnknownOperatorError: nothing is registered under it.
-        RegistrationError: an op is, but not by ``custom_op``.
+        UnknownOperatorError: nothing is registered under the name.
+        RegistrationError: ``custom_op`` has not made the op.
     """
     overload = find_overload(name, subject="find_custom_op")
     found = _defined.get(overload.name())

@@ -1,4 +1,4 @@
-"""``define`` and ``impl``: an op in two steps, with or without a library of one's own."""
+"""``define`` and ``impl``: an op in two steps, with or without a library of the user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*", re.DOTALL)
 
 
 def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owner:
-    """Returns whose a registration is: the library's, or nobody's and so for ever.
+    """Returns the owner of a registration: the library, or the permanent owner.
 
     Raises:
         LibraryDestroyedError: the library has been destroyed.
-        RegistrationError: it is a library of another namespace.
+        RegistrationError: the library has another namespace.
     """
     if lib is None:
         return FOREVER
@@ -44,23 +44,23 @@ def define(
     operand: Iterable[str] = (),
     donates: Iterable[str] = (),
 ) -> Any:
-    """Defines an op, whose kernels and rules come after.
+    """Defines an op; its kernels and rules are registered later.
 
     Args:
         qualname: ``namespace::name`` or ``namespace::name.overload``.
-        schema: without the name, ``(Tensor x) -> Tensor``.
-        alias_analysis: accepted for parity; a schema always says what is aliased.
-        lib: of the same namespace, with which the op ends; it never ends without.
+        schema: the schema without the name: ``(Tensor x) -> Tensor``.
+        alias_analysis: accepted for parity; the schema always declares the aliases.
+        lib: a library of the same namespace, with which the op ends; without it the op is permanent.
         tags: promises beyond the schema.
-        operand: names of number arguments that are operands of compiled kernels instead of static.
-        donates: names of written arguments whose buffer the op may take over.
+        operand: the names of number arguments that are operands of compiled kernels instead of static.
+        donates: the names of written arguments whose buffer the op may reuse.
 
     Returns:
-        None. In the old form ``define(library, "name(Tensor x) -> Tensor")`` a decorator that registers a
-        composite kernel.
+        None. The old form ``define(library, "name(Tensor x) -> Tensor")`` returns a decorator that registers
+        a composite kernel.
 
     Raises:
-        RegistrationValueError: the name is not qualified, or the schema is not of this form.
+        RegistrationValueError: the name is not qualified, or the schema does not have this form.
         RegistrationError: the op is defined already.
         SchemaError: the schema does not parse.
 
@@ -85,7 +85,7 @@ def define(
     check_namespace(parsed.namespace, find_site())
     local = qualname.partition("::")[
         2
-    ]  # not the parsed one, in which `default` is gone and cannot be refused
+    ]  # the given text: the parsed name has lost `default`, which must be refused
     definition = Definition(
         schema=parse_in_namespace(f"{local}{schema}", parsed.namespace, subject="define"),
         tags=to_tags(tags, subject="define"),
@@ -108,22 +108,22 @@ def _define_old_style(lib: Library, schema: str, alias_analysis: str) -> Callabl
 def impl(
     qualname: str | Library, types: str | Iterable[str], func: Any = None, *, lib: Library | None = None
 ) -> Any:
-    """Registers a kernel, for an op that is defined or for one that will be.
+    """Registers a kernel for an op, which may be defined later.
 
     Args:
-        qualname: the op's qualified name.
-        types: a device type or several: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default`` for all.
-        func: the kernel; None to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
+        qualname: the qualified name of the op.
+        types: one or several device types: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default`` for all.
+        func: the kernel; None makes the call a decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        None, or a decorator which gives None. In the old form ``impl(library, name, device="")`` a decorator
-        that gives the function.
+        None, or a decorator that returns None. The old form ``impl(library, name, device="")`` returns a
+        decorator that returns the function.
 
     Raises:
         RegistrationValueError: the name is not qualified.
-        RegistrationTypeError: ``func`` cannot be called.
-        RegistrationError: an unknown device type, or a kernel of another kind than the op's.
+        RegistrationTypeError: ``func`` is not callable.
+        RegistrationError: an unknown device type, or a kernel of another kind than the op's kernels.
 
     Source:
         ``torch.library.impl``.

@@ -1,4 +1,4 @@
-"""Entering ops and kernels into the registry: the checks that every way of doing so has in common."""
+"""Entry of ops and kernels into the registry: the checks that all kinds of registration share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def enter_op(definition: Definition, owner: Owner) -> Qualname:
     """Defines an op.
 
     Raises:
-        RegistrationValueError: the schema does not keep what a tag or option promises.
+        RegistrationValueError: the schema breaks the promise of a tag or option.
         RegistrationError: the op is defined already.
     """
     check_definition(definition)
@@ -48,9 +48,9 @@ def enter_kernel(
     """Registers a kernel, whether or not its op is defined yet.
 
     Raises:
-        RegistrationTypeError: ``fn`` cannot be called.
-        RegistrationError: a kernel is there and may not be overridden; a kernel of another kind than the
-            op's.
+        RegistrationTypeError: ``fn`` is not callable.
+        RegistrationError: a kernel exists and may not be overridden; a kernel of another kind than the op's
+            kernels.
     """
     kernel = make_kernel(fn, qualname)
     first = find_newest(registry.read(qualname), slot)
@@ -70,8 +70,8 @@ def enter_kernel(
 
 
 def _warn_of_override(qualname: Qualname, first: Contribution) -> None:
-    """Tells, once per process, that a kernel takes the place of another."""
-    global _has_warned  # noqa: PLW0603  once per process, whichever library does it
+    """Warns, once per process, that a kernel replaces another one."""
+    global _has_warned  # noqa: PLW0603  once per process, for all libraries
     if _has_warned:
         return
     _has_warned = True

@@ -1,4 +1,4 @@
-"""``get_kernel``: the kernel in force, to be called by another that takes its place."""
+"""``get_kernel``: the kernel in force, for a call from another kernel that replaces it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .registry import registry
 
 
 class KernelHandle:
-    """A kernel as it was in force when it was asked for; call it as the kernel itself.
+    """The kernel that was in force when the handle was made; a call of the handle calls the kernel.
 
-    It stays valid when another kernel takes its place, and ends with the library that registered it.
+    The handle stays valid when another kernel replaces this one. It ends with the library of the kernel.
     """
 
     def __init__(self, qualname: Qualname, piece: Contribution) -> None:
@@ -27,7 +27,7 @@ class KernelHandle:
         """Calls the kernel.
 
         Raises:
-            RegistrationError: the library that registered it is gone.
+            RegistrationError: the library of the kernel has been destroyed.
         """
         if not self.is_valid:
             raise RegistrationError(
@@ -39,7 +39,7 @@ class KernelHandle:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the library that registered the kernel is still there."""
+        """Whether the library of the kernel still exists."""
         return any(piece is self._piece for piece in registry.read(self._qualname))
 
     def __repr__(self) -> str:
@@ -50,24 +50,24 @@ class KernelHandle:
 def get_kernel(op: Op, device_type: str) -> KernelHandle:
     """Returns the kernel that would run for an op on a device.
 
-    Its use is to register another one for this device that calls it in certain cases. It is the function as
-    it was registered, so it takes what kernels of its op take: arrays, numpy arrays or Tensors.
+    A new kernel for the device can call it in certain cases. The handle calls the function as it was
+    registered, so it takes the arguments of the op's kernels: arrays, numpy arrays or Tensors.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         device_type: ``cpu``, ``cuda``, ``rocm``, ``gpu``, ``tpu``, or ``default``.
 
     Returns:
         A handle on the kernel.
 
     Raises:
-        RegistrationValueError: an unknown device type, or ``op`` is something else.
-        RegistrationError: nothing is registered under this name; or, when the handle is called, the library
-            that registered the kernel is gone.
+        RegistrationValueError: an unknown device type, or ``op`` is another object.
+        RegistrationError: nothing is registered under the name; a call of the handle raises it if the library
+            of the kernel has been destroyed.
         MissingRuleError: the op has no kernel for this device.
 
     Source:
-        ``torch.library.get_kernel``, with a device in the place of a dispatch key.
+        ``torch.library.get_kernel``, with a device in place of a dispatch key.
 
     Example:
         >>> import jax

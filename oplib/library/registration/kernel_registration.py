@@ -1,4 +1,4 @@
-"""Attaching kernels and fake kernels to an op that is defined."""
+"""Registration of kernels and fake kernels for an op that is defined."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ def register_kernel(
 ) -> Any:
     """Registers a kernel for one or more device types.
 
-    Which kernel runs is decided when a call is lowered, so that a program exported for several platforms
-    holds the kernel of each. Every kernel is traced on every machine, and all give the same shapes. Calls and
-    traces that come later see a kernel at once; for what a user has compiled before see :func:`refresh`.
+    The kernel is chosen when a call is lowered, so a program that is exported for several platforms contains
+    the kernel of each. Every kernel is traced on every machine, and all kernels return the same shapes. Later
+    calls and traces use a new kernel at once; for functions compiled before see :func:`refresh`.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         device_types: ``cpu``, ``cuda``, ``rocm``, ``gpu`` (both of these), ``tpu``, or several; None for all
-            devices. A kernel for ``cuda`` goes before one for ``gpu``, and this before one for all.
-        func: the kernel; None to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
+            devices. A kernel for ``cuda`` has priority over one for ``gpu``, which has priority over one for
+            all.
+        func: the kernel; None makes the call a decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The kernel, or a decorator that gives it.
+        The kernel, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``func`` cannot be called.
-        RegistrationValueError: ``op`` is something else; or it takes no tensor, and no ``Device device``
-            that could tell the device.
-        UnknownOperatorError: nothing is registered under this name.
-        RegistrationError: an unknown device type; a kernel of another kind than the op's; a library of
-            another namespace.
+        RegistrationTypeError: ``func`` is not callable.
+        RegistrationValueError: ``op`` is another object; or the op has neither a tensor argument nor a
+            ``Device device`` that decides the device.
+        UnknownOperatorError: nothing is registered under the name.
+        RegistrationError: an unknown device type; a kernel of another kind than the op's kernels; a library
+            of another namespace.
 
     Example:
         >>> import jax
@@ -81,28 +82,28 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = True,
 ) -> Any:
-    """Registers the fake kernel: the shapes and dtypes of the results, from those of the arguments.
+    """Registers the fake kernel, which computes the results' shapes and dtypes from the arguments'.
 
-    It is needed for host kernels, and where a kernel cannot be traced; otherwise tracing it tells them.
+    Host kernels and kernels that cannot be traced need one. For other kernels oplib traces the kernel.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         func: takes the arguments of the op, with a ``jax.ShapeDtypeStruct`` for each tensor, and returns one
-            for each result; None to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
-        allow_override: with False, a fake kernel that is there already is an error.
+            for each result; None makes the call a decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
+        allow_override: False makes it an error if a fake kernel is registered already.
 
     Returns:
-        The function, or a decorator that gives it.
+        The function, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``func`` cannot be called.
-        RegistrationValueError: ``op`` is something else.
-        RegistrationError: nothing is registered under this name; the op is composite; one is there and may
-            not be overridden; the function takes other arguments or gives another number of results.
+        RegistrationTypeError: ``func`` is not callable.
+        RegistrationValueError: ``op`` is another object.
+        RegistrationError: nothing is registered under the name; the op is composite; a fake kernel exists and
+            may not be overridden; the function takes other arguments or returns another number of results.
 
     Warns:
-        UserWarning: the op's tag gives it a fake kernel already.
+        UserWarning: the tag of the op generates a fake kernel already.
 
     Source:
         ``torch.library.register_fake``.
@@ -151,7 +152,7 @@ def _warn_of_needless_fake(overload: OpOverload) -> None:
 
 
 def impl_abstract(op: Op, func: Any = None, *, lib: Library | None = None) -> Any:
-    """The old name of :func:`register_fake`.
+    """Calls :func:`register_fake` under its old name.
 
     Warns:
         FutureWarning: always.

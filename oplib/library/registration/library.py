@@ -1,4 +1,4 @@
-"""Library: a set of registrations that live and die together."""
+"""``Library``: a set of registrations that end together."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 
 
 class Library:
-    """Defines ops in a namespace, and kernels and rules for ops; all of it ends with the library.
+    """Defines ops in a namespace, and kernels and rules for ops; all of them end with the library.
 
-    It ends when the last reference to it goes, or by ``_destroy()``. What it had put above registrations of
-    other libraries uncovers these again.
+    A library ends when its last reference is deleted, or by ``_destroy()``. Registrations of other libraries
+    that it had overridden are then in force again.
 
     Args:
         ns: the namespace.
         kind: ``DEF`` (one per namespace) or ``FRAGMENT`` (many) to define ops; ``IMPL`` for the rest only.
-        dispatch_key: the device for which :meth:`impl` registers if it is told none.
+        dispatch_key: the device for which :meth:`impl` registers by default.
 
     Raises:
         RegistrationValueError: another kind, or a reserved namespace.
@@ -86,14 +86,14 @@ class Library:
         operand: Iterable[str] = (),
         donates: Iterable[str] = (),
     ) -> str:
-        """Defines an op. How its kernels run is decided by the annotations of the first one.
+        """Defines an op. The annotations of its first kernel decide how its kernels run.
 
         Args:
-            schema: with the op's name, ``name(Tensor x) -> Tensor``.
-            alias_analysis: accepted for parity; a schema always says what is aliased.
+            schema: the schema with the op's name: ``name(Tensor x) -> Tensor``.
+            alias_analysis: accepted for parity; the schema always declares the aliases.
             tags: promises beyond the schema.
-            operand: names of number arguments that are operands of compiled kernels instead of static.
-            donates: names of written arguments whose buffer the op may take over.
+            operand: the names of number arguments that are operands of compiled kernels instead of static.
+            donates: the names of written arguments whose buffer the op may reuse.
 
         Returns:
             The op's name without namespace and overload.
@@ -103,7 +103,7 @@ class Library:
             SchemaError: the schema does not parse.
             RegistrationError: the library is of kind IMPL, the schema names another namespace, or the op is
                 defined already.
-            RegistrationValueError: the schema does not keep what a tag or option promises.
+            RegistrationValueError: the schema breaks the promise of a tag or option.
         """
         subject = f"Library({self.ns}).define"
         self._require_alive(subject)
@@ -133,25 +133,25 @@ class Library:
         with_keyset: bool = False,
         allow_override: bool = True,
     ) -> None:
-        """Registers a kernel, for an op that is defined or for one that will be.
+        """Registers a kernel for an op, which may be defined later.
 
         Args:
-            op_name: the name, with its overload and with or without the namespace, or the overload.
+            op_name: the name, with its overload and with or without the namespace; or the overload itself.
             fn: the kernel.
-            dispatch_key: a device type (``cpu``, ``gpu``, ``tpu``, ``default``) or torch's name for it;
-                empty for that of the library. If that is empty too, the kernel is composite: it is made of
+            dispatch_key: a device type (``cpu``, ``gpu``, ``tpu``, ``default``) or torch's name for it; empty
+                for the key of the library. If that is empty too, the kernel is composite: it calls
                 differentiable ops, and autograd looks into it.
-            with_keyset: not supported, there are no dispatch keys.
-            allow_override: with False, a kernel that is there already for this device is an error.
+            with_keyset: not supported, because there are no dispatch keys.
+            allow_override: False makes it an error if a kernel for this device is registered already.
 
         Raises:
             LibraryDestroyedError: the library has been destroyed.
-            RegistrationTypeError: ``fn`` cannot be called.
-            RegistrationError: an unknown device; another namespace; a kernel is there and may not be
-                overridden; a kernel of another kind than the op's.
+            RegistrationTypeError: ``fn`` is not callable.
+            RegistrationError: an unknown device; another namespace; a kernel exists and may not be
+                overridden; a kernel of another kind than the op's kernels.
 
         Warns:
-            UserWarning: once per process, when a kernel takes the place of another.
+            UserWarning: a kernel replaces another one; issued once per process.
         """
         subject = f"Library({self.ns}).impl"
         self._require_alive(subject)
@@ -162,10 +162,10 @@ class Library:
         enter_kernel(qualname, slot, fn, self._owner, allow_override=allow_override)
 
     def fallback(self, fn: Function, *_args: Any, **_kwargs: Any) -> None:
-        """Raises: there is no dispatcher with keys for which it could stand.
+        """Raises: there are no dispatch keys that a fallback could serve.
 
         Args:
-            fn: whatever it was to be.
+            fn: the fallback.
 
         Raises:
             UnsupportedRegistrationError: always.
@@ -195,16 +195,16 @@ class Library:
             )
 
     def _destroy(self) -> None:
-        """Takes away everything it registered; doing so twice is harmless."""
+        """Removes all registrations of the library; a second call has no effect."""
         self._finalizer()
 
 
 def parse_in_namespace(schema: str, namespace: str, *, subject: str) -> FunctionSchema:
-    """Reads a schema with the op's name in it, with or without the namespace.
+    """Parses a schema that contains the op's name, with or without the namespace.
 
     Raises:
-        SchemaError: it does not parse.
-        RegistrationError: it names another namespace.
+        SchemaError: the schema does not parse.
+        RegistrationError: the schema names another namespace.
     """
     given, separator, _ = schema.partition("(")[0].rpartition("::")
     if separator:
@@ -223,7 +223,7 @@ def _refuse_keys(fn: Function, *, with_keyset: bool, subject: str) -> None:
 
 @contextmanager
 def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Generator[Library]:
-    """A library that is destroyed on leaving, also by an exception."""
+    """Yields a library that is destroyed at the end of the block, also after an exception."""
     library = Library(ns, kind, dispatch_key)
     try:
         yield library

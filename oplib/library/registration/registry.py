@@ -1,7 +1,7 @@
-"""The registry: which library said what about which op. One for the whole process.
+"""The registry: all contributions of all libraries to all ops. The process has one.
 
-What is in force is read from an overload's record, without a lock; the registry only changes records. Its
-tuples of contributions are replaced and never changed, and one lock orders the writers.
+Calls read an overload's record without a lock; the registry only replaces records. Its tuples of
+contributions are replaced, never changed, and one lock orders the writers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from oplib.library.records.qualname import Qualname
 
 
 class Snapshot(NamedTuple):
-    """All that is registered at one time."""
+    """All registrations at one time."""
 
     contributions: dict[Qualname, Contributions]
     disabled: dict[Qualname, frozenset[str]]
@@ -40,7 +40,7 @@ class Snapshot(NamedTuple):
 
 
 class Registry:
-    """Contributions by the name of their op, and everything that follows from a change of them."""
+    """The contributions by the name of their op, and all consequences of a change of them."""
 
     def __init__(self) -> None:
         self._contributions: dict[Qualname, Contributions] = {}
@@ -50,20 +50,16 @@ class Registry:
         self._is_writing = False
         self._dropped: deque[Owner] = deque()
 
-    # Reading ----------------------------------------------------------------------------------------------
-
     def read(self, qualname: Qualname) -> Contributions:
-        """Returns what has been said about an op, oldest first."""
+        """Returns the contributions to an op, oldest first."""
         settle(qualname.packet)
         return self._contributions.get(qualname, ())
-
-    # Writing ----------------------------------------------------------------------------------------------
 
     def claim_namespace(self, owner: Owner) -> None:
         """Makes a library the only one of kind ``DEF`` in its namespace.
 
         Raises:
-            RegistrationError: there is one already.
+            RegistrationError: the namespace has one already.
         """
         with self._writing():
             first = self._sole_owners.setdefault(owner.namespace, owner)
@@ -75,10 +71,10 @@ class Registry:
                 )
 
     def define(self, qualname: Qualname, piece: Contribution) -> OpOverload:
-        """Defines an op that is not defined.
+        """Defines an op that is not defined yet.
 
         Raises:
-            RegistrationError: it is; both places are named.
+            RegistrationError: the op is defined already; the text names both places.
         """
         settle(qualname.packet)
         with self._writing():
@@ -89,12 +85,12 @@ class Registry:
             return self._publish(qualname, (*pieces, piece))
 
     def redefine(self, qualname: Qualname, pieces: Iterable[Contribution]) -> OpOverload:
-        """Defines an op of ``custom_op``, in place of one that ``custom_op`` made before.
+        """Defines an op of ``custom_op``, and replaces an earlier op of ``custom_op``.
 
-        Everything that was registered for the old one without naming a library goes with it.
+        Registrations for the old op that name no library are removed with it.
 
         Raises:
-            RegistrationError: the op is defined, but by ``define``.
+            RegistrationError: ``define`` has defined the op.
         """
         new = tuple(pieces)
         settle(qualname.packet)
@@ -111,7 +107,7 @@ class Registry:
     def add(
         self, qualname: Qualname, piece: Contribution, check: Callable[[Contributions], None] | None = None
     ) -> None:
-        """Adds one piece, on top of what its slot holds; ``check`` may refuse by what was said before."""
+        """Adds one contribution on top of its slot; ``check`` gets the earlier ones and may raise."""
         settle(qualname.packet)
         with self._writing():
             pieces = self.read(qualname)
@@ -120,13 +116,13 @@ class Registry:
             self._publish(qualname, (*pieces, piece))
 
     def drop(self, owner: Owner) -> None:
-        """Takes everything away that a library said. Runs in finalizers too, so at any moment."""
+        """Removes all contributions of a library. Finalizers call this too, so it may run at any moment."""
         self._dropped.append(owner)
         with self._writing():
-            pass  # whoever writes last takes it away
+            pass  # the next writer removes them
 
     def set_disabled(self, qualname: Qualname, slot: str, *, disabled: bool) -> bool:
-        """Switches the kernel of a slot off or on; returns whether it was off."""
+        """Disables or enables the kernel of a slot; returns whether it was disabled."""
         settle(qualname.packet)
         with self._writing():
             before = self._disabled.get(qualname, frozenset())
@@ -140,16 +136,14 @@ class Registry:
             for qualname, pieces in list(self._contributions.items()):
                 self._publish(qualname, pieces)
 
-    # For tests --------------------------------------------------------------------------------------------
-
     def save(self) -> Snapshot:
-        """Returns all that is registered now, for :meth:`restore`."""
+        """Returns all current registrations, for :meth:`restore`."""
         settle_all()
         with self._writing():
             return Snapshot(dict(self._contributions), dict(self._disabled), dict(self._sole_owners))
 
     def restore(self, saved: Snapshot) -> None:
-        """Takes away everything registered since, and brings back what has gone since."""
+        """Removes all registrations made since, and restores those removed since."""
         with self._writing():
             self._sole_owners = dict(saved.sole_owners)
             for qualname in [*saved.contributions, *self._contributions]:
@@ -161,11 +155,9 @@ class Registry:
                     self._disabled[qualname] = disabled
                     self._publish(qualname, pieces)
 
-    # How it is done ---------------------------------------------------------------------------------------
-
     @contextmanager
     def _writing(self) -> Generator[None]:
-        """Orders writers. A finalizer that interrupts one in its own thread leaves its work to it."""
+        """Orders writers. A finalizer that interrupts a writer in its thread leaves the work to it."""
         with self._lock:
             if self._is_writing:
                 yield
@@ -189,7 +181,7 @@ class Registry:
                 self._publish(qualname, rest)
 
     def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
-        """Stores the pieces of an op and brings its overload, packet and namespace in line with them."""
+        """Stores the contributions to an op and updates its overload, packet and namespace."""
         overload = intern_overload(qualname)
         version = overload.record.version + 1 if hasattr(overload, "record") else 0
         record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
@@ -207,7 +199,7 @@ class Registry:
         return overload
 
     def _build(self, overload: OpOverload) -> None:
-        """Builds what a call of the overload runs, for its current record."""
+        """Builds the function of a call of the overload, for its current record."""
         with self._writing():
             if not overload._is_built and overload.alive:
                 overload.call = build_call(overload)
@@ -226,12 +218,12 @@ registry = Registry()
 
 
 def refresh() -> None:
-    """Makes everything that was compiled and traced start anew at its next call: ops, and all of JAX.
+    """Makes compiled and traced code start anew at its next call: that of ops, and all of JAX's.
 
-    A kernel or rule that is registered later is seen at once by eager calls and by new traces. A function
-    that JAX has traced before keeps what it was traced with, and so does a second ``jax.jit`` of the same
-    function. This is for them, and for a kernel that reads something that has changed. It costs that
-    everything is compiled once more.
+    Eager calls and new traces use a kernel or rule at once after its registration. A function that JAX has
+    traced before keeps the old one, and so does a second ``jax.jit`` of the same function. ``refresh`` is for
+    these functions, and for a kernel that reads global state that has changed. Afterwards everything is
+    compiled again.
 
     Example:
         >>> from oplib.library import refresh

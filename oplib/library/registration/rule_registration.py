@@ -1,4 +1,4 @@
-"""Attaching derivatives, batching and sharding rules to an op that is defined."""
+"""Registration of derivatives, batching rules and sharding rules for an op that is defined."""
 
 from __future__ import annotations
 
@@ -36,32 +36,35 @@ def register_autograd(
     missing: str | None = None,
     lib: Library | None = None,
 ) -> Any:
-    """Registers how an op differentiates backwards; the last registration counts, for recorded graphs too.
+    """Registers how an op differentiates backwards. The last registration counts, for recorded graphs too.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         backward: ``backward(ctx, *grads)``, which gets one gradient per result and returns one per argument
-            (None where there is none); or ``"derive"``, for JAX's own derivative of the kernel; None to use
-            the call as a decorator.
+            (None if there is none); or ``"derive"``, for JAX's own derivative of the kernel; None makes the
+            call a decorator.
         setup_context: ``setup_context(ctx, inputs, output)``, with ``keyword_only_inputs`` before ``output``
-            where the schema has any: keeps on ``ctx`` what the formula needs.
-        nonlinear: the formula is not linear in its gradients, so no forward derivative can come from it.
-        constant: instead of a formula, why the gradient is zero everywhere: ``constant="because ..."``.
-        missing: instead of a formula, why there is none; raised when one is asked for.
-        lib: with which the registration ends; it never ends without.
+            if the schema has any; it saves on ``ctx`` the values that the formula needs.
+        nonlinear: the formula is not linear in its gradients, so no forward derivative can be derived from
+            it.
+        constant: the reason why the gradient is zero everywhere, instead of a formula: ``constant="because
+            ..."``.
+        missing: the reason why there is no gradient, instead of a formula; a request for it raises an error.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The formula, or a decorator that gives it; None for ``"derive"``, ``constant`` and ``missing``.
+        The formula, or a decorator that returns it; None for ``"derive"``, ``constant`` and ``missing``.
 
     Raises:
-        RegistrationTypeError: ``backward`` or ``setup_context`` cannot be called.
-        RegistrationValueError: several of these at once; or ``op`` is something else.
-        UnknownOperatorError: nothing is registered under this name.
-        RegistrationError: the op writes an argument, so that it is not a function of its inputs.
-        UnsupportedRegistrationError: a tensor that can only be given by keyword.
+        RegistrationTypeError: ``backward`` or ``setup_context`` is not callable.
+        RegistrationValueError: several of these at once; or ``op`` is another object.
+        UnknownOperatorError: nothing is registered under the name.
+        RegistrationError: the op writes an argument, so it is not a function of its inputs.
+        UnsupportedRegistrationError: the op has a keyword-only tensor.
 
     Source:
-        ``torch.library.register_autograd``; the rest is oplib's.
+        ``torch.library.register_autograd``; ``"derive"``, ``nonlinear``, ``constant`` and ``missing`` are
+            oplib's.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -92,25 +95,26 @@ def register_autograd(
 
 
 def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """Registers how an op differentiates forwards; without, this is derived from a linear backward.
+    """Registers how an op differentiates forwards; by default this is derived from a linear backward.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        func: ``rule(primals, tangents) -> (outputs, output tangents)`` as for ``jax.custom_jvp``, with all
-            arguments in primals and None as tangent of what has none; None to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
+        func: ``rule(primals, tangents) -> (outputs, output tangents)`` as for ``jax.custom_jvp``. The primals
+            contain all arguments, and a tangent is None if its argument has none. None makes the call a
+            decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The rule, or a decorator that gives it.
+        The rule, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``func`` cannot be called.
-        RegistrationValueError: ``op`` is something else.
-        UnknownOperatorError: nothing is registered under this name.
+        RegistrationTypeError: ``func`` is not callable.
+        RegistrationValueError: ``op`` is another object.
+        UnknownOperatorError: nothing is registered under the name.
         RegistrationError: the op writes an argument.
 
     Gradient:
-        JAX transposes the rule where the op has no backward.
+        JAX transposes the rule if the op has no backward.
 
     Source:
         ``jax.custom_jvp``.
@@ -141,26 +145,26 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
 
 
 def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """Registers a batching rule; without, kernel and rules are mapped.
+    """Registers a batching rule; by default kernel and rules are mapped.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        func: ``rule(info, in_dims, *args, **kwargs) -> (output, out_dims)``; ``info.batch_size`` and
-            ``info.randomness``; in_dims has the place of the batch per argument, None where it is not
-            batched. None to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
+        func: ``rule(info, in_dims, *args, **kwargs) -> (output, out_dims)``. ``info`` has ``batch_size`` and
+            ``randomness``; ``in_dims`` has the position of the batch axis per argument, None if it is not
+            batched. None makes the call a decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The rule, or a decorator that gives it.
+        The rule, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``func`` cannot be called.
-        RegistrationValueError: ``op`` is something else.
-        UnknownOperatorError: nothing is registered under this name.
-        UnsupportedRegistrationError: a tensor that can only be given by keyword.
+        RegistrationTypeError: ``func`` is not callable.
+        RegistrationValueError: ``op`` is another object.
+        UnknownOperatorError: nothing is registered under the name.
+        UnsupportedRegistrationError: the op has a keyword-only tensor.
 
     Gradient:
-        Of a mapped call: that of the op, mapped.
+        The gradient of a mapped call is the gradient of the op, mapped.
 
     Source:
         ``torch.library.register_vmap``.
@@ -189,36 +193,36 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
 
 
 def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | None = None) -> Any:
-    """Registers how an op behaves on arrays that are spread over several devices.
+    """Registers how an op works on arrays that are spread over several devices.
 
-    With a rule, a kernel runs on the part of the arrays that each device has, under ``jit``, on explicit
-    meshes, and on the host. Without one, XLA partitions a kernel that it can look into, and gathers the
-    arrays of one that it cannot. Inside ``shard_map`` a kernel gets parts in any case.
+    With a rule, a kernel runs on the part of the arrays that each device holds: under ``jit``, on explicit
+    meshes, and on the host. Without a rule, XLA partitions a kernel that it can look into, and gathers the
+    arrays of every other kernel. Inside ``shard_map`` a kernel always gets parts.
 
     Args:
-        op: the op, as its qualified name, its overload, or what ``custom_op`` gave.
-        rule: in Shardy's notation, one entry per tensor argument (a list has one for all its members) and one
-            per result, with a name for each axis, and ``...`` for any number of leading ones:
-            ``"i j, j -> i j"``. Axes of one name are cut alike. An axis that stands on one side only is kept
-            whole; so is one that ``need_replication={j}`` after the rule names. ``reduction={j}`` there says
-            that an axis of the arguments may be cut, and the results of the parts added up. Or a function
-            that gets one ``PartitionSpec`` per tensor argument, in which every axis is cut in its own way,
-            and returns the specs that the kernel can work on, and those of its results; or such a text. None
-            to use the call as a decorator.
-        lib: with which the registration ends; it never ends without.
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
+        rule: a text in Shardy's notation: one entry per tensor argument (a list has one for all its items)
+            and one per result, with a name for each axis, and ``...`` for any number of leading axes: ``"i j,
+            j -> i j"``. Axes with the same name are partitioned alike. An axis on one side only is kept
+            whole; so is an axis in ``need_replication={j}`` after the rule. ``reduction={j}`` after the rule
+            allows an axis of the arguments to be partitioned, and the results of the parts are summed. Or a
+            function that gets one ``PartitionSpec`` per tensor argument, in which every axis is partitioned
+            differently, and returns the specs of arguments and results that the kernel supports, or such a
+            text. None makes the call a decorator.
+        lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The rule, or a decorator that gives it.
+        The rule, or a decorator that returns it.
 
     Raises:
         RegistrationTypeError: the rule is neither text nor function.
-        RegistrationValueError: ``op`` is something else; the rule has other arguments or results than the op;
-            the op draws random numbers, of which parts would draw the same. Where
-            it does not fit the ranks of a call's arrays, that call raises this.
-        UnknownOperatorError: nothing is registered under this name.
+        RegistrationValueError: ``op`` is another object; the rule does not match the arguments or results of
+            the op; the op draws random numbers, which would be the same in all parts. A call whose arrays
+            have other ranks than the rule raises it too.
+        UnknownOperatorError: nothing is registered under the name.
 
     Gradient:
-        Formulas are JAX functions, which XLA partitions by itself.
+        Formulas are JAX functions, which XLA partitions without a rule.
 
     Source:
         Shardy, the partitioner of XLA, and ``jax.experimental.custom_partitioning``.
@@ -242,10 +246,10 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
 def require_rule(
     rule: Any, overload: OpOverload, kind: str, due: str, /, *args: None, **kwargs: None
 ) -> None:
-    """Raises where a rule cannot be called, or not with these arguments.
+    """Raises if a rule is not callable, or not with these arguments.
 
     Raises:
-        RegistrationTypeError: it cannot.
+        RegistrationTypeError: it is not.
     """
     require_callable(rule, f"register_{kind}({overload.name()}): the rule")
     require_signature(rule, f"{overload.name()}: the {kind} rule", due, *args, **kwargs)

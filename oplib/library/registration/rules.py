@@ -1,4 +1,4 @@
-"""What an op's schema allows: its options, its kernels, its fake kernel, its derivatives."""
+"""The checks of registrations against an op's schema: options, kernels, fake kernels, derivatives."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _KIND_ANNOTATIONS = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "T
 
 
 def check_definition(definition: Definition) -> None:
-    """Raises where tags or options do not fit the schema.
+    """Raises if tags or options do not fit the schema.
 
     Raises:
-        ExclusiveTagsError: tags that exclude each other.
+        ExclusiveTagsError: two tags exclude each other.
         RegistrationValueError: a broken rule of a tag; an operand that is no number argument; a donated
-            argument that is not written, or of kernels that are not compiled; a kind that cannot be compiled.
+            argument that is not written, or belongs to kernels that are not compiled; a kind that cannot be
+            compiled.
     """
     schema = definition.schema
     check_tags(schema, definition.tags)
@@ -69,17 +70,17 @@ def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, 
 
 
 def make_kernel(fn: object, qualname: Qualname) -> Kernel:
-    """Returns a kernel with the kind that its annotations tell.
+    """Returns a kernel with the kind of its annotations.
 
     Raises:
-        RegistrationTypeError: it cannot be called.
+        RegistrationTypeError: ``fn`` is not callable.
     """
     require_callable(fn, f"{qualname}: the kernel")
     return Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
 
 
 def require_callable(fn: object, subject: str) -> None:
-    """Raises where something that is to run cannot be called.
+    """Raises if an object that is to be called is not callable.
 
     Raises:
         RegistrationTypeError: it is not callable.
@@ -91,33 +92,33 @@ def require_callable(fn: object, subject: str) -> None:
 
 
 def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> None:
-    """Raises where a kernel does not run in the way in which the op's other kernels do.
+    """Raises if a kernel has another kind than the op's other kernels.
 
     Raises:
-        RegistrationError: it is of another kind.
+        RegistrationError: it has another kind.
     """
     kind = find_kind(pieces)
     if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
         return
     raise RegistrationError(
-        f"{qualname}: all kernels of an op run in one way, which its first one fixes. The op's kernels are "
+        f"{qualname}: all kernels of an op have the kind of its first kernel. The op's kernels are "
         f"annotated {_KIND_ANNOTATIONS[str(kind)]}, this one {_KIND_ANNOTATIONS[kernel.kind]}. "
         "Annotate it like the others, or not at all."
     )
 
 
 def _is_said(pieces: Contributions) -> bool:
-    """Tells whether the kind is fixed, and not just what un-annotated kernels fall back on."""
+    """Tells whether the kind is fixed, and not only the default kind of kernels without annotations."""
     definition = find_newest(pieces, "definition")
     kernels = [piece.value.kind for piece in pieces if piece.slot in KERNEL_SLOTS]
     return (definition is not None and definition.value.kind is not None) or any(kernels)
 
 
 def require_device_argument(schema: FunctionSchema) -> None:
-    """Raises where an op has kernels for certain devices and nothing that tells the device of a call.
+    """Raises if an op has kernels for certain devices, and no argument that decides the device of a call.
 
     Raises:
-        RegistrationValueError: no tensor argument, and no ``Device device``.
+        RegistrationValueError: the op has neither a tensor argument nor a ``Device device``.
     """
     if any(argument.has_tensor for argument in schema.arguments) or find_device_place(schema) is not None:
         return
@@ -129,10 +130,10 @@ def require_device_argument(schema: FunctionSchema) -> None:
 
 
 def refuse_keyword_only_tensors(schema: FunctionSchema, *, subject: str) -> None:
-    """Raises where a tensor can only be given by keyword.
+    """Raises if the schema has a keyword-only tensor.
 
     Raises:
-        UnsupportedRegistrationError: it can.
+        UnsupportedRegistrationError: it has one.
     """
     if has_kwarg_only_tensors(schema):
         raise UnsupportedRegistrationError(
@@ -142,20 +143,20 @@ def refuse_keyword_only_tensors(schema: FunctionSchema, *, subject: str) -> None
 
 
 def check_derivative(record: Record, derivative: Derivative, *, subject: str) -> None:
-    """Raises where an op cannot have the derivative that is registered for it.
+    """Raises if an op cannot have the derivative that is registered for it.
 
     Raises:
-        RegistrationError: the op writes an argument, or JAX is to derive what runs on the host.
-        UnsupportedRegistrationError: a tensor can only be given by keyword.
-        RegistrationTypeError: the formula does not take what it will be given. What a setup does not take, it
-            tells at the call, as in torch.
+        RegistrationError: the op writes an argument, or its host kernel is to be differentiated by JAX.
+        UnsupportedRegistrationError: the op has a keyword-only tensor.
+        RegistrationTypeError: the formula does not accept its arguments. A setup that does not accept its
+            arguments raises at the call, as in torch.
     """
     if derivative.backward is None and not derivative.derive:
         return
     if derivative.derive and record.kind == "host":
         raise RegistrationError(
             f"{record.name}: JAX cannot derive the derivative of a host kernel. It is annotated "
-            "numpy.ndarray, and nothing of it is seen by a trace. Register a formula, or annotate the kernel "
+            "numpy.ndarray, and a trace sees nothing of it. Register a formula, or annotate the kernel "
             "jax.Array."
         )
     if Tag.out in record.tags:
@@ -172,17 +173,17 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
 
 
 def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:
-    """Raises where a rule cannot be called as it will be; one whose signature is not known is taken on trust.
+    """Raises if a rule does not accept its arguments; a rule with an unknown signature is accepted.
 
     Args:
         fn: the rule.
-        subject: what it is, for the error.
-        due: the arguments that it will be given, in words.
-        *args: as many as it will be given by position.
-        **kwargs: those that it will be given by name.
+        subject: the name of the rule, for the error.
+        due: a text that lists the arguments of the rule.
+        *args: as many values as the rule gets by position.
+        **kwargs: the values that the rule gets by name.
 
     Raises:
-        RegistrationTypeError: it does not take them.
+        RegistrationTypeError: the rule does not accept them.
     """
     signature = _read_signature(fn)
     if signature is None:
@@ -191,16 +192,16 @@ def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kw
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise RegistrationTypeError(
-            f"{subject} does not take what it will be given. Got {signature}, due are {due}: {error}. "
+            f"{subject} does not accept its arguments. Got {signature}, expected {due}: {error}. "
             "Give it these parameters."
         ) from error
 
 
 def refuse_mutation(schema: FunctionSchema) -> None:
-    """Raises where an op writes an argument, and so has no derivative as a function of its inputs.
+    """Raises if an op writes an argument, so that it has no derivative as a function of its inputs.
 
     Raises:
-        RegistrationError: it does.
+        RegistrationError: the op writes an argument.
     """
     if schema.is_mutable:
         raise RegistrationError(
@@ -211,11 +212,11 @@ def refuse_mutation(schema: FunctionSchema) -> None:
 
 
 def check_fake_signature(record: Record, fake: Function) -> None:
-    """Raises where a fake kernel cannot stand for the op's kernels.
+    """Raises if a fake kernel cannot serve the op's kernels.
 
     Raises:
-        RegistrationError: the op is composite; the fake kernel takes other arguments than the op, or is
-            annotated to return another number of results.
+        RegistrationError: the op is composite; the fake kernel takes other arguments than the op; or its
+            annotation has another number of results.
     """
     schema = record.schema
     if record.kind == "composite":
@@ -231,14 +232,14 @@ def check_fake_signature(record: Record, fake: Function) -> None:
         signature.bind(*[None] * schema.num_positional, **keywords)
     except TypeError as error:
         raise RegistrationError(
-            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, due by "
-            f"the schema {schema}: {error}. Give it the parameters of the kernel."
+            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, the "
+            f"schema is {schema}: {error}. Give it the parameters of the kernel."
         ) from error
     count = _count_returns(signature.return_annotation)
     if count is not None and count != len(schema.returns):
         raise RegistrationError(
             f"{record.name}: the fake kernel does not return what the op returns. Got {count} by its "
-            f"annotation, due are {len(schema.returns)} by the schema {schema}. Return one shape for each "
+            f"annotation, expected {len(schema.returns)} by the schema {schema}. Return one shape for each "
             "result."
         )
 
@@ -246,16 +247,16 @@ def check_fake_signature(record: Record, fake: Function) -> None:
 def _read_signature(fn: Function) -> inspect.Signature | None:
     try:
         return inspect.signature(fn, eval_str=True)
-    except Exception:  # noqa: BLE001  a name in an annotation may stand for anything
+    except Exception:  # noqa: BLE001  a name in an annotation may be any object
         pass
     try:
         return inspect.signature(fn)
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtin functions have none
         return None
 
 
 def _count_returns(annotation: object) -> int | None:
-    """Returns how many results a return annotation speaks of, None if it cannot be told."""
+    """Returns the number of results in a return annotation, None if it is unknown."""
     if annotation is inspect.Signature.empty or isinstance(annotation, str):
         return None
     if annotation is None:

@@ -1,4 +1,4 @@
-"""The schema language: what an op takes and returns, as text and as records."""
+"""The schema language: the arguments and returns of an op, as text and as records."""
 
 from .alias import AliasInfo
 from .function_schema import (

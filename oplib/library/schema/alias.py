@@ -1,4 +1,4 @@
-"""Alias and write marks: which arguments an op writes, and what shares memory with what."""
+"""Alias marks: which arguments an op writes, and which values share memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class AliasInfo:
     """The alias mark of an argument or a return: ``(a!)``, ``(a|b)``, ``(a -> *)``.
 
     Attributes:
-        is_write: the value, or something in it, is written.
-        before_set: the alias sets it belongs to before the call. Empty where only the elements are marked, as
-            in ``Tensor(a!)[]``.
-        after_set: the same after the call; the default says it does not change.
-        elements: the marks of the elements of a list (one entry) or of a tuple (one for each place); empty if
-            there is none.
+        is_write: the op writes the value or an element of it.
+        before_set: the alias sets of the value before the call. Empty if only the elements have marks, as in
+            ``Tensor(a!)[]``.
+        after_set: the alias sets after the call; by default ``before_set``.
+        elements: the marks of the elements: one entry for a list, one entry per position for a tuple. Empty
+            if no element has a mark.
     """
 
     is_write: bool

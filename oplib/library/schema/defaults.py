@@ -1,4 +1,4 @@
-"""The defaults of arguments: what may stand behind ``=``, by type."""
+"""The defaults of arguments: the text after ``=``, read by type."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _DTYPE_SYNONYMS = {
 
 
 class DefaultReader(TokenReader):
-    """Reads the default of an argument of a given type; lists come back as tuples."""
+    """Reads the default of an argument of a given type. Lists are returned as tuples."""
 
     def read_default(self, type_: SchemaType) -> Any:
-        """Goes past a default of this type and returns it, or raises."""
+        """Reads a default of this type and returns it, or raises."""
         if isinstance(type_, OptionalType):
             return self._read_none() if self.token.text == "None" else self.read_default(type_.element)
         if isinstance(type_, ListType):
@@ -62,7 +62,7 @@ class DefaultReader(TokenReader):
         for element in type_.elements:
             self.expect("," if items else "(")
             items.append(self.read_default(element))
-        self.take(",")  # (1,)
+        self.take(",")
         self.expect(")")
         return tuple(items)
 
@@ -81,7 +81,7 @@ class DefaultReader(TokenReader):
         if name == "Any":
             return self._read_anything()
         return self.refuse(
-            token, f"a {name} has no default. For one that may be left out, write `{name}? ...=None`."
+            token, f"a {name} has no default. To make the argument optional, write `{name}? ...=None`."
         )
 
     def _read_dtype(self) -> Any:
@@ -99,7 +99,7 @@ class DefaultReader(TokenReader):
         return self._read_none() if self.token.text == "None" else self._read_number()
 
     def _read_number_of(self, name: str) -> Any:
-        """Reads a number and fits it to a type; looser than exact types only where no value changes."""
+        """Reads a number and converts it to a type; accepts another type only if the value stays the same."""
         start = self.token
         value = self._read_number()
         if name == "Scalar":
@@ -123,7 +123,7 @@ class DefaultReader(TokenReader):
             return token.text == "True"
         if token.text == "None":
             self.refuse(
-                token, "default None does not fit this type. Write `?` behind the type to let None pass."
+                token, "default None does not fit this type. Write `?` behind the type to allow None."
             )
         first = self._read_unsigned()
         value = _negate(first) if negative else first

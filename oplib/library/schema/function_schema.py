@@ -1,4 +1,4 @@
-"""What a schema says, as frozen records: the op's name, its arguments and its returns."""
+"""The frozen records of a schema: the op's name, its arguments and its returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .types import has_tensor as type_has_tensor
 
 
 class NoDefault(enum.Enum):
-    """The type of :data:`NO_DEFAULT`; an enum so that the one value survives pickling."""
+    """The type of :data:`NO_DEFAULT`; an enum member keeps its identity when it is pickled."""
 
     NO_DEFAULT = "no default"
 
@@ -33,7 +33,7 @@ NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 @dataclass(frozen=True)
 class Return:
-    """One declared result; ``name`` is empty where the schema gives none."""
+    """One declared result; ``name`` is empty if the schema gives none."""
 
     type: SchemaType
     name: str = ""
@@ -41,22 +41,22 @@ class Return:
 
     @cached_property
     def is_tensor(self) -> bool:
-        """Its type is exactly ``Tensor``."""
+        """Whether the type is exactly ``Tensor``."""
         return self.type == TENSOR
 
     @cached_property
     def is_tensor_list(self) -> bool:
-        """Its type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
+        """Whether the type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
         return is_tensorlist_like_type(self.type)
 
     @cached_property
     def has_tensor(self) -> bool:
-        """Its type holds tensors, at any depth."""
+        """Whether the type contains tensors at any depth."""
         return type_has_tensor(self.type)
 
     @cached_property
     def is_view(self) -> bool:
-        """It shares memory with an argument and nothing is written: ``Tensor(a)``."""
+        """Whether the result shares memory with an argument that is not written: ``Tensor(a)``."""
         return self.alias_info is not None and not self.alias_info.is_write
 
     def __str__(self) -> str:
@@ -69,13 +69,13 @@ class Argument:
     """One declared argument.
 
     Args:
-        name: its name.
-        type: its type.
+        name: the name of the argument.
+        type: its schema type.
         default: the frozen default (a list as a tuple), or :data:`NO_DEFAULT`; read it as ``default_value``.
-        kwarg_only: it stands after ``*``.
+        kwarg_only: the argument can only be given by keyword.
         alias_info: its alias mark.
 
-    Two arguments are equal if they print alike, so ``1``, ``1.0`` and ``True`` are different defaults and
+    Two arguments are equal if they print alike. So ``1``, ``1.0`` and ``True`` are different defaults, and
     ``nan`` equals itself.
     """
 
@@ -93,42 +93,42 @@ class Argument:
         object.__setattr__(self, "default_text", text)
 
     def has_default_value(self) -> bool:
-        """Tells whether the argument may be left out."""
+        """Tells whether the argument has a default."""
         return self.default is not NO_DEFAULT
 
     @property
     def default_value(self) -> Any:
-        """The default, lists fresh on every read; None if there is none."""
+        """The default, with new lists at each read; None if there is no default."""
         return None if self.default is NO_DEFAULT else thaw(self.type, self.default)
 
     @cached_property
     def is_tensor(self) -> bool:
-        """Its type is exactly ``Tensor``."""
+        """Whether the type is exactly ``Tensor``."""
         return self.type == TENSOR
 
     @cached_property
     def is_optional_tensor(self) -> bool:
-        """Its type is exactly ``Tensor?``."""
+        """Whether the type is exactly ``Tensor?``."""
         return self.type == OPTIONAL_TENSOR
 
     @cached_property
     def is_generator(self) -> bool:
-        """Its type is exactly ``Generator`` or ``Generator?``."""
+        """Whether the type is exactly ``Generator`` or ``Generator?``."""
         return str(self.type).removesuffix("?") == "Generator"
 
     @cached_property
     def is_tensor_list(self) -> bool:
-        """Its type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
+        """Whether the type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
         return is_tensorlist_like_type(self.type)
 
     @cached_property
     def has_tensor(self) -> bool:
-        """Its type holds tensors, at any depth."""
+        """Whether the type contains tensors at any depth."""
         return type_has_tensor(self.type)
 
     @cached_property
     def is_written(self) -> bool:
-        """The op writes it, or something in it."""
+        """Whether the op writes the argument or an element of it."""
         return self.alias_info is not None and self.alias_info.is_write
 
     def __str__(self) -> str:
@@ -141,9 +141,9 @@ class FunctionSchema:
     """The signature of one overload of an op.
 
     Args:
-        name: the op's name, with ``ns::`` where it was given.
-        overload_name: the overload, empty for the default one.
-        arguments: the positional ones first, then the keyword-only ones.
+        name: the name of the op, with ``ns::`` if it was given.
+        overload_name: the name of the overload; empty for the default overload.
+        arguments: the positional arguments, then the keyword-only arguments.
         returns: the declared results, in order.
 
     ``str(schema)`` is the canonical text, and parsing it gives an equal schema.
@@ -156,12 +156,12 @@ class FunctionSchema:
 
     @cached_property
     def is_mutable(self) -> bool:
-        """Some argument is written."""
+        """Whether the op writes an argument."""
         return any(argument.is_written for argument in self.arguments)
 
     @cached_property
     def returned_arguments(self) -> tuple[int | None, ...]:
-        """For each result the place of the written argument that it is, as ``Tensor(a!)`` says, or None."""
+        """For each result, the position of the written argument that it returns (``Tensor(a!)``), or None."""
         return tuple(map(self._find_returned, self.returns))
 
     def _find_returned(self, returned: Return) -> int | None:
@@ -176,12 +176,12 @@ class FunctionSchema:
 
     @cached_property
     def num_positional(self) -> int:
-        """How many arguments can be given by position; they stand first."""
+        """The number of arguments that can be given by position; they come first."""
         return sum(not argument.kwarg_only for argument in self.arguments)
 
     @cached_property
     def qualified_name(self) -> str:
-        """``ns::name`` and ``.overload``, as error messages show it."""
+        """``ns::name`` or ``ns::name.overload``, as error messages show it."""
         return f"{self.name}.{self.overload_name}" if self.overload_name else self.name
 
     def __str__(self) -> str:
@@ -209,7 +209,7 @@ class FunctionSchema:
 
 
 def has_kwarg_only_args(schema: FunctionSchema) -> bool:
-    """Tells whether a schema has an argument that can only be given by keyword.
+    """Tells whether a schema has a keyword-only argument.
 
     Args:
         schema: the schema of an overload.
@@ -218,7 +218,7 @@ def has_kwarg_only_args(schema: FunctionSchema) -> bool:
 
 
 def has_kwarg_only_tensors(schema: FunctionSchema) -> bool:
-    """Tells whether a schema has a tensor, or a list of tensors, that can only be given by keyword.
+    """Tells whether a schema has a keyword-only tensor or list of tensors.
 
     Args:
         schema: the schema of an overload.
@@ -237,7 +237,7 @@ def fill_defaults(
         kwargs: values of keyword-only arguments.
 
     Returns:
-        All positional values as a tuple, and all keyword-only ones by name.
+        All positional values as a tuple, and all keyword-only values by name.
     """
     positional = schema.arguments[: schema.num_positional]
     keyword_only = schema.arguments[schema.num_positional :]
@@ -249,14 +249,14 @@ def fill_defaults(
 
 
 def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Splits one value per argument into those of positional and those of keyword-only ones.
+    """Splits one value per argument into positional and keyword-only values.
 
     Args:
         schema: the schema of an overload.
-        values: one for each argument, in order.
+        values: one value per argument, in order.
 
     Returns:
-        The positional values as a tuple, and the keyword-only ones by name.
+        The positional values as a tuple, and the keyword-only values by name.
     """
     count = schema.num_positional
     names = [argument.name for argument in schema.arguments[count:]]
@@ -264,12 +264,12 @@ def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[A
 
 
 def freeze_default(value: Any) -> Any:
-    """Returns a default with its lists as tuples, so that it can stand in a frozen record."""
+    """Returns a default with its lists as tuples, so that a frozen record can hold it."""
     return tuple(map(freeze_default, value)) if isinstance(value, (list, tuple)) else value
 
 
 def thaw(type_: SchemaType, value: Any) -> Any:
-    """Returns a frozen default as the op gets it: a fresh list where the type is a list."""
+    """Returns a frozen default as the op receives it: a new list if the type is a list."""
     if isinstance(type_, OptionalType):
         return None if value is None else thaw(type_.element, value)
     if isinstance(type_, ListType) and isinstance(value, tuple):

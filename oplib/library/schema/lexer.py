@@ -1,4 +1,4 @@
-"""The tokens of the schema language, and the error that points at one."""
+"""The tokens of the schema language, and the error that points at a token."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ END = "end of text"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a schema's text.
+    """A part of a schema's text.
 
     Attributes:
         kind: ``name``, ``number``, ``string``, ``mark``, or :data:`END`.
-        text: as written.
-        start: where it begins in the schema's text.
+        text: the text as written.
+        start: the position in the schema's text.
     """
 
     kind: str
@@ -37,10 +37,10 @@ class Token:
 
 
 def read_tokens(source: str) -> list[Token]:
-    """Returns the tokens of a schema's text without blanks and comments, an END token last.
+    """Returns the tokens of a schema's text without blanks and comments; the last one is an END token.
 
     Raises:
-        SchemaError: a character that starts no token.
+        SchemaError: a character starts no token.
     """
     tokens: list[Token] = []
     position = 0
@@ -60,18 +60,18 @@ def make_error(source: str, token: Token, message: str) -> SchemaError:
 
     Args:
         source: the schema's text.
-        token: where it went wrong.
-        message: what was expected, what came, what to do.
+        token: the token to point at.
+        message: the expectation, the token that was found, and the cure.
     """
     before = source[: token.start]
     line_start = before.rfind("\n") + 1
     line = source[line_start:].split("\n", 1)[0]
-    # tabs stay tabs, so that the caret stands under its token however wide they are shown
+    # Tabs stay tabs, so that the caret is below its token at any tab width.
     indent = re.sub(r"[^\t]", " ", before[line_start:])
     return SchemaError(f"schema: {message}\n    {line}\n    {indent}{'^' * max(1, len(token.text))} here")
 
 
 def _read_stray(source: str, position: int) -> str:
-    """Returns what to show of an unreadable place: a word such as ``1x``, or one character."""
+    """Returns the text to show for a place that cannot be read: a word such as ``1x``, or one character."""
     word = re.match(r"\w+", source[position:])
     return word[0] if word else source[position]

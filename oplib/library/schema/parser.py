@@ -31,7 +31,7 @@ _HINTS = {
     "dtype": "Use `ScalarType`",
     "List": "Use `[]` behind the element's type",
     "Optional": "Use `?` behind the type",
-    "PyObject": "Use `Enum` for the member of an enum, else `Any`",
+    "PyObject": "Use `Enum` for a member of an enum, otherwise `Any`",
     "Array": "Use `Tensor`",
 }
 _REFUSED = frozenset({"Layout", "MemoryFormat", "Stream", "Dict", "Future", "Storage", "QScheme", "SymBool"})
@@ -40,22 +40,22 @@ Marked = tuple[SchemaType, AliasInfo | None]
 
 
 def parse_schema(text: str) -> FunctionSchema:
-    """Reads a schema.
+    """Parses a schema.
 
     Args:
         text: ``ns::name.overload(type name=default, *, type name) -> type``; the namespace, the overload and
-            the blanks may be missing.
+            the blanks are optional.
 
     Returns:
         The schema; printing it gives the canonical text.
 
     Raises:
-        SchemaError: the text does not parse (the place is shown), or contradicts itself: two arguments of one
-            name, a positional argument without default behind one with a default, a default that does not
-            fit its type, an overload called ``default``.
+        SchemaError: the text does not parse, or contradicts itself: two arguments with one name, a positional
+            argument without a default after one with a default, a default that does not fit its type, an
+            overload called ``default``. The message shows the place.
 
     Source:
-        torch's schema language, with tuples, ``str[]``, ``Tensor[]?``, ``Enum`` and dtype names besides.
+        torch's schema language. Tuples, ``str[]``, ``Tensor[]?``, ``Enum`` and dtype names are additions.
 
     Example:
         >>> schema = parse_schema("demo::scale(Tensor x,float by=2,*,int[2] pad=0)->Tensor")
@@ -171,7 +171,7 @@ class Parser(DefaultReader):
         if token.text in _REFUSED:
             self.refuse(
                 token,
-                f"type {token} is not supported: JAX has nothing that it could stand for. Leave it out.",
+                f"type {token} is not supported: JAX has no counterpart of it. Remove the argument.",
             )
         near = difflib.get_close_matches(token.text, BASE_TYPES, 1, 0.7)
         hint = _HINTS.get(token.text) or (
@@ -221,7 +221,7 @@ class Parser(DefaultReader):
 
 
 def _mark_container(marks: tuple[AliasInfo | None, ...]) -> AliasInfo | None:
-    """Returns the mark that a list or tuple has because its elements have some."""
+    """Returns the mark of a list or tuple whose elements have marks; None if they have none."""
     if all(mark is None for mark in marks):
         return None
     is_write = any(mark is not None and mark.is_write for mark in marks)

@@ -1,4 +1,4 @@
-"""The canonical text of types and defaults; parsing it gives equal ones."""
+"""The canonical text of types and defaults. Parsing the text gives equal types and defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .types import BaseType, EnumDefault, ListType, OptionalType, SchemaType, Tu
 
 
 def print_type(type_: SchemaType, alias: AliasInfo | None) -> str:
-    """Returns a type with its alias marks, each behind the type that it marks."""
+    """Returns a type with its alias marks, each after the type that it marks."""
     if isinstance(type_, OptionalType):
         return f"{print_type(type_.element, alias)}?"
     mark = _print_mark(alias)
@@ -26,10 +26,10 @@ def print_type(type_: SchemaType, alias: AliasInfo | None) -> str:
 
 
 def print_default(type_: SchemaType, value: Any) -> str:
-    """Returns a frozen default as it is written in a schema.
+    """Returns a frozen default as a schema spells it.
 
     Args:
-        type_: the argument's type, which says whether a sequence is a list or a tuple.
+        type_: the argument's type, which decides whether a sequence is a list or a tuple.
         value: the default.
     """
     if isinstance(type_, OptionalType) and value is not None:
@@ -42,7 +42,7 @@ def print_default(type_: SchemaType, value: Any) -> str:
 
 
 def print_value(value: Any, *, as_float: bool = False) -> str:
-    """Returns a default without parts; the lexer reads every text this gives."""
+    """Returns the text of a default without parts; the lexer can read every such text."""
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, np.dtype):

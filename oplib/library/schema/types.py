@@ -1,8 +1,8 @@
-"""The types an argument or a return can have in a schema.
+"""The types of arguments and returns in a schema.
 
-A type prints as it is written in a schema (``int[2]?``) and is equal to another by that spelling. What only
-hints can tell, the members of an ``Enum`` or the values of a ``Literal``, travels along in ``choices`` and is
-not part of the spelling, so that a schema is equal to what its text parses to.
+A type prints as a schema spells it (``int[2]?``), and types with the same spelling are equal. ``choices``
+holds facts that only annotations give: the members of an ``Enum`` or the values of a ``Literal``. Equality
+ignores ``choices``, so a schema is equal to the schema that its text parses to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BASE_TYPES = (
 
 
 class SchemaType:
-    """A type of the schema language; ``str(type)`` is its spelling there."""
+    """A type of the schema language; ``str(type)`` is its spelling in a schema."""
 
     __slots__ = ()
 
@@ -37,9 +37,9 @@ class BaseType(SchemaType):
     """A type without parts, one of :data:`BASE_TYPES`.
 
     Args:
-        name: its spelling.
-        choices: the only values it admits, where hints named them: the values of a ``Literal``, the members
-            of an ``Enum`` class; None if all are admitted. No part of equality.
+        name: the spelling of the type.
+        choices: the only values that the type admits, if annotations name them: the values of a ``Literal``,
+            or the members of an ``Enum`` class. None admits all values. Equality ignores it.
 
     Example:
         >>> str(BaseType("Tensor"))
@@ -65,7 +65,7 @@ class OptionalType(SchemaType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(SchemaType):
-    """``element[]``, or ``element[N]``, which also takes one number and repeats it N times."""
+    """``element[]``, or ``element[N]``, which also accepts one number and repeats it N times."""
 
     element: SchemaType
     size: int | None = None
@@ -76,7 +76,7 @@ class ListType(SchemaType):
 
 @dataclass(frozen=True, slots=True)
 class TupleType(SchemaType):
-    """``(A, B)``: a tuple with one type for each place."""
+    """``(A, B)``: a tuple with one type per position."""
 
     elements: tuple[SchemaType, ...]
 
@@ -85,7 +85,7 @@ class TupleType(SchemaType):
 
 
 class EnumDefault(str):
-    """The default of an ``Enum`` argument as a schema's text names it, ``Color.RED``, its class unknown."""
+    """The default of an ``Enum`` argument as a schema's text names it: ``Color.RED``, of unknown class."""
 
     __slots__ = ()
 
@@ -100,12 +100,12 @@ def spell_brackets(type_: ListType) -> str:
 
 
 def is_tensorlist_like_type(type_: SchemaType) -> bool:
-    """Tells whether a type is one of the four lists of tensors that a tape looks into.
+    """Tells whether a type is one of the four lists of tensors that the tape looks into.
 
     These are ``Tensor[]``, ``Tensor?[]``, ``Tensor[]?`` and ``Tensor?[]?``.
 
     Args:
-        type_: the type of an argument or of a return.
+        type_: the type of an argument or a return.
 
     Example:
         >>> is_tensorlist_like_type(OptionalType(ListType(TENSOR)))
@@ -118,10 +118,10 @@ def is_tensorlist_like_type(type_: SchemaType) -> bool:
 
 
 def has_tensor(type_: SchemaType) -> bool:
-    """Tells whether values of this type hold tensors, at any depth.
+    """Tells whether values of this type contain tensors at any depth.
 
     Args:
-        type_: the type of an argument or of a return.
+        type_: the type of an argument or a return.
 
     Example:
         >>> has_tensor(TupleType((BaseType("int"), ListType(TENSOR))))

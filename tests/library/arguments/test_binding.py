@@ -225,7 +225,7 @@ def test_a_tensor_or_array_is_no_list():
 
 def test_a_tensor_or_array_alone_is_no_list_of_tensors():
     for value in (make_tensor([1, 2]), jnp.arange(2), np.arange(2)):
-        with pytest.raises(ArgumentError, match=r"Put it into a list, also where it is the only one"):
+        with pytest.raises(ArgumentError, match=r"Put it into a list, even if it is the only one"):
             convert("Tensor[]", value)
 
 

@@ -22,7 +22,7 @@ def test_a_shard_map_over_some_axes_is_refused_with_the_ops_name_and_the_axes() 
     mesh = jax.make_mesh((4, 2), ("i", "k"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     spread = jax.shard_map(sine, mesh=mesh, in_specs=P("i"), out_specs=P("i"), axis_names={"i"})
     with pytest.raises(
-        TracingError, match=r"meshes::sine: .*over some axes.*over 'i', and XLA cuts along 'k'"
+        TracingError, match=r"meshes::sine: .*over only some axes.*over 'i', and XLA cuts along 'k'"
     ):
         jax.jit(spread)(jnp.ones((8, 4)))
     whole = jax.shard_map(sine, mesh=mesh, in_specs=P("i", "k"), out_specs=P("i", "k"))

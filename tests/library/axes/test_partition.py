@@ -213,7 +213,7 @@ class TestArrayKernels:
         np.testing.assert_allclose(run(x), np.sqrt(batch), rtol=1e-6)
 
     @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
-    def test_a_kernel_that_gives_something_else_on_parts_is_an_error_that_shows_both(self, kind: Any) -> None:
+    def test_a_kernel_that_returns_other_shapes_on_parts_is_an_error_that_shows_both(self, kind: Any) -> None:
         @custom_op("shard::fixed")
         def fixed(x: jax.Array) -> jax.Array:
             return jnp.zeros((8, 4)) + x.sum()
@@ -222,7 +222,9 @@ class TestArrayKernels:
         mesh = make_mesh(kind)
         with (
             jax.set_mesh(mesh),
-            pytest.raises(Exception, match=r"shard::fixed: on parts.*From \(f32\[1,4\].* gave \(f32\[8,4\]"),
+            pytest.raises(
+                Exception, match=r"shard::fixed: on parts.*From \(f32\[1,4\].* returned \(f32\[8,4\]"
+            ),
         ):
             jax.jit(fixed)(put(X, mesh, "i"))
 

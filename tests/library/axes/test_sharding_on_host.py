@@ -157,6 +157,6 @@ class TestHostKernels:
         sine = make_host_sine([])
         sine.register_fake(lambda x: jnp.zeros(x.shape, jnp.float16))
         with pytest.raises(
-            Exception, match=r"shard::sine: the kernel's results are not what its fake kernel"
+            Exception, match=r"shard::sine: the kernel's results differ from those of its fake"
         ):
             jax.jit(sine)(put(X, make_mesh(), "i")).block_until_ready()

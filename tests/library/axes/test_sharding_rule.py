@@ -55,7 +55,7 @@ class TestRulesThatAreFunctions:
         ("answer", "told"),
         [
             (3, "it returned 3"),
-            ((P("a"), (P(), P())), "it returned 2 specs where 1 are due"),
+            ((P("a"), (P(), P())), "it returned 2 specs, expected 1"),
             ((P("x0"), P("x0")), r"it returned 1 axes for argument 0, which has 2"),
         ],
     )

@@ -259,12 +259,12 @@ class TestBadRules:
     @pytest.mark.parametrize("formula", [lambda ctx, g: g, lambda g, h: g, lambda ctx, g, h, k: g])
     def test_a_formula_takes_ctx_and_one_gradient_per_result(self, op: CustomOpDef, formula: Any) -> None:
         with pytest.raises(
-            RegistrationTypeError, match=r"miss::two: the backward formula .* due are \(ctx, grad, grad\)"
+            RegistrationTypeError, match=r"miss::two: the backward formula .* expected \(ctx, grad, grad\)"
         ):
             op.register_autograd(formula)
         assert op._opoverload.record.derivative.backward is None
 
-    def test_what_a_setup_does_not_take_it_tells_at_the_call(self, op: CustomOpDef) -> None:
+    def test_a_setup_with_wrong_parameters_raises_at_the_call(self, op: CustomOpDef) -> None:
         op.register_autograd(
             lambda ctx, *grads: grads, setup_context=lambda ctx, inputs, output: None
         )  # as in torch
@@ -273,13 +273,13 @@ class TestBadRules:
 
     def test_a_jvp_rule_takes_primals_and_tangents(self, op: CustomOpDef) -> None:
         with pytest.raises(
-            RegistrationTypeError, match=r"miss::two: the jvp rule .* due are \(primals, tangents\)"
+            RegistrationTypeError, match=r"miss::two: the jvp rule .* expected \(primals, tangents\)"
         ):
             op.register_jvp(lambda x, y, dx, dy: x)
 
     def test_a_batching_rule_takes_info_places_and_the_arguments(self, op: CustomOpDef) -> None:
         with pytest.raises(
-            RegistrationTypeError, match=r"miss::two: the vmap rule .* due are \(info, in_dims\)"
+            RegistrationTypeError, match=r"miss::two: the vmap rule .* expected \(info, in_dims\)"
         ):
             op.register_vmap(lambda info, in_dims, x: x)
         op.register_vmap(lambda info, in_dims, x, y, *, scale: ((x, y), 0))
@@ -307,7 +307,8 @@ class TestFakeKernelsThatDoNotFit:
         run = jax.jit(op) if jitted else op
         with pytest.raises(
             ResultError if not (jitted and kind is np.ndarray) else Exception,
-            match=r"miss::grows: the kernel's results are not what its fake kernel says\. The kernel gave "
+            match=r"miss::grows: the kernel's results differ from those of its fake kernel\. "
+            r"The kernel returned "
             r"\[f32\[3\]\], the fake kernel \[f32\[3,2\]\]",
         ):
             jax.block_until_ready(run(tensor(X) if kind is Tensor and not jitted else X))
@@ -319,7 +320,7 @@ class TestFakeKernelsThatDoNotFit:
 
         again.register_fake(lambda x: jnp.zeros((*x.shape, 2)))
         for _ in range(2):
-            with pytest.raises(ResultError, match="not what its fake kernel says"):
+            with pytest.raises(ResultError, match="differ from those of its fake kernel"):
                 again(tensor(X))
         again.register_fake(lambda x: x)
         assert again(tensor(X)).shape == X.shape
@@ -330,7 +331,9 @@ class TestFakeKernelsThatDoNotFit:
             return x.astype(jnp.bfloat16)
 
         half.register_fake(lambda x: x)
-        with pytest.raises(ResultError, match=r"The kernel gave \[bf16\[3\]\], the fake kernel \[f32\[3\]\]"):
+        with pytest.raises(
+            ResultError, match=r"The kernel returned \[bf16\[3\]\], the fake kernel \[f32\[3\]\]"
+        ):
             half(X)
         half.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.bfloat16))
         assert half(X).dtype == jnp.bfloat16

@@ -102,7 +102,11 @@ def test_a_fake_kernel_with_other_lengths_or_numbers_is_caught(x):
     op = make_op(parts, None)
     op.register_fake(lambda x: [same_shape(x)])
     assert_fails(
-        op, (x.detach(),), "test_faketensor", OpMismatchError, "It tells of 1 values, and there are 2"
+        op,
+        (x.detach(),),
+        "test_faketensor",
+        OpMismatchError,
+        "The fake kernel returns 1 values, the kernel 2",
     )
 
 

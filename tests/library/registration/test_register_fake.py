@@ -102,7 +102,7 @@ class TestRegisterFake:
 
         with pytest.raises(
             RegistrationError,
-            match=r"does not return what the op returns\. Got 2 by its annotation, due are 1",
+            match=r"does not return what the op returns\. Got 2 by its annotation, expected 1",
         ):
             op.register_fake(two)
 
