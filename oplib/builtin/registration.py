@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter
 from typing import Any
 
+from oplib.generated_code import define_function
 from oplib.library import OpOverload, custom_op
 from oplib.library.calls.fusion import Branch, fuse
 from oplib.library.calls.spelling import spell_parameters
@@ -124,7 +125,7 @@ def make_function(row: Row, overload: OpOverload, *, by_further_names: bool = Tr
     spelling = spell_parameters(parameters)
     namespace |= spelling.namespace
     lines.insert(0, f"def {row.op}({', '.join([*spelling.declared, *spelling.rest])}):")
-    exec(compile("\n".join(lines), f"<oplib.{row.op}>", "exec"), namespace)
+    define_function("\n".join(lines), row.op, f"<oplib.{row.op}>", namespace)
     function = namespace["__again"] = namespace[row.op]
     return function if results or row.view is not None else fuse(function, Branch("", overload))
 

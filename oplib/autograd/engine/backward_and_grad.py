@@ -12,6 +12,7 @@ from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .batched import run_batched
 from .node_logging import engine_run_backward
@@ -27,6 +28,7 @@ Grads = Tensor | Sequence[Tensor | None] | None
 _has_warned_of_cycle = False
 
 
+@entry_point
 def backward(
     tensors: Outputs,
     grad_tensors: Grads = None,
@@ -86,6 +88,7 @@ def backward(
         )
 
 
+@entry_point
 def grad(  # noqa: PLR0917  the order of the arguments is torch's
     outputs: Outputs,
     inputs: Inputs,
@@ -143,7 +146,7 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
     else:
         if not only_inputs:
             warnings.warn(
-                "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=2
+                "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=3
             )
         with in_its_width(roots):
             found = _find_grads(roots, wanted, options)
@@ -217,7 +220,7 @@ def _no_inputs(caller: str, purpose: str) -> AutogradError:
 
 
 def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
-    warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=3)
+    warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=4)
     if grad_tensors is not None:
         raise AutogradError(
             "backward: `grad_tensors` and `grad_variables` (deprecated) were both given. They are two "
@@ -236,7 +239,7 @@ def _warn_of_cycle() -> None:
             "is freed only when Python collects garbage. Use oplib.autograd.grad, or set grad to None "
             "after use.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

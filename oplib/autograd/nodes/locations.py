@@ -7,35 +7,17 @@ only when an error is to tell it.
 from __future__ import annotations
 
 import linecache
-import os
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 from oplib.modes import modes
+from oplib.tracebacks import is_inside
 
 Location = tuple[CodeType, int]
 
-_PACKAGE = f"{Path(__file__).resolve().parents[2]}{os.sep}"
 _ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "run.py")
-
-
-class _Insiders(dict[str, bool]):
-    """Tells of a file name whether its code is oplib's own, written or made at run time."""
-
-    def __missing__(self, name: str) -> bool:
-        inside = name.startswith((_PACKAGE, "<call of ", "<oplib.")) or _is_jax(name)
-        self[name] = inside
-        return inside
-
-
-def _is_jax(name: str) -> bool:
-    """Whether a file belongs to JAX, which calls back into oplib and is nobody's own code either."""
-    return any(f"/site-packages/{package}/" in name for package in ("jax", "jaxlib", "optree"))
-
-
-_is_inside = _Insiders()
 
 
 class record_locations:  # noqa: N801  a function to its users
@@ -97,7 +79,7 @@ def note_location(node: Any, parent: Any = None) -> None:
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
-        if not _is_inside[name]:
+        if not is_inside[name]:
             node._location = (code, frame.f_lineno)
             return
         if parent is not None and name == _ENGINE:
@@ -109,7 +91,7 @@ def note_location(node: Any, parent: Any = None) -> None:
 def find_frame() -> FrameType | None:
     """Returns the innermost frame outside of oplib."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_inside[frame.f_code.co_filename]:
+    while frame is not None and is_inside[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame
 

@@ -8,6 +8,7 @@ from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import map_levels
+from oplib.tracebacks import hide_frames
 
 from .binding import Binding
 from .function_call import FunctionCall
@@ -143,9 +144,13 @@ class Function(metaclass=FunctionMeta):
             AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has;
                 inside ``vmap``, it has no rule for that.
         """
-        if map_levels.stack and cls._is_users:
-            return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
-        return cls._apply(*args, **kwargs)
+        try:
+            if map_levels.stack and cls._is_users:
+                return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
+            return cls._apply(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     @classmethod
     def _apply(cls, *args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from oplib.errors import ArgumentTypeError, OplibError, describe
 from oplib.library.arguments.plain_conversions import is_foreign
+from oplib.tracebacks import entry_point
 
 Function = Callable[..., Any]
 _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
@@ -40,7 +41,7 @@ def refuse_untensors(function: Function) -> Function:
             _refuse_foreign(function, args, kwargs, error)
             raise
 
-    return guarded
+    return entry_point(guarded)
 
 
 def _refuse_foreign(

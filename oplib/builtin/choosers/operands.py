@@ -14,6 +14,7 @@ from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.composed.data_dependent import find_places
 from oplib.builtin.kernels.wide_integers import compare_with_wide, is_wide, to_quotient_operand
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.generated_code import define_function
 from oplib.library import OpOverload
 from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
 from oplib.tensor.storage.ingestion import to_array
@@ -285,7 +286,7 @@ def _by_last(name: str, *parameters: str) -> Chooser:
             "__number": overloads[f"{name}.Scalar"],
             "__tensor": overloads[f"{name}.Tensor"],
         }
-        exec(compile(text, f"<oplib.{name}>", "exec"), namespace)
+        define_function(text, name, f"<oplib.{name}>", namespace)
         is_last_number = when_number(len(parameters) - 1)
         return fuse(
             namespace[name], Branch(is_last_number, namespace["__number"]), Branch("", namespace["__tensor"])

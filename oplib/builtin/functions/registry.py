@@ -26,6 +26,7 @@ from oplib.builtin.viewing import choose_split, make_turner
 from oplib.builtin.writing.fill_in_place import choose_masked_fill, index_put
 from oplib.builtin.writing.out import add_out, takes_out
 from oplib.builtin.writing.random_in_place import FILLING
+from oplib.generated_code import define_function
 from oplib.library.calls.fusion import list_branches
 from oplib.tensor.shapes.keywords import take_named
 
@@ -283,7 +284,7 @@ def _make_variadic(name: str) -> Function:
     """A method that takes its numbers one by one, in one sequence, or by the keyword of its op."""
     namespace: dict[str, Any] = {"function": _functions[name], "take_named": take_named}
     text = _VARIADIC_METHOD.format(op=name, name=_VARIADIC[name])
-    exec(compile(text, f"<oplib.Tensor.{name}>", "exec"), namespace)
+    define_function(text, name, f"<oplib.Tensor.{name}>", namespace)
     namespace[name].__doc__ = _functions[name].__doc__
     return name_method(namespace[name], name)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
+from oplib.generated_code import define_function
 from oplib.library.calls.fusion import fuse, list_branches
 from oplib.library.calls.spelling import spell_parameters
 
@@ -65,7 +66,7 @@ def add_further_names(function: Function, name: str) -> Function:
         f"    return __function({', '.join(spelling.given[:-1])})",
     ]
     namespace |= {**spelling.namespace, "__function": function, "__again": function}
-    exec(compile("\n".join(lines), f"<oplib.{name} by further names>", "exec"), namespace)
+    define_function("\n".join(lines), name, f"<oplib.{name} by further names>", namespace)
     made = namespace[name]
     made.__doc__ = function.__doc__
     branches = list_branches(function)

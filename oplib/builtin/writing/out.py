@@ -15,6 +15,7 @@ from oplib.autograd.recording.rebase import note_write
 from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.generated_code import define_function
 from oplib.library.arguments.recording import refuse_out_gradient
 from oplib.library.calls.fusion import fuse, list_branches
 from oplib.library.calls.spelling import spell_parameters
@@ -52,7 +53,7 @@ def add_out(function: Function, name: str, *, has_gradient: bool = True) -> Func
         f"    if out is None: return {call}",
         f"    return __write(__name, lambda: {call}, out, ({values}))",
     ]
-    exec(compile("\n".join(lines), f"<oplib.{name} with out>", "exec"), namespace)
+    define_function("\n".join(lines), name, f"<oplib.{name} with out>", namespace)
     made = namespace[name]
     made.__doc__ = add_to_arguments(function.__doc__, _OUT)
     branches = list_branches(function)

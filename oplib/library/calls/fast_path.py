@@ -14,18 +14,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import CodeType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from oplib.autograd.recording.formula_node import NOBODY, record
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.recording.record_pattern import find_pattern
 from oplib.config import config
+from oplib.generated_code import compile_function, define_function
 from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
 from oplib.library.schema import Argument
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
+from oplib.tracebacks import entry_point
 
 from .dispatch import Dispatcher
 from .fast_block import FastBlock
@@ -89,7 +91,7 @@ class ShortCut:
     def define(self) -> Callable[..., Any]:
         """Makes the function."""
         name = self._head[0].removeprefix("def ").partition("(")[0]
-        self.function = write_function(self.text(), name, self._place, self._namespace)
+        self.function = define_function(self.text(), name, self._place, self._namespace)
         return self.function
 
     def drop_line(self, line: str) -> None:
@@ -100,7 +102,7 @@ class ShortCut:
     def rewrite(self) -> None:
         """Gives the function the code of the text as it is now; calls that are running finish the old one."""
         function: Any = self.function
-        function.__code__ = _compile(self.text(), self._place)
+        function.__code__ = compile_function(self.text(), self._place)
 
     def define_quiet(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Makes the function for inference mode, where nothing is recorded and results are of another class.
@@ -109,7 +111,7 @@ class ShortCut:
             slow: where it goes on with what it does not serve.
         """
         namespace = {**self._namespace, **_QUIET, "__slow": slow}
-        return write_function(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
+        return define_function(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
 
     def _learn(self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
         """Records a call in the complete way, and writes down how it is done for the next one of its kind."""
@@ -124,21 +126,10 @@ class ShortCut:
         return record(dispatcher.node_class, result, tensors, arrays)[0]
 
 
-def write_function(text: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """Makes the function of a name from its text."""
-    exec(compile(text, place, "exec"), namespace)
-    return namespace[name]
-
-
-def _compile(text: str, place: str) -> CodeType:
-    whole = compile(text, place, "exec")
-    return next(constant for constant in whole.co_consts if isinstance(constant, CodeType))
-
-
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
     if not dispatcher.is_fast:
-        return lambda *args, **kwargs: dispatcher.call(args, kwargs)
+        return entry_point(lambda *args, **kwargs: dispatcher.call(args, kwargs))
     block = FastBlock(dispatcher.record)
     binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
     head, tail = _spell_any_call(block)

@@ -13,6 +13,7 @@ from oplib.library.records.qualname import Qualname, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import FunctionSchema
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
+from oplib.tracebacks import entry_point
 
 from .deferral import settle, settle_all
 from .signature import LateSignature, make_signature
@@ -144,6 +145,7 @@ class OpOverload(Redirecting):
         self.call = self.arrays = self._refuse
 
     def _defer(self, attribute: str, build: Callable[[OpOverload], None]) -> Function:
+        @entry_point
         def build_and_call(*args: Any, **kwargs: Any) -> Any:
             build(self)
             return self(*args, **kwargs) if attribute == "call" else getattr(self, attribute)(*args, **kwargs)

@@ -6,6 +6,8 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
+from oplib.tracebacks import is_inside
+
 _PACKAGE = __name__.partition(".")[0]
 _FLOOR = ".".join(__name__.split(".")[:2])
 
@@ -46,9 +48,9 @@ def find_line(error: BaseException) -> str:
     found = "?"
     step = error.__traceback__
     while step is not None:
-        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module not in {_PACKAGE, "jax", "jaxlib", "contextlib"}:
-            found = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}"
+        file = step.tb_frame.f_code.co_filename
+        if not is_inside[file]:
+            found = f"{file}:{step.tb_lineno}"
         step = step.tb_next
     return found
 

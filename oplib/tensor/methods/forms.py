@@ -11,6 +11,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor.shapes.keywords import take_named
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
+from oplib.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -185,7 +186,11 @@ class TensorMethods(Generic[TensorT]):
             >>> x.grad
             tensor([2., 4.])
         """
-        upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        try:
+            upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
 
 def _warn_of_reversing(rank: int) -> None:

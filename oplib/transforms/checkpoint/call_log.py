@@ -5,14 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from oplib.errors import CheckpointError, describe
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.tensor import Tensor
-
-_PACKAGE = str(Path(__file__).parents[2])
+from oplib.tracebacks import is_inside
 
 
 class CallLog:
@@ -82,8 +80,8 @@ def _listing(lines: list[str]) -> Generator[None]:
 
 
 def _find_line() -> str:
-    """The innermost line outside of the package, and of the code that it generates."""
+    """The innermost line outside of the package and of JAX."""
     for frame, line in traceback.walk_stack(None):
-        if not frame.f_code.co_filename.startswith((_PACKAGE, "<call of ", "<oplib.")):
+        if not is_inside[frame.f_code.co_filename]:
             return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
     return "?"

@@ -13,6 +13,7 @@ from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
+from oplib.tracebacks import entry_point
 
 from .call_log import CallLog
 from .recompute import CheckpointedCall
@@ -36,6 +37,7 @@ def noop_context_fn() -> Contexts:
     return nullcontext(), nullcontext()
 
 
+@entry_point
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -120,7 +122,7 @@ def _choose_default(caller: str) -> bool:
     warnings.warn(
         f"{caller}: the use_reentrant parameter should be passed explicitly. It is True now, as in torch, "
         "which keeps from grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
-        stacklevel=3,
+        stacklevel=4,
     )
     return True
 
@@ -160,6 +162,7 @@ def _read_metadata(tensor: Tensor) -> dict[str, Any]:
 _CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _read_metadata, "none": lambda _: None}
 
 
+@entry_point
 def checkpoint_sequential(
     functions: Any,
     segments: int,

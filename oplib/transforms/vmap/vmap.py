@@ -10,6 +10,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.random.draw_log import DrawLog
+from oplib.tracebacks import entry_point
 
 from .batch_dims import move_batch, repeat
 from .dims import Arguments, place_batch, read_arguments, take_results_apart
@@ -77,6 +78,7 @@ def vmap(
             "examples to map at a time."
         )
 
+    @entry_point
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", repr(func))

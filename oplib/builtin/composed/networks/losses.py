@@ -15,6 +15,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
 from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.generated_code import define_function
 
 Function = Callable[..., Any]
 
@@ -110,7 +111,7 @@ def write_loss(name: str) -> Function:
     op = getattr(ops, name)
     namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
     namespace["__weigh"] = weigh
-    exec(compile("\n".join(lines), f"<oplib.{name}>", "exec"), namespace)
+    define_function("\n".join(lines), name, f"<oplib.{name}>", namespace)
     told: str | None = op.__doc__
     for one, words in _FURTHER.items():
         if one in given and f"\n    {one}: " not in (told or ""):
