@@ -13,7 +13,7 @@ from typing import Any
 
 from oplib.errors import ArgumentTypeError, OplibError, describe
 from oplib.library.arguments.plain_conversions import is_foreign
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import hide_frames
 
 Function = Callable[..., Any]
 _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
@@ -30,31 +30,34 @@ def refuse_untensors(function: Function) -> Function:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except AttributeError as error:
-            if isinstance(error.obj, _NO_TENSORS):
-                for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
-                    if _holds(value, error.obj):
-                        raise _explain(function, name, value, error.obj) from error
-            _refuse_foreign(function, args, kwargs, error)
-            raise
-        except TypeError as error:
-            _refuse_foreign(function, args, kwargs, error)
+        except Exception as error:
+            better = _find_untensor(function, args, kwargs, error)
+            if better is not None:
+                raise better from None
+            hide_frames(error)
             raise
 
-    return entry_point(guarded)
+    return guarded
 
 
-def _refuse_foreign(
+def _find_untensor(
     function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
-) -> None:
-    """Raises where an array of another library is among the arguments, and no op has said so."""
+) -> ArgumentTypeError | None:
+    """Returns the error about an argument that is no Tensor, where that is why the function failed."""
+    if not isinstance(error, (AttributeError, TypeError)) or isinstance(error, OplibError):
+        return None
+    if isinstance(error, AttributeError) and isinstance(error.obj, _NO_TENSORS):
+        for name, value in inspect.signature(function).bind(*args, **kwargs).arguments.items():
+            if _holds(value, error.obj):
+                return _explain(function, name, value, error.obj)
     for value in (*args, *kwargs.values()):
-        if is_foreign(value) and not isinstance(error, OplibError):
+        if is_foreign(value):  # and no op has said so
             kind = type(value)
-            raise ArgumentTypeError(
+            return ArgumentTypeError(
                 f"{_name(function)}: expected a value of type 'Tensor' but found {describe(value)}, of type "
                 f"{kind.__module__}.{kind.__name__}. Convert it: oplib.tensor(t)."
-            ) from error
+            )
+    return None
 
 
 def _name(function: Function) -> str:
