@@ -22,6 +22,7 @@ import pytest
 
 from oplib.library.registration.registry import registry
 from tests.leftovers import World
+from tests.seed import describe_seed, seed_programs
 
 # A first call compiles, so time says nothing about an example.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
@@ -70,9 +71,21 @@ def forget_ops() -> Iterator[None]:
     registry.restore(before)
 
 
-def pytest_report_header() -> str | None:
-    """Says what is left out."""
-    return None if find_spec("torch") else "tests/parity is left out: there is no torch to compare with"
+def pytest_report_header() -> list[str]:
+    """Tells the seed, and what is left out."""
+    left_out = [] if find_spec("torch") else ["tests/parity is left out: there is no torch to compare with"]
+    return [describe_seed(), *left_out]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives the seed of the run to the tests of random programs."""
+    seed_programs(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tells the seed again where something failed, below what is read first."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(describe_seed())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,13 +1,11 @@
 """The built-in ops beside torch in every dtype: which are taken, what dtype comes out, and with what values.
 
 The classes that a row declares are compared for all ops at each run, since that runs torch only. Of the
-values a run takes some cells, drawn by ``OPLIB_OPS_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
+values a run takes some cells, drawn by ``OPLIB_TEST_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
 """
 
 from __future__ import annotations
 
-import os
-import random
 from typing import Any
 
 import ml_dtypes
@@ -20,6 +18,7 @@ from oplib.builtin.kernels.dtype_classes import CLASSES
 from oplib.builtin.rows.row import Row
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.samples import find_samples
+from tests.seed import draw_cases
 
 pytest.importorskip("torch")
 
@@ -154,9 +153,7 @@ def name_dtype(tensor: Any) -> str:
 
 def choose(count: int) -> list[tuple[str, str]]:
     cells = [(row.name, dtype) for row in list_rows() for letter in DTYPES for dtype in DTYPES[letter]]
-    if os.environ.get("OPLIB_OPS_SAMPLES") == "all":
-        return cells
-    return random.Random(f"{os.environ.get('OPLIB_OPS_SEED', '0')} dtypes").sample(cells, count)
+    return draw_cases(cells, count, "dtypes")
 
 
 @pytest.mark.slow

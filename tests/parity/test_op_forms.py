@@ -3,13 +3,11 @@
 A form is a line of Python, run once with torch as ``lib`` and once with oplib. Numbers, shapes, dtypes (but
 for the width of integers) and gradients are compared; of errors, that the builtin class is the same.
 
-A run takes some of them, drawn by ``OPLIB_OPS_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
+A run takes some of them, drawn by ``OPLIB_TEST_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import re
 import warnings
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 
 import oplib
+from tests.seed import draw_cases
 
 from .forms_of_fourier import FOURIER
 from .forms_of_layers import LAYERS
@@ -42,8 +41,7 @@ KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
 FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL, *TRIANGLES)
-if os.environ.get("OPLIB_OPS_SAMPLES") != "all":
-    FORMS = random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(FORMS, len(FORMS) // 8)
+FORMS = draw_cases(FORMS, len(FORMS) // 8, "forms")
 
 
 def run(lib: Any, form: str) -> tuple[list[Any], list[Any], type[Exception] | None]:

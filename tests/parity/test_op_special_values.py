@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 import oplib
 from oplib.builtin.functions.registry import FUNCTIONS, OVERLOADS, ROWS
+from tests.seed import draw_cases
 
 torch = pytest.importorskip("torch")
 
@@ -29,10 +28,7 @@ APART = {
 
 
 def choose(names: list[str], count: int) -> list[str]:
-    if os.environ.get("OPLIB_OPS_SAMPLES") == "all":
-        return names
-    seed = os.environ.get("OPLIB_OPS_SEED", "0")
-    return random.Random(f"{seed} special values").sample(names, min(count, len(names)))
+    return draw_cases(names, count, "special values")
 
 
 def list_unary() -> list[str]:

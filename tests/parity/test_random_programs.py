@@ -166,7 +166,7 @@ def is_close(ours, theirs):
 
 @pytest.mark.slow
 @pytest.mark.spec("E.2", "E.3", "E.7", "001.7", "001.8", "000.14")
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(st.lists(instructions, min_size=2, max_size=14), st.tuples(places, places), passes)
 def test_random_programs_do_what_they_do_on_torch(lines, roots, kind):
     torch = pytest.importorskip("torch")

@@ -1,14 +1,12 @@
 """The grid: every overload of a built-in op, by every check that applies to one of its samples.
 
 A *cell* is one overload and one check; in it run all samples to which the check applies, or in a seeded run
-one of them. ``OPLIB_OPS_SAMPLES=all`` takes every cell with every sample, ``OPLIB_OPS_SEED`` draws others. A
+one of them. ``OPLIB_OPS_SAMPLES=all`` takes every cell with every sample, ``OPLIB_TEST_SEED`` draws others. A
 cell in which some sample is expected to fail (``expected_failures.py``) counts as an expected failure.
 """
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -16,15 +14,13 @@ from functools import cache
 import jax
 import pytest
 
+from tests import seed
 from tests.builtin.samples.samples import find_samples
 
 from .calls import OPS, find_call
 from .check import Check
 from .differences import differ
 from .expected_failures import ExpectedFailure, find_expected
-
-TAKE_ALL = os.environ.get("OPLIB_OPS_SAMPLES") == "all"
-SEED = os.environ.get("OPLIB_OPS_SEED", "0")
 
 
 @dataclass(frozen=True)
@@ -55,11 +51,11 @@ def list_cells(checks: Iterable[Check]) -> list[Cell]:
 def draw_cells(checks: Iterable[Check]) -> list[Cell]:
     """Returns the cells of a run: all, or a seeded part of them with one sample each."""
     cells = list_cells(checks)
-    if TAKE_ALL:
+    if seed.TAKE_ALL:
         return cells
     drawn: list[Cell] = []
     for cell in cells:
-        rng = random.Random(f"{SEED} {cell}")
+        rng = seed.make_random(str(cell))
         if rng.random() < cell.check.share:
             drawn.append(Cell(cell.op, cell.check, (rng.choice(cell.numbers),)))
     return drawn
@@ -76,7 +72,7 @@ def make_parameters(checks: Iterable[Check]) -> list[object]:
 @cache
 def limit_compiled_programs(op: str) -> None:
     """Drops what was compiled for the ops before this one, in a run of all: memory would not hold it."""
-    if TAKE_ALL and limit_compiled_programs.cache_info().misses % 8 == 0:
+    if seed.TAKE_ALL and limit_compiled_programs.cache_info().misses % 8 == 0:
         differ.cache_clear()
         find_call.cache_clear()
         jax.clear_caches()

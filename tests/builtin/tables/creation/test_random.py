@@ -1,14 +1,12 @@
 """Ops that draw random numbers: what repeats them, how they are distributed, and how they differentiate.
 
 A generator of random bits takes a third of a second to compile, so a run takes some of the ops, drawn by
-``OPLIB_OPS_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
+``OPLIB_TEST_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import random
 from typing import Any
 
 import jax
@@ -23,6 +21,7 @@ from oplib.library.objects.overload import list_overloads
 from oplib.tensor import Tensor
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.random import SAMPLES
+from tests.seed import draw_cases
 
 OPS = {op.name(): op for op in list_overloads() if op.namespace == "oplib" and op.record.draws}
 PASSING_ON = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "sdpa_dropout")
@@ -36,9 +35,7 @@ def choose(count: int, *, without: tuple[str, ...] = (), among: tuple[str, ...] 
         for sample in samples
         if name not in without and (not among or name in among)
     ]
-    if os.environ.get("OPLIB_OPS_SAMPLES") == "all":
-        return cases
-    return random.Random(os.environ.get("OPLIB_OPS_SEED", "0")).sample(cases, count)
+    return draw_cases(cases, count, "random numbers")
 
 
 KEYS = jax.random.split(jax.random.key(7), 2)

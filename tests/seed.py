@@ -1,0 +1,45 @@
+"""The seed of a run: what the tests draw from it, and how much.
+
+``OPLIB_TEST_SEED`` is 0 unless the environment gives another number; ``.ci/run`` gives a new one to each run.
+The workers of a run read the same environment, so they collect the same tests.
+``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+import hypothesis
+import pytest
+
+T = TypeVar("T")
+SEED = int(os.environ.get("OPLIB_TEST_SEED", "0"))
+TAKE_ALL = os.environ.get("OPLIB_OPS_SAMPLES") == "all"
+
+
+def make_random(purpose: str) -> random.Random:
+    """Returns the numbers of one purpose: the same in each run of the same seed, whatever else is drawn."""
+    return random.Random(f"{SEED} {purpose}")
+
+
+def draw_cases(cases: Sequence[T], count: int, purpose: str) -> list[T]:
+    """Returns as many of the cases as asked for, or all of them in a run of all."""
+    if TAKE_ALL:
+        return list(cases)
+    return make_random(purpose).sample(cases, min(count, len(cases)))
+
+
+def seed_programs(items: Sequence[pytest.Item]) -> None:
+    """Lets the tests of hypothesis draw their examples from the seed."""
+    for item in items:
+        test = getattr(item, "obj", None)
+        if hypothesis.is_hypothesis_test(test):
+            hypothesis.seed(SEED)(getattr(test, "__func__", test))
+
+
+def describe_seed() -> str:
+    """Returns the line that tells how to draw the same again."""
+    return f"samples and random programs are drawn with OPLIB_TEST_SEED={SEED}"

@@ -1,0 +1,62 @@
+"""What the tests draw depends on the seed of the run alone, and the seed is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tests import seed
+from tests.builtin.grid.checks import CHECKS
+from tests.builtin.grid.grid import draw_cells
+
+ROOT = Path(__file__).parent.parent
+
+
+def draw_numbers(monkeypatch, number):
+    """Returns the examples that a test of hypothesis sees in a run with this seed."""
+    seen: list[int] = []
+
+    @hypothesis.settings(database=None)
+    @hypothesis.given(st.integers())
+    def test(example):
+        seen.append(example)
+
+    monkeypatch.setattr(seed, "SEED", number)
+    seed.seed_programs([SimpleNamespace(obj=test)])
+    test()
+    return seen
+
+
+def test_examples_of_hypothesis_are_those_of_the_seed(monkeypatch):
+    assert draw_numbers(monkeypatch, 1) == draw_numbers(monkeypatch, 1)
+    assert draw_numbers(monkeypatch, 1) != draw_numbers(monkeypatch, 2)
+
+
+def test_the_cells_of_the_grid_are_those_of_the_seed(monkeypatch):
+    monkeypatch.setattr(seed, "TAKE_ALL", False)
+    found: dict[int, list[str]] = {}
+    for number in (1, 2):
+        monkeypatch.setattr(seed, "SEED", number)
+        found[number] = [f"{cell} {cell.numbers}" for cell in draw_cells(CHECKS)]
+        assert found[number] == [f"{cell} {cell.numbers}" for cell in draw_cells(CHECKS)]
+    assert found[1] != found[2]
+
+
+@pytest.mark.slow
+def test_a_run_tells_its_seed_at_the_start_and_after_a_failure(tmp_path):
+    failing = tmp_path / "test_failing.py"
+    failing.write_text("def test_failing():\n    assert False\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml", failing]
+    environment = {**os.environ, "OPLIB_TEST_SEED": "31"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count("OPLIB_TEST_SEED=31") == 2
