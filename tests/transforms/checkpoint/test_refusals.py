@@ -66,7 +66,7 @@ def test_debug_lists_the_ops_of_both_computations_and_where_they_were_called(x, 
     assert "oplib.sin.default(f32[2])" in forward
     assert "oplib.exp.default(f32[2])" in forward
     assert "oplib.cos.default(f32[2])" in again
-    assert "test_checkpoint_refusals.py:" in again
+    assert "test_refusals.py:" in again
 
 
 @pytest.mark.spec("001.10", "004.15")
