@@ -1,4 +1,4 @@
-"""Finding the forward call behind an error of a backward pass, and the first NaN."""
+"""Anomaly detection: it finds the forward call behind an error of a backward pass, and the first NaN."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
 
-class set_detect_anomaly:  # noqa: N801  a function to its users
-    """Switches anomaly detection of this thread on or off: at once, until the end of a ``with`` block.
+class set_detect_anomaly:  # noqa: N801  users call it like a function
+    """Switches anomaly detection of this thread on or off, at once or for a ``with`` block.
 
-    While it is on, each recorded node keeps the stack of the call that made it in ``metadata["traceback_"]``,
-    and the node whose backward made it in ``metadata["parent_"]``. An error in a backward pass then tells
-    the forward call that it comes from, in its own text and in a warning, and a NaN in a gradient is an
-    error. It costs much time: :class:`~oplib.autograd.graph.record_locations` is the cheap half of it.
+    While it is on, each recorded node keeps the stack of the call that made it in ``metadata["traceback_"]``.
+    A node that was recorded by a backward pass keeps the node of that pass in ``metadata["parent_"]``. An
+    error in a backward pass then shows the forward call in its text and in a warning. A NaN in a gradient is
+    an error. Anomaly detection is slow; :class:`~oplib.autograd.graph.record_locations` records the lines of
+    the calls only and is cheap.
 
     Args:
-        mode: whether it is on.
-        check_nan: whether a NaN in what a node returns is an error.
+        mode: whether anomaly detection is on.
+        check_nan: whether a NaN in the results of a node is an error.
 
     Example:
         >>> import oplib
@@ -55,10 +56,10 @@ class set_detect_anomaly:  # noqa: N801  a function to its users
 
 
 class detect_anomaly:  # noqa: N801
-    """Detects anomalies in a block of code; see :class:`set_detect_anomaly`. Warns that it is slow.
+    """Detects anomalies in a block of code, and warns that this is slow; see :class:`set_detect_anomaly`.
 
     Args:
-        check_nan: whether a NaN in what a node returns is an error.
+        check_nan: whether a NaN in the results of a node is an error.
 
     Example:
         >>> import oplib, warnings
@@ -94,7 +95,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Returns whether a NaN would be an error, were anomaly detection on."""
+    """Returns whether a NaN is an error while anomaly detection is on."""
     return modes.check_nan
 
 
@@ -106,7 +107,7 @@ def _set(mode: bool, check_nan: bool) -> None:
 
 
 def note_anomaly(node: TapeNode, parent: TapeNode | None) -> None:
-    """Keeps the stack of the call that makes a node, and the node whose backward it belongs to."""
+    """Keeps the stack of the call that makes a node, and the node whose backward the call belongs to."""
     frame = find_frame()
     node.metadata["traceback_"] = traceback.format_stack(frame)
     if parent is not None:
@@ -115,10 +116,10 @@ def note_anomaly(node: TapeNode, parent: TapeNode | None) -> None:
 
 
 def refuse_nan(results: Gradients, node: TapeNode) -> None:
-    """Raises where a node has returned a NaN; of traced gradients nothing is known.
+    """Raises if a node has returned a NaN. Traced gradients are not checked.
 
     Raises:
-        AutogradError: some gradient has a NaN.
+        AutogradError: a gradient has a NaN.
     """
     for position, grad in enumerate(results):
         array = grad._storage.array if isinstance(grad, Tensor) else grad
@@ -133,9 +134,9 @@ def refuse_nan(results: Gradients, node: TapeNode) -> None:
 
 
 def explain_node_error(error: BaseException, node: TapeNode) -> None:
-    """Adds to an error which node was running, of which op, and where it was recorded, as far as is known.
+    """Adds to an error the name of the running node, its op, and the line that recorded it, if known.
 
-    It stays the same object. An error of oplib's own tells it in its text; others in a note below it.
+    The error stays the same object. An error of oplib gets the line in its text; another error gets a note.
     """
     if not isinstance(error, Exception):
         return
@@ -152,14 +153,14 @@ def explain_node_error(error: BaseException, node: TapeNode) -> None:
 def _tell_location(error: Exception, shown: str) -> None:
     text = f"The forward call was at {shown}"
     if isinstance(error, OplibError) and len(error.args) == 1 and isinstance(error.args[0], str):
-        if text not in error.args[0]:  # a run around this one may tell of the same node
+        if text not in error.args[0]:  # an outer run may have added it
             error.args = (f"{error.args[0]} {text}",)
     else:
         error.add_note(text)
 
 
 def _tell_forward(error: Exception, node: TapeNode) -> None:
-    """Tells the whole stack of the forward call, and those of the nodes that it was recorded for."""
+    """Adds the stack of the forward call, and the stacks of the nodes that it was recorded for."""
     stack: list[str] | None = node.metadata.get("traceback_")
     if stack is None:
         text = (
@@ -181,5 +182,5 @@ def _tell_forward(error: Exception, node: TapeNode) -> None:
     error.add_note(text)
     try:
         warnings.warn(text, UserWarning, stacklevel=2)
-    except UserWarning:  # warnings are errors here; the error that is on its way says the same, and goes on
+    except UserWarning:  # warnings are errors here; the error being raised says the same
         return

@@ -33,11 +33,11 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What :func:`unpack_dual` returns.
+    """The result of :func:`unpack_dual`.
 
     Attributes:
         primal: the value, without a tangent.
-        tangent: the tangent, or None where there is none.
+        tangent: the tangent, or None.
     """
 
     primal: Tensor
@@ -48,13 +48,13 @@ def enter_dual_level() -> int:
     """Opens a dual level in this thread, in which tensors can carry tangents.
 
     Returns:
-        Its number, 0: there is one level at a time, as in torch.
+        Its number, which is always 0: as in torch, only one level can be open.
 
     Raises:
-        AutogradError: a level is open.
+        AutogradError: a level is already open.
 
     Source:
-        torch.autograd.forward_ad.enter_dual_level; torch's level is one of the process.
+        torch.autograd.forward_ad.enter_dual_level; a level of torch belongs to the process.
     """
     state = modes.state
     if state.dual_level is not None:
@@ -68,13 +68,13 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Closes the dual level of this thread; all tangents made in it are gone.
+    """Closes the dual level of this thread. All tangents made in it are dropped.
 
     Args:
-        level: its number; by default that of the open one.
+        level: the number of the level; by default the open one.
 
     Raises:
-        AutogradError: no level is open, or another one.
+        AutogradError: no level is open, or ``level`` is not the open one.
     """
     state = modes.state
     opened = state.dual_level
@@ -93,13 +93,13 @@ def exit_dual_level(*, level: int | None = None) -> None:
     opened.close()
 
 
-class dual_level(Mode):  # noqa: N801  a function to its users
+class dual_level(Mode):  # noqa: N801  users call it like a function
     """Opens a dual level for a block, or for each call of a decorated function.
 
-    Everything that has to do with tangents happens inside: they are gone when the block is left.
+    Tangents exist only inside the block; they are dropped at its end.
 
     Raises:
-        AutogradError: a level is open already.
+        AutogradError: a level is already open.
 
     Source:
         torch.autograd.forward_ad.dual_level
@@ -114,7 +114,7 @@ class dual_level(Mode):  # noqa: N801  a function to its users
         (tensor([1.]), None)
     """
 
-    def __enter__(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]  the others have no number
+    def __enter__(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]  only this mode has a number
         return enter_dual_level()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -126,21 +126,22 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Args:
         tensor: the value, any shape, floating or complex.
-        tangent: of the same shape; complex only if ``tensor`` is. It is kept as it is, and in-place writes
-            into the result write it too.
-        level: the number of the open level, which is the default.
+        tangent: a tensor of the same shape, complex only if ``tensor`` is. It is not copied: in-place writes
+            into the result also write the tangent.
+        level: the number of the level; by default the open one.
 
     Returns:
-        A new tensor that shares ``tensor``'s storage, with its place on the tape.
+        A new tensor that shares the storage and the history of ``tensor``.
 
     Raises:
-        AutogradError: no level is open, another one is, ``tensor`` or ``tangent`` has a tangent, or the
-            tangent does not fit.
-        GradientValueError: one of the two is neither floating nor complex.
-        DataTypeError: one of the two is no Tensor.
+        AutogradError: no level is open, ``level`` is not the open one, ``tensor`` or ``tangent`` already has
+            a tangent, or the tangent does not fit.
+        GradientValueError: ``tensor`` or ``tangent`` is neither floating nor complex.
+        DataTypeError: ``tensor`` or ``tangent`` is not a Tensor.
 
     Gradient:
-        That of the identity by ``tensor``; results' tangents are differentiable by ``tangent``.
+        The identity with respect to ``tensor``. Tangents of results are differentiable with respect to
+        ``tangent``.
 
     Source:
         torch.autograd.forward_ad.make_dual
@@ -175,23 +176,23 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """Returns value and tangent of a tensor.
+    """Returns the value and the tangent of a tensor.
 
     Args:
         tensor: any Tensor.
-        level: the number of the level; by default that of the open one.
+        level: the number of the level; by default the open one.
 
     Returns:
         ``(primal, tangent)``. The primal is a new tensor on the same storage, without the tangent; outside of
-        a level it is ``tensor`` itself. The tangent is the very tensor that was given to :func:`make_dual`,
-        or what the ops have computed; None without one, or where forward mode is off.
+        a level it is ``tensor`` itself. The tangent is the object that was given to :func:`make_dual`, or a
+        tangent that ops have computed. It is None if there is no tangent, or forward mode is off.
 
     Raises:
-        AutogradError: a level that is not there.
-        DataTypeError: not a Tensor.
+        AutogradError: ``level`` is not open.
+        DataTypeError: ``tensor`` is not a Tensor.
 
     Gradient:
-        That of the identity, for both.
+        The identity, for both.
 
     Source:
         torch.autograd.forward_ad.unpack_dual
@@ -205,13 +206,13 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(_alias(tensor), find_tangent(tensor))
 
 
-class _set_fwd_grad_enabled(Mode):  # noqa: N801  a function to its users
-    """Switches forward mode on or off: at once when called, until the end of the block with ``with``.
+class _set_fwd_grad_enabled(Mode):  # noqa: N801  users call it like a function
+    """Switches forward mode on or off, at once or for a ``with`` block.
 
-    While it is off no tensor shows its tangent, and ops carry none on.
+    While forward mode is off, tensors show no tangent and ops compute none.
 
     Args:
-        mode: whether tangents are carried.
+        mode: whether forward mode is on.
     """
 
     def __init__(self, mode: bool) -> None:
@@ -231,8 +232,8 @@ class _set_fwd_grad_enabled(Mode):  # noqa: N801  a function to its users
         modes.forward_enabled = self._before[0]
 
 
-def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch has it under this name
-    """Returns whether forward mode is on in this thread: tangents are carried where a level is open."""
+def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch's name
+    """Returns whether forward mode is on in this thread."""
     return modes.forward_enabled
 
 
@@ -280,7 +281,7 @@ def _check_tensor(caller: str, name: str, value: object) -> Tensor:
 
 
 def _alias(tensor: Tensor) -> Tensor:
-    """A new tensor on the same storage, at its place on the tape, with a tangent of its own or none."""
+    """Returns a new tensor on the same storage with the same history, with its own tangent or none."""
     if not (tensor._requires_grad and modes.grad_enabled):
         return tensor.detach()
     alias = upcalls.alias(tensor)

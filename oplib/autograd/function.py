@@ -1,4 +1,4 @@
-"""User Functions under torch's path: the classes, and the mark for a backward that is differentiated once."""
+"""torch's path ``autograd.function``: the classes, and the decorator ``once_differentiable``."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a backward that is not made of differentiable operations; differentiating it raises.
+    """Marks a backward that does not consist of differentiable operations. Differentiating it raises.
 
     Args:
         backward: the static backward of a Function. It runs with grad mode off.
 
     Returns:
-        The backward; under ``create_graph`` its results raise when something differentiates them.
+        The backward. Under ``create_graph`` its results raise if something differentiates them.
 
     Example:
         >>> import oplib

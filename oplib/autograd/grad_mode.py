@@ -1,4 +1,4 @@
-"""Whether operations are recorded: context managers and decorators that decide it for the running thread."""
+"""Modes that decide whether operations of a thread are recorded: context managers and decorators."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _GradMode(Mode):
         modes.grad_enabled = self._before.pop()
 
 
-class no_grad(_GradMode):  # noqa: N801  a function to its users
-    """Nothing is recorded inside; also a decorator, with or without parentheses.
+class no_grad(_GradMode):  # noqa: N801  users call it like a function
+    """Turns recording off in a block. It is also a decorator, with or without parentheses.
 
     Example:
         >>> import oplib
@@ -54,12 +54,12 @@ class no_grad(_GradMode):  # noqa: N801  a function to its users
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
         return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  for __new__
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
         super().__init__()
 
 
 class enable_grad(_GradMode):  # noqa: N801
-    """Operations are recorded inside, also within ``no_grad``; a decorator too.
+    """Turns recording on in a block, also inside ``no_grad``. It is also a decorator.
 
     Example:
         >>> import oplib
@@ -75,18 +75,18 @@ class enable_grad(_GradMode):  # noqa: N801
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
         return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  for __new__
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
         super().__init__()
 
 
 class set_grad_enabled(_GradMode):  # noqa: N801
-    """Switches recording on or off: at once when called, until the end of the block in a ``with`` statement.
+    """Switches recording on or off, at once or for a ``with`` block.
 
     Args:
         mode: whether operations are recorded.
 
     Raises:
-        ArgumentTypeError: ``mode`` is no bool.
+        ArgumentTypeError: ``mode`` is not a bool.
 
     Example:
         >>> import oplib
@@ -98,7 +98,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
     """
 
     def __init__(self, mode: bool) -> None:
-        if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+        if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise ArgumentTypeError(
                 f"set_grad_enabled: argument 'mode' must be bool. Got {type(mode).__name__}. Give True or "
                 "False; to decorate a function, write @set_grad_enabled(False) above it."
@@ -118,7 +118,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
             self._before[-1], self._outside = self._outside, None
 
     def __call__(self, function: _F) -> _F:
-        """Wraps a function so that it runs in this mode; undoes what the constructor switched."""
+        """Wraps a function so that it runs in this mode. Undoes the switch that the constructor made."""
         if self._outside is not None:
             modes.grad_enabled, self._outside = self._outside, None
         return super().__call__(function)
@@ -128,15 +128,15 @@ class set_grad_enabled(_GradMode):  # noqa: N801
 
 
 class inference_mode(Mode):  # noqa: N801
-    """Nothing is recorded inside, for good; a decorator too.
+    """Turns recording off in a block, permanently for the tensors made in it. It is also a decorator.
 
-    What is made inside is an inference tensor (``is_inference()``): it counts no versions, so outside it can
-    be neither written in place nor saved for a backward pass, and it cannot be made to require grad. Views of
-    other tensors stay what their base is. ``clone()`` outside gives an ordinary tensor. Here it is a promise
-    that is checked, and saves no time over ``no_grad``.
+    Tensors made inside are inference tensors (``is_inference()``). They count no versions, so outside they
+    cannot be written in place, saved for a backward pass, or made to require grad. Views of other tensors are
+    inference tensors only if their base is. ``clone()`` outside returns an ordinary tensor. The mode is a
+    promise that oplib checks; it is not faster than ``no_grad``.
 
     Args:
-        mode: with False, leaves an enclosing inference mode.
+        mode: False leaves an enclosing inference mode.
 
     Example:
         >>> import oplib
@@ -162,7 +162,7 @@ class inference_mode(Mode):  # noqa: N801
         self._before.append((state.inference, state.grad_enabled))
         state.inference = self.mode
         state.grad_enabled = not self.mode
-        state.watchers += self.mode  # what a call gives must be marked, and the short cut marks nothing
+        state.watchers += self.mode  # results must be marked, and the fast path marks nothing
 
     def __exit__(self, *exc_info: object) -> None:
         state = modes.state
@@ -171,7 +171,7 @@ class inference_mode(Mode):  # noqa: N801
 
 
 class set_multithreading_enabled(Mode):  # noqa: N801
-    """Sets a flag that is kept for parity: no engine of oplib starts threads. At once, or for a block.
+    """Sets a flag that is kept for parity, at once or for a block. No engine of oplib starts threads.
 
     Args:
         mode: the flag's value in this thread.
@@ -223,5 +223,5 @@ def is_inference_mode_enabled() -> bool:
 
 
 def is_multithreading_enabled() -> bool:
-    """Returns whether multithreading is enabled in this thread; a flag kept for parity."""
+    """Returns the flag of :class:`set_multithreading_enabled` in this thread."""
     return modes.multithreading

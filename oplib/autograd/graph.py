@@ -1,4 +1,4 @@
-"""Looking at a graph, and reaching into it.
+"""torch's path ``autograd.graph``: nodes, edges, hooks and saved tensors of a graph.
 
 Example:
     >>> import oplib
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker then tells of a name that is not there
+if not TYPE_CHECKING:  # a type checker then reports names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name == "_allow_mutation_on_saved_tensors_enabled":
@@ -61,13 +61,13 @@ if not TYPE_CHECKING:  # a type checker then tells of a name that is not there
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Counts an in-place write that oplib could not see: a backward that needs the old value then raises.
+    """Counts an in-place write that oplib cannot see. A backward that needs the old value then raises.
 
     Args:
-        tensor: the tensor written into, or several of them; one that is named twice counts twice.
+        tensor: the tensor that was written, or several. A tensor that is given twice counts twice.
 
     Raises:
-        AutogradError: neither a Tensor nor an iterable of Tensors.
+        AutogradError: the argument is neither a Tensor nor an iterable of Tensors.
 
     Example:
         >>> import oplib

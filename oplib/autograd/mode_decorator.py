@@ -1,7 +1,7 @@
-"""What makes a mode a decorator: each step of what it decorates runs in the mode, and nothing else does.
+"""The base class of modes. As a decorator, a mode is on during each step of the function, and only then.
 
-A function has one step. A generator has one for each value that it yields, and what its consumer does between
-them, or throws in, or sends, is not its own; a coroutine has one for each time that it is resumed.
+A function has one step. A generator has one step per value that it yields; its consumer runs outside of the
+mode. A coroutine has one step each time it is resumed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Mode:
-    """A context manager that is a decorator too; each entry of a decorated function is a fresh one.
+    """A context manager that is also a decorator. Each call of a decorated function enters a new manager.
 
-    It keeps what was there in a stack, so that one object can be entered again inside itself.
+    The manager keeps earlier settings on a stack, so it can be entered again inside itself.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class Mode:
         raise NotImplementedError
 
     def __call__(self, function: _F) -> _F:
-        """Wraps a function, generator or coroutine function, of either kind, so that it runs in this mode.
+        """Wraps a function, generator function or coroutine function, so that it runs in this mode.
 
         Args:
-            function: what to wrap. A class, which torch still takes, becomes a function that makes instances
-                in the mode, with a warning.
+            function: the function to wrap. A class, which torch still accepts, becomes a function that makes
+                instances in the mode, with a warning.
 
         Raises:
-            ArgumentTypeError: it cannot be called.
+            ArgumentTypeError: the argument is not callable.
         """
         return cast("_F", _choose_wrapper(self, function)(self, function))
 
@@ -88,7 +88,7 @@ def _wrap_generator(mode: Mode, function: Callable[..., Any]) -> Callable[..., A
 
 
 def _drive(mode: Mode, steps: Any) -> Generator[Any, Any, Any]:
-    """Runs the steps of a generator, or of what is awaited, in the mode."""
+    """Runs the steps of a generator or awaitable in the mode."""
     step: Callable[[], Any] = functools.partial(steps.send, None)
     while True:
         try:
@@ -102,14 +102,14 @@ def _drive(mode: Mode, steps: Any) -> Generator[Any, Any, Any]:
             with mode.clone():
                 steps.close()
             raise
-        except BaseException as error:  # noqa: BLE001  whatever is thrown in belongs to the generator
+        except BaseException as error:  # noqa: BLE001  thrown errors go to the generator
             step = functools.partial(steps.throw, error)
         else:
             step = functools.partial(steps.send, sent)
 
 
 class _Driven:
-    """What can be awaited, with each of its steps in a mode."""
+    """An awaitable whose steps run in a mode."""
 
     __slots__ = ("_mode", "_steps")
 
@@ -144,7 +144,7 @@ def _wrap_async_generator(mode: Mode, function: Callable[..., Any]) -> Callable[
             except GeneratorExit:
                 await _Driven(mode, generator.aclose())
                 raise
-            except BaseException as error:  # noqa: BLE001  whatever is thrown in belongs to the generator
+            except BaseException as error:  # noqa: BLE001  thrown errors go to the generator
                 step = generator.athrow(error)
             else:
                 step = generator.asend(sent)

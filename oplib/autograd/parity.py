@@ -1,4 +1,4 @@
-"""Names kept for parity, without behaviour of their own: as little as code that imports them needs."""
+"""Names kept for parity with torch. They have no behaviour of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _VariableMeta(type):
 
 
 class Variable(metaclass=_VariableMeta):
-    """Every Tensor is an instance; calling it marks one as requiring grad. Deprecated in favour of Tensor."""
+    """A deprecated name of Tensor. Every Tensor is an instance; a call marks a tensor as requiring grad."""
 
     _execution_engine = get_python_engine()
 
@@ -30,8 +30,8 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad)
 
 
-def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any call is refused
-    """Raises: deprecated.
+def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
+    """Raises an error, because the function is deprecated.
 
     Raises:
         AutogradError: always.
@@ -41,11 +41,11 @@ def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any 
     )
 
 
-variable.Variable = Variable  # type: ignore[attr-defined]  generated code says autograd.variable.Variable
+variable.Variable = Variable  # type: ignore[attr-defined]  generated code uses autograd.variable.Variable
 
 
 class InplaceFunction(Function):
-    """A Function; kept for its name."""
+    """A Function. The name is kept for imports."""
 
 
 class _ViewReplay(threading.local):
@@ -56,7 +56,7 @@ _view_replay = _ViewReplay()
 
 
 def is_view_replay_enabled() -> bool:
-    """Returns whether view replay is enabled in this thread: a flag without effect."""
+    """Returns the flag of view replay in this thread. It has no effect."""
     return _view_replay.enabled
 
 
@@ -72,11 +72,11 @@ def force_original_view_tracking(mode: bool) -> Generator[None]:
 
 @contextmanager
 def preserve_version_counter(tensors: Tensor | tuple[Tensor, ...]) -> Generator[None]:
-    """Takes the versions of tensors back at the end of a block: writes inside it go unnoticed.
+    """Restores the versions of tensors at the end of a block, so that writes inside it go unnoticed.
 
     Args:
-        tensors: one, or a tuple of them. Gradients of what was saved of them before are then those of the old
-            values, which nobody checks any more.
+        tensors: a tensor, or a tuple of tensors. Gradients of values saved before the block may then be
+            wrong, and no check reports it.
     """
     listed = (tensors,) if isinstance(tensors, Tensor) else tensors
     before = [(tensor._storage, tensor._version) for tensor in listed]
@@ -91,7 +91,7 @@ _tensor_classes: dict[Any, type[Any]] = {}
 
 
 def register_py_tensor_class_for_device(device: Any, cls: Any) -> None:
-    """Notes a tensor class for a device; nothing reads it.
+    """Stores a tensor class for a device. Nothing reads it.
 
     Raises:
         RegistrationError: ``cls`` is not a class.
@@ -110,16 +110,16 @@ def next_sequence_nr() -> int:
 
 
 def init() -> bool:
-    """Returns True: the engine needs no initialisation."""
+    """Returns True. The engine needs no initialisation."""
     return True
 
 
 def kineto_available() -> bool:
-    """Returns False: profile with ``jax.profiler``."""
+    """Returns False. Use ``jax.profiler``."""
     return False
 
 
-def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  any call is refused
+def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
     raise AutogradError(
         "profiler: oplib has none of its own. The name is kept for imports. Use jax.profiler."
     )
@@ -136,7 +136,7 @@ _set_empty_test_observer = _supported_activities = _refuse_profiling
 
 
 class _ProfilerName:
-    """A class that only exists."""
+    """A class without behaviour."""
 
 
 _KinetoEvent = _ProfilerResult = DeviceType = ProfilerEvent = _ProfilerName

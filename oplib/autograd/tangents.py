@@ -1,8 +1,8 @@
-"""Tangents of Tensors: what forward mode hangs on them while a dual level is open.
+"""Tangents of Tensors: forward mode stores them in slots while a dual level is open.
 
-A tangent is a Tensor. It stands in a *slot* that its tensor holds, and the level knows all slots weakly: when
-it closes it empties them, so nothing outlives a level, whoever still holds the tensor. While a level is open
-calls take the complete path (it counts as a watcher), which looks here; without one nothing is looked for.
+A tangent is a Tensor. It is stored in a *slot*, which its tensor holds. The level holds all slots weakly and
+empties them when it closes, so no tangent outlives its level. While a level is open, calls take the complete
+path (the level counts as a watcher) and look for tangents. Without a level no call looks for them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .array_functions.array_function import Mask, has_gradient
 
 
 class TangentSlot:
-    """The place of one tensor's tangent.
+    """The place for the tangent of one tensor.
 
     Attributes:
-        tangent: a Tensor, or None where there is none, or its level is closed.
+        tangent: a Tensor; None if there is none, or the level is closed.
     """
 
     __slots__ = ("__weakref__", "tangent")
@@ -35,7 +35,7 @@ class TangentSlot:
 
 
 class DualLevel:
-    """An open level of forward mode: it owns the tangents that were made while it was open."""
+    """An open level of forward mode. It owns the tangents made while it is open."""
 
     def __init__(self) -> None:
         self._slots: WeakSet[TangentSlot] = WeakSet()
@@ -47,20 +47,20 @@ class DualLevel:
         return slot
 
     def close(self) -> None:
-        """Takes all tangents away."""
+        """Removes all tangents."""
         for slot in list(self._slots):
             slot.tangent = None
 
 
 def carries_tangents() -> bool:
-    """Whether calls of this thread carry tangents on: a level is open, and nothing has switched that off."""
+    """Returns whether calls of this thread carry tangents: a level is open, and forward mode is on."""
     state = modes.state
     return state.dual_level is not None and state.forward_enabled and not state.inference
 
 
 @contextmanager
 def tangents_off() -> Generator[None]:
-    """Switches forward mode off, as around the forward of a Function: inside, no tensor shows a tangent."""
+    """Turns forward mode off, as around the forward of a Function. Tensors show no tangents inside."""
     state = modes.state
     before = state.forward_enabled
     state.forward_enabled = False
@@ -71,13 +71,13 @@ def tangents_off() -> Generator[None]:
 
 
 def find_tangent(tensor: Tensor) -> Tensor | None:
-    """Returns the tangent of a tensor; None without one, or where forward mode is off."""
+    """Returns the tangent of a tensor; None if it has none or forward mode is off."""
     state = modes.state
     return None if state.dual_level is None or not state.forward_enabled else _look_up(tensor)
 
 
 def _look_up(tensor: Tensor) -> Tensor | None:
-    """The tangent, whether forward mode is on or off; that of a view is a view of the whole's."""
+    """Returns the tangent, whether forward mode is on or off. The tangent of a view is a view."""
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None:
         return slot.tangent
@@ -85,13 +85,13 @@ def _look_up(tensor: Tensor) -> Tensor | None:
     whole = None if root is None else _look_up(root)
     if whole is None:
         return None
-    tangent = upcalls.view_alike(whole, tensor)  # so that a write into either is seen in both
+    tangent = upcalls.view_alike(whole, tensor)  # a write into either must show in both
     set_tangent(tensor, tangent)
     return tangent
 
 
 def _find_whole(tensor: Tensor) -> Tensor | None:
-    """The tensor of whose tangent that of a view is a part; not always the one whose history it shares."""
+    """Returns the tensor whose tangent the tangent of a view is part of. It may not be the root."""
     source = tensor._tangent_source
     if source is None:
         return tensor._root
@@ -105,7 +105,7 @@ def unbox_tangent(tensor: Tensor) -> Any:
 
 
 def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | None:
-    """Returns the tangents of the operands of a call; None if there is none, or tangents are not carried."""
+    """Returns the tangents of the operands of a call; None if there is none, or calls carry no tangents."""
     if not carries_tangents():
         return None
     tangents = [None if tensor is None else find_tangent(tensor) for tensor in tensors]
@@ -113,7 +113,7 @@ def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | Non
 
 
 def claim_slot(tensor: Tensor) -> TangentSlot | None:
-    """Returns the slot of a tensor, made if a level is open: what is saved now may get its tangent later."""
+    """Returns the slot of a tensor. In an open level it is made: a saved tensor may get a tangent later."""
     level: Any = modes.state.dual_level
     if level is not None and tensor._tangent_slot is None and _look_up(tensor) is None:
         tensor._tangent_slot = level.make_slot()
@@ -121,7 +121,7 @@ def claim_slot(tensor: Tensor) -> TangentSlot | None:
 
 
 def set_tangent(tensor: Tensor, tangent: Tensor) -> None:
-    """Gives a tensor of a floating or complex dtype its tangent, in the open level."""
+    """Sets the tangent of a floating or complex tensor in the open level."""
     if tensor._tangent_slot is None:
         level: Any = modes.state.dual_level
         tensor._tangent_slot = level.make_slot(tangent)
@@ -135,16 +135,16 @@ def push_tangents(
     tangents: Sequence[Tensor | None],
     outputs: Sequence[Tensor | None],
 ) -> None:
-    """Computes the tangents of a call's outputs and hangs them on.
+    """Computes the tangents of a call's outputs and sets them.
 
-    What is read is frozen: a tangent has nothing to do with the versions of what it was computed from, the
-    call itself may be about to write its operand, and later writes overwrite tangents too.
+    ``push`` receives frozen copies. A tangent does not depend on the versions of its operands, the call may
+    be about to write an operand, and later writes also overwrite tangents.
 
     Args:
-        push: gives one tangent for each output from operands and tangents.
-        operands: what ``push`` reads besides the tangents.
-        tangents: of the inputs of the call, None for those without.
-        outputs: what the call gave.
+        push: computes one tangent for each output from operands and tangents.
+        operands: the further arguments of ``push``.
+        tangents: the tangents of the inputs of the call, or None.
+        outputs: the results of the call.
     """
     given = [tangent for tangent in tangents if tangent is not None]
     results = push(list(map(_freeze, (*operands, *given))))
@@ -154,14 +154,14 @@ def push_tangents(
 
 
 def has_tangents(tangents: Sequence[Tensor | None]) -> Mask:
-    """The pattern of the inputs that have a tangent."""
+    """Returns a mask of the inputs that have a tangent."""
     return tuple([tangent is not None for tangent in tangents])
 
 
 def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:
-    """Keeps the tangents of saved tensors as they are now, until the level closes.
+    """Keeps the current tangents of saved tensors until the level closes.
 
-    An in-place write overwrites the tangent too, so the slot of the tensor itself will not do.
+    An in-place write overwrites the tangent too, so the slot of the tensor cannot be used.
     """
     level: Any = modes.state.dual_level
     tangents = [None if tensor is None else find_tangent(tensor) for tensor in tensors]
@@ -169,7 +169,7 @@ def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:
 
 
 def _freeze(tensor: Tensor) -> Tensor:
-    """The same value at the same place on the tape; a leaf that requires grad is its own place."""
+    """Returns a tensor with the same value and edge. A leaf that requires grad is returned itself."""
     if tensor._requires_grad and tensor._grad_fn is None:
         return tensor
     frozen = box(tensor._storage.array)
@@ -181,7 +181,7 @@ def _freeze(tensor: Tensor) -> Tensor:
 
 
 def write_value(tensor: Tensor, result: Tensor) -> None:
-    """Replaces the value of a tensor, whose history does not change."""
+    """Replaces the value of a tensor. Its history does not change."""
     tensor._storage.write(result._storage.array)
 
 
@@ -190,17 +190,18 @@ def write_tangent(
 ) -> None:
     """Gives a tensor that was written in place the tangent of its new value.
 
-    A tangent that is there is written in place too, as in torch: it may be shared. What has no tangent is a
-    constant, so it writes zeros.
+    As in torch, an existing tangent is written in place, because it may be shared. A value without tangent is
+    a constant, so zeros are written.
 
     Args:
-        tensor: the tensor that was written.
-        result: its new value, with a tangent or none.
-        write: writes a tensor in place, with its history where there can be one.
+        tensor: the written tensor.
+        result: its new value, with or without tangent.
+        write: writes a tensor in place, with history if possible.
     """
     held, new = find_tangent(tensor), find_tangent(result)
     root = _find_whole(tensor)
-    if held is None and new is not None and root is not None:  # the whole gets one, and the view a part of it
+    # the root gets a tangent, and the view a part of it
+    if held is None and new is not None and root is not None:
         set_tangent(root, box(jnp.zeros_like(root._storage.array)))
         held = find_tangent(tensor)
     if held is None:
@@ -216,10 +217,11 @@ def write_tangent(
 
 
 def check_tangent(tensor: Tensor, tangent: Tensor) -> None:
-    """Raises where a tangent does not fit its tensor.
+    """Raises if a tangent does not fit its tensor.
 
     Raises:
-        AutogradError: another shape, a complex tangent of a real tensor, or one that has a tangent itself.
+        AutogradError: the shape differs, the tangent is complex and the tensor real, or the tangent has a
+            tangent.
     """
     array, given = tensor._storage.array, tangent._storage.array
     if find_tangent(tangent) is not None:

@@ -1,7 +1,8 @@
 """Pure functions of arrays, compiled once and differentiable to every order.
 
-Everything compiled that the tape runs is one of these: a kernel, a backward formula, the derivative of a
-formula. The derivative of one is again one, which is why no order of differentiation needs code of its own.
+The tape runs compiled code only as array functions: a kernel, a backward formula, the derivative of a
+formula. The derivative of an array function is an array function, so no order of differentiation needs code
+of its own.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ Mask = tuple[bool, ...]
 
 
 class ArrayFunction:
-    """A function of flat arrays that gives a tuple of arrays (or None), with one jit and its own vjps.
+    """A function from flat arrays to a tuple of arrays (or None), with one jit and its own vjps.
 
     Attributes:
         function: the plain Python function.
-        name: shown in graphs and errors.
+        name: the name in graphs and errors.
         compiled: False runs it as plain Python on every call.
-        is_formula: it gives gradients, one for each of several tensors: what one does not depend on has no
-            gradient by it at all, where by an output of an op it would have zeros.
-        run: what a call runs, while ``config.compile_kernels`` is on: the function compiled, inlined where it
-            is called under a trace; or the function itself.
+        is_formula: whether the results are gradients, one for each of several tensors. If a result does not
+            depend on an input, a formula has no gradient with respect to it, where an op would have zeros.
+        run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
+            which is inlined under a trace, or the plain function.
     """
 
     __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run")
@@ -55,7 +56,7 @@ class ArrayFunction:
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}
 
     def __call__(self, *arrays: Any) -> Arrays:
-        """Runs it: as one compiled call, or as plain Python where ``config.compile_kernels`` is off."""
+        """Runs the function compiled, or as plain Python while ``config.compile_kernels`` is off."""
         return self.run(*arrays) if config.compile_kernels else self.function(*arrays)
 
     def vjp(self, wanted: Mask, given: Mask) -> ArrayFunction:
@@ -99,12 +100,12 @@ class ArrayFunction:
 
 
 class Forwarding(ArrayFunction):
-    """One that only hands inputs on, as the derivative of an addition does: calling XLA would copy them.
+    """An array function that only returns inputs, as the derivative of an addition does. XLA would copy them.
 
     Args:
         function: the plain Python function.
-        name: shown in graphs and errors.
-        places: for each output, which input it is, or None.
+        name: the name in graphs and errors.
+        places: for each output, the index of the input that it is, or None.
     """
 
     __slots__ = ()
@@ -116,7 +117,7 @@ class Forwarding(ArrayFunction):
 
 
 def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
-    """The vjp of a function, as the tape has it, by some inputs and from the cotangents of some outputs."""
+    """Returns the vjp of a function in the tape's convention, for some inputs and some outputs."""
 
     def pulled_back(*arrays: Any) -> Arrays:
         inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
@@ -137,7 +138,7 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
 
 def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[..., Arrays]:
-    """The jvp of a function by some inputs; None for an output that can have no tangent."""
+    """Returns the jvp of a function for some inputs. It gives None for an output that can have no tangent."""
 
     def pushed_forward(*arrays: Any) -> Arrays:
         inputs, tangents = arrays[: len(given)], arrays[len(given) :]
@@ -161,48 +162,51 @@ def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[...,
 
 
 def conjugate(grad: Any) -> Any:
-    """Turns a gradient as JAX has it into one as the tape has it, or back; a real one is the same in both.
+    """Converts a gradient between the conventions of JAX and of the tape.
 
-    For a real loss JAX's is ``dL/dx - i dL/dy``; torch's and the tape's is ``dL/dx + i dL/dy``.
+    Real gradients are the same in both.
+
+    For a real loss, JAX's gradient is ``dL/dx - i dL/dy``; that of torch and the tape is ``dL/dx + i dL/dy``.
     """
     return jnp.conj(grad) if jnp.iscomplexobj(grad) else grad
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an array or tracer without its values; a Python number stays weakly typed.
+    """Returns the shape and dtype of an array, tracer or number. A Python number stays weakly typed.
 
-    Under ``jax.disable_jit`` the number itself comes here.
+    Under ``jax.disable_jit`` this function receives numbers.
     """
     aval = jax.typeof(value)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def has_gradient(dtype: Any) -> bool:
-    """Whether values of this dtype can carry a gradient."""
+    """Returns whether values of this dtype can carry a gradient."""
     return jnp.issubdtype(dtype, jnp.inexact)
 
 
 class BackwardPlan:
-    """How one signature of an array function differentiates: made once, while the function is traced.
+    """The derivative of one signature of an array function. It is made once, while the function is traced.
 
-    A plan has no leaves as a pytree, so it leaves a jitted function as part of its output tree: each
-    signature of the jit has its own, and no table of ours is looked up.
+    A plan has no leaves as a pytree, so it leaves a jitted function as part of the output tree. Each
+    signature of the jit has its own plan, and no look-up is needed.
 
     Attributes:
         outputs: shape and dtype of each output.
         wanted: for each input, whether its gradient is computed.
-        sources: where each residual comes from, as an index into inputs, then outputs, then extras.
-        pick: takes the residuals, or what belongs to them, out of a tuple in this order.
-        pick_both: takes the residuals and then their storages out of one tuple of both.
+        sources: the origin of each residual, as an index into inputs, then outputs, then extras.
+        pick: takes the residuals out of a tuple in this order.
+        pick_both: takes the residuals, and then their storages, out of one tuple that holds both.
         differentiable: for each output, whether it can carry a gradient.
-        extras: how intermediates among the residuals are computed from ``extra_reads``; None without any.
+        extras: computes the intermediates among the residuals from ``extra_reads``; None if there are none.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
-        sole: the backward from one cotangent, where it is known and never changes; else None.
-        structure: how the outputs stand in the result of the op, for the floor that knows ops.
-        names: of the inputs and then the outputs, where the function is an op; else empty.
-        is_wide: JAX's 64 bits were on when the function was traced, and have to be for the backward.
-        pattern: what it shares with plans for other shapes, see :mod:`.record_pattern`; None until asked for.
-        repetition: gives the plan, without end, see :func:`register_plan`.
+        sole: the backward for one cotangent, if it is known and never changes; else None.
+        structure: the structure of the op's result, for the floor that knows ops.
+        names: the names of the inputs and then of the outputs, if the function is an op; else empty.
+        is_wide: whether JAX's 64 bits were on when the function was traced. The backward needs them then.
+        pattern: the facts shared with plans for other shapes, see :mod:`.record_pattern`; None until first
+            used.
+        repetition: an endless iterator that gives the plan, see :func:`register_plan`.
     """
 
     __slots__ = (
@@ -244,7 +248,7 @@ class BackwardPlan:
         self.repetition = itertools.repeat(self)
 
     def set_sources(self, sources: Sequence[int]) -> None:
-        """Says where the residuals come from."""
+        """Sets the origins of the residuals."""
         self.sources = tuple(sources)
         self.pick = make_gather(self.sources)
         count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
@@ -252,7 +256,7 @@ class BackwardPlan:
 
     @property
     def op_name(self) -> str:
-        """What was called, for errors."""
+        """The name of the called op, for errors."""
         return ""
 
     def backward(self, given: Mask) -> ArrayFunction:
@@ -261,11 +265,11 @@ class BackwardPlan:
 
 
 def make_gather(indices: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Returns a function that picks these places of a tuple as a tuple, at the speed of C."""
+    """Returns a function that picks these items of a tuple as a tuple. It runs in C."""
     if not indices:
         return _gather_nothing
     if len(indices) == 1:
-        return itemgetter(slice(indices[0], indices[0] + 1))  # of a tuple again a tuple
+        return itemgetter(slice(indices[0], indices[0] + 1))  # a slice gives a tuple
     return itemgetter(*indices)
 
 
@@ -274,11 +278,12 @@ def _gather_nothing(_: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def register_plan(kind: type[BackwardPlan]) -> None:
-    """Lets plans of a class leave a compiled call as a part of its output tree, without leaves.
+    """Lets plans of a class leave a compiled call as part of its output tree, without leaves.
 
-    JAX puts the tree together at every recorded call: ``next(repetition, ())`` runs no frame of Python.
+    JAX rebuilds the tree at every recorded call. ``next(repetition, ())`` runs no Python frame for that.
     """
-    take: Any = next  # JAX's type asks for a function of exactly these two
+    # The plan of a function that JAX differentiates. The residuals are the inputs that its vjp reads.
+    take: Any = next
     jax.tree_util.register_pytree_node(kind, lambda plan: ((), plan.repetition), take)
 
 
@@ -286,7 +291,7 @@ register_plan(BackwardPlan)
 
 
 class DerivedPlan(BackwardPlan):
-    """The plan of a function that JAX differentiates: the residuals are the inputs its vjp really reads."""
+    """Finds the inputs that the vjp reads. If it cannot be traced, all inputs count as read."""
 
     __slots__ = ("_backwards", "_forwarded", "_function", "_inputs", "_types")
 
@@ -299,7 +304,10 @@ class DerivedPlan(BackwardPlan):
         super().__init__(wanted, outputs, self._find_read_inputs(wanted, differentiable, outputs))
 
     def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> Sequence[int]:
-        """Looks into the vjp; of what cannot be traced, or is not to be, all inputs count as read."""
+        """Returns a mask of the wanted inputs that an output with a cotangent depends on.
+
+        A formula gives None for the other inputs.
+        """
         self._forwarded = (given, None)
         if not self._function.compiled:
             return range(len(wanted))
@@ -318,7 +326,8 @@ class DerivedPlan(BackwardPlan):
     def _find_reached(self, given: Mask) -> Mask:
         """The wanted inputs on which an output with a cotangent depends; of a formula the others get None.
 
-        So it is known of each gradient by itself what it does not depend on, as a strict Hessian asks.
+        Each gradient of a formula then shows by itself which inputs it does not depend on. A strict Hessian
+        needs this.
         """
         whole = given == self.differentiable or not self._function.is_formula
         if whole or not self._function.compiled:
@@ -329,10 +338,10 @@ class DerivedPlan(BackwardPlan):
         return tuple(want and read for want, read in zip(self.wanted, live, strict=True))
 
     @property
-    def op_name(self) -> str:  # noqa: D102  described in Plan
+    def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
         return self._function.name
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
+    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
         found = self._backwards.get(given)
         if found is None:
             wanted = self._find_reached(given)
@@ -353,9 +362,9 @@ class DerivedPlan(BackwardPlan):
 
 
 def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[..., Arrays]:
-    """Puts the gradients of the wanted inputs at their places among all inputs.
+    """Returns a function that puts the gradients of the wanted inputs at their places among all inputs.
 
-    Where this is compiled with the function it costs nothing, and in Python as much as a node of the engine.
+    This is free inside a compiled function. In Python it would cost as much as a node of the engine.
     """
 
     def spread(*arrays: Any) -> Arrays:
@@ -368,9 +377,9 @@ def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[
 def _fill_dead(
     function: Callable[..., Arrays], types: Arrays, live: tuple[int, ...]
 ) -> Callable[..., Arrays]:
-    """Calls a function with its live inputs only; the others are never read, so zeros stand for them.
+    """Returns a function that takes only the live inputs. Zeros stand for the others, which are never read.
 
-    In ``shard_map`` these vary as the inputs did: over a replicated one JAX would sum the gradient.
+    In ``shard_map`` the zeros vary as the inputs did. JAX would sum the gradient over a replicated one.
     """
 
     def called_with_live(*arrays: Any) -> Arrays:
@@ -383,7 +392,7 @@ def _fill_dead(
 
 
 def _make_zeros(shape: Any) -> Any:
-    """Zeros of a shape; a Python number again where it was one, since promotion goes by that."""
+    """Returns zeros of a shape. A weakly typed scalar stays weakly typed, because promotion depends on it."""
     zeros = jnp.zeros(shape.shape, shape.dtype)
     return jnp.asarray(np.zeros((), shape.dtype).item()) if shape.weak_type and not shape.shape else zeros
 

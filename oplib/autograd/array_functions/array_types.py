@@ -1,4 +1,4 @@
-"""What JAX knows of an array beside shape and dtype: its sharding on an explicit mesh, its varying axes."""
+"""The type of an array beyond shape and dtype: its sharding on an explicit mesh, its varying axes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import jax
 
 
 def match_type(value: Any, due: Any) -> Any:
-    """Gives a gradient or tangent the sharding and the varying axes of the value that it belongs to.
+    """Gives a gradient or tangent the sharding and the varying axes of its value.
 
-    JAX asks for that inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
-    formula that knows the shape alone, such as the one that begins a backward pass.
+    JAX requires this inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
+    formula that knows only the shape, such as the one that begins a backward pass.
 
     Args:
         value: of the shape of ``due``.
-        due: the type of what it belongs to, as ``jax.typeof`` gives it.
+        due: the type of its value, as ``jax.typeof`` returns it.
     """
     given = jax.typeof(value)
     if due == given:
@@ -27,14 +27,14 @@ def match_type(value: Any, due: Any) -> Any:
 
 
 def sum_gradient(gradient: Any, due: Any) -> Any:
-    """Sums a gradient over the mesh axes on which the value that it belongs to is replicated.
+    """Sums a gradient over the mesh axes on which its value is replicated.
 
-    Inside ``shard_map`` each device uses a replicated value, so its gradient is the sum of what all of them
-    find. JAX's own derivatives do this; the formula of a user knows one device.
+    Inside ``shard_map`` each device uses a replicated value, so its gradient is the sum over all devices.
+    JAX's own derivatives do this. The formula of a user knows one device only.
 
     Args:
-        gradient: from a formula.
-        due: the type of the value, as ``jax.typeof`` gives it.
+        gradient: the result of a formula.
+        due: the type of the value, as ``jax.typeof`` returns it.
     """
     extra = tuple(sorted(_varying_axes(jax.typeof(gradient)) - _varying_axes(due)))
     return jax.lax.psum(gradient, extra) if extra else gradient

@@ -1,4 +1,4 @@
-"""What is raised where the value of something traced is needed."""
+"""The errors that mean: the value of a traced array is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONCRETIZATION_ERRORS = (
     jax.errors.TracerIntegerConversionError,
     jax.errors.NonConcreteBooleanIndexError,
 )
-"""What JAX raises."""
+"""Errors of JAX."""
 
 VALUE_ERRORS = (TracingError, *CONCRETIZATION_ERRORS)
-"""What oplib or JAX raises."""
+"""Errors of oplib or JAX."""

@@ -1,4 +1,4 @@
-"""Which inputs of a jaxpr its outputs really read."""
+"""Analysis of jaxprs: which inputs the outputs read, and which outputs are inputs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[bool, ...]:
-    """Tells for each input of a jaxpr whether some output depends on its value.
+    """Returns for each input of a jaxpr whether some output depends on its value.
 
-    Calls of jitted functions are looked into; other higher-order primitives count as reading all they get.
+    The analysis follows calls of jitted functions. Other higher-order primitives count as reading all inputs.
 
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
-        wanted: which outputs count; all of them by default.
+        wanted: the outputs that count; all by default.
 
     Returns:
         One flag per input variable.
@@ -22,7 +22,7 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
 
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
-    """Tells which input each output of a jaxpr is, or None if some output is computed.
+    """Returns the index of the input that each output of a jaxpr is, or None if some output is computed.
 
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).

@@ -1,4 +1,4 @@
-"""Whether any call of this process was planned while JAX's 64 bits were on."""
+"""A record of whether any call of this process was planned while JAX's 64 bits were on."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import jax
 
-x64: Any = jax.enable_x64  # what ``with`` sets; its value is what holds in this thread
+x64: Any = jax.enable_x64  # a context manager; ``.value`` is the setting of this thread
 
 
 class WidePlans:
-    """Whether any call has been planned with 64 bits in this process.
+    """Records whether any call of this process has been planned with 64 bits.
 
     Attributes:
-        any: it has; never taken back.
+        any: whether one has been. It is never reset.
     """
 
     any = False
@@ -23,7 +23,7 @@ wide_plans = WidePlans()
 
 
 def note_width() -> bool:
-    """Returns whether 64 bits are on, for a plan that is being made."""
+    """Returns whether 64 bits are on, and records it for the plan being made."""
     is_wide = bool(x64.value)
     if is_wide:
         wide_plans.any = True

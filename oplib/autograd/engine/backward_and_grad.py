@@ -1,4 +1,4 @@
-"""``backward`` and ``grad``: the two ways to ask for gradients."""
+"""``backward`` and ``grad``: the two functions that compute gradients on the tape."""
 
 from __future__ import annotations
 
@@ -39,20 +39,21 @@ def backward(
     *,
     grad_transaction: bool = False,
 ) -> None:
-    """Adds to the ``grad`` of each leaf the gradient of the given tensors.
+    """Adds the gradient of the given tensors to the ``grad`` of each leaf.
 
     Args:
-        tensors: what to differentiate: a Tensor or gradient edge, or several.
-        grad_tensors: the gradient by each of them, of its shape; may be None for a real scalar.
-        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        tensors: the outputs to differentiate: a Tensor or gradient edge, or several.
+        grad_tensors: one gradient for each output, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass. The default is the value of ``create_graph``.
         create_graph: records the pass, so that the gradients can be differentiated.
         grad_variables: deprecated name of ``grad_tensors``.
-        inputs: accumulates into these only, leaves or not; in a dictionary, into its values.
-        grad_transaction: if the pass fails, every ``grad`` is as before it (what hooks did is not undone).
+        inputs: if given, gradients are added to these only, leaves or not. Of a dictionary the values are
+            taken.
+        grad_transaction: if the pass fails, every ``grad`` is restored. Effects of hooks are not undone.
 
     Raises:
         AutogradError: a tensor outside the graph, a gradient that does not fit, a graph already freed.
-        GradientTypeError: a gradient that is no Tensor.
+        GradientTypeError: a gradient is not a Tensor.
 
     Example:
         >>> import oplib
@@ -89,7 +90,7 @@ def backward(
 
 
 @entry_point
-def grad(  # noqa: PLR0917  the order of the arguments is torch's
+def grad(  # noqa: PLR0917  torch's order of arguments
     outputs: Outputs,
     inputs: Inputs,
     grad_outputs: Grads = None,
@@ -100,26 +101,29 @@ def grad(  # noqa: PLR0917  the order of the arguments is torch's
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """Returns the gradients of ``outputs`` by ``inputs`` and stores nothing.
+    """Returns the gradients of ``outputs`` with respect to ``inputs``. It stores nothing.
 
     Args:
-        outputs: what to differentiate: a Tensor or gradient edge, or several.
-        inputs: what to differentiate by: a Tensor or gradient edge, several, or a dictionary of them.
-        grad_outputs: the gradient by each output, of its shape; may be None for a real scalar.
-        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        outputs: the outputs to differentiate: a Tensor or gradient edge, or several.
+        inputs: the inputs to differentiate with respect to: a Tensor or gradient edge, several, or a
+            dictionary of them.
+        grad_outputs: one gradient for each output, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass. The default is the value of ``create_graph``.
         create_graph: records the pass, so that the results can be differentiated.
-        only_inputs: deprecated; always true.
-        allow_unused: gives None for an input that plays no part, instead of an error.
-        is_grads_batched: each gradient in ``grad_outputs`` has a first dimension more, over which to map.
-        materialize_grads: gives zeros for an input that plays no part.
+        only_inputs: deprecated and ignored; it is always true.
+        allow_unused: gives None for an input that no output depends on, instead of an error.
+        is_grads_batched: each gradient in ``grad_outputs`` has an additional first dimension. The backward
+            pass is mapped over it.
+        materialize_grads: gives zeros for an input that no output depends on.
 
     Returns:
         A tuple with a gradient for each input, or a dictionary with the keys of ``inputs``.
 
     Raises:
-        AutogradError: an input that plays no part, a tensor outside the graph, a gradient that does not fit.
-        GradientTypeError: a gradient or input of the wrong type.
-        GradientValueError: arguments that exclude each other.
+        AutogradError: no output depends on an input, a tensor is outside the graph, or a gradient does not
+            fit.
+        GradientTypeError: a gradient or input has the wrong type.
+        GradientValueError: two arguments exclude each other.
 
     Example:
         >>> import oplib
@@ -165,7 +169,7 @@ def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) ->
 def _find_grads(
     roots: tuple[Any, ...], wanted: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Tensor | None, ...]:
-    """Runs the engine, mapped or not, and fills zeros in; ``options`` are those of ``grad``."""
+    """Runs the engine, batched or not, and fills in zeros. ``options`` are the arguments of ``grad``."""
     batched, create_graph = options["is_grads_batched"], options["create_graph"]
     given = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
     keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
@@ -182,7 +186,7 @@ def _find_grads(
 
 
 def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
-    """Returns gradients as a tuple: ``length`` times None for None, one Tensor alone, or what was listed."""
+    """Returns gradients as a tuple: None becomes ``length`` times None, and one Tensor a tuple of one."""
     if tensors is None:
         return (None,) * length
     return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
@@ -230,7 +234,7 @@ def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
 
 
 def _warn_of_cycle() -> None:
-    """Warns once in the process: a gradient with history holds its leaf, which holds the gradient."""
+    """Warns once per process: a gradient with history and its leaf hold each other."""
     global _has_warned_of_cycle  # noqa: PLW0603
     if not _has_warned_of_cycle:
         _has_warned_of_cycle = True
@@ -246,7 +250,7 @@ def _warn_of_cycle() -> None:
 def _materialize(
     found: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
 ) -> tuple[Tensor, ...]:
-    """Puts zeros where an input plays no part."""
+    """Replaces None by zeros for inputs that no output depends on."""
     return tuple(
         _zeros_like(wanted[position], position, requires_grad=create_graph) if one is None else one
         for position, one in enumerate(found)

@@ -21,19 +21,19 @@ GradientFunction = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
 def run_batched(
     call: GradientFunction, grads: Sequence[Tensor | None], *, create_graph: bool
 ) -> tuple[Tensor | None, ...]:
-    """Maps one engine run over the first dimension of every gradient.
+    """Maps one run of the engine over the first dimension of every gradient.
 
-    The nodes run once and see single gradients, as tracers. What they record with ``create_graph`` is made
-    again outside, as in every ``vmap``. In an open dual level tangents are mapped with the gradients that
-    carry them.
+    The nodes run once and see single gradients, as tracers. Calls that they record with ``create_graph`` are
+    recorded again outside, as in every ``vmap``. In an open dual level, tangents are mapped together with the
+    gradients that carry them.
 
     Args:
         call: runs the engine on one gradient for each output.
         grads: the batched gradients.
-        create_graph: the results are to be differentiable.
+        create_graph: whether the results must be differentiable.
 
     Returns:
-        The gradients of the inputs with a new first dimension, None where there is none.
+        The gradients of the inputs with a new first dimension; None for an input without gradient.
 
     Raises:
         GradientValueError: a gradient is None, or the batches have different sizes.
@@ -53,7 +53,7 @@ def run_batched(
 
 
 def _read(tensors: Sequence[Tensor | None]) -> Pairs:
-    """The arrays of tensors, each with that of its tangent."""
+    """Returns the array of each tensor, with the array of its tangent."""
     return [None if tensor is None else (tensor._storage.array, unbox_tangent(tensor)) for tensor in tensors]
 
 

@@ -1,7 +1,7 @@
-"""The engine: checks what a run is asked to do, runs it, and hands back what was asked for.
+"""The engine: it checks the arguments of a run, executes the run, and returns captured gradients.
 
-The run itself is in ``run.py``. This file is the object behind ``Variable._execution_engine``, and what user
-code may ask while a run is going on.
+The run itself is in ``run.py``. This file holds the object behind ``Variable._execution_engine``, and the
+functions by which user code asks about the current run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ABSENT: Any = object()
 
 
 class _EngineBase:
-    """The engine as an object: without state of its own, so any number of instances are the same engine."""
+    """The engine as an object. It has no state, so all instances are the same engine."""
 
-    def run_backward(  # noqa: PLR0917  the order of the arguments is torch's
+    def run_backward(  # noqa: PLR0917  torch's order of arguments
         self,
         tensors: tuple[Any, ...],
         grad_tensors: tuple[Any, ...],
@@ -47,20 +47,21 @@ class _EngineBase:
         """Runs the graph backwards from ``tensors``.
 
         Args:
-            tensors: Tensors or gradient edges to start from.
+            tensors: the Tensors or gradient edges to start from.
             grad_tensors: a gradient for each of them.
             keep_graph: saved values are kept for another run.
             create_graph: the run itself is recorded.
-            inputs: where gradients are wanted; without it, at all leaves.
-            allow_unreachable: an input that plays no part gives None instead of an error.
-            accumulate_grad: gradients are added to ``grad``; else those of ``inputs`` are returned.
-            undo_log: restores what the run has stored if it fails.
+            inputs: the tensors whose gradients are wanted; by default all leaves.
+            allow_unreachable: gives None for an input that no output depends on, instead of an error.
+            accumulate_grad: gradients are added to ``grad``; else the gradients of ``inputs`` are returned.
+            undo_log: restores each ``grad`` if the run fails.
 
         Returns:
             The gradients of ``inputs``, or None with ``accumulate_grad``.
 
         Raises:
-            AutogradError: arguments of the wrong kind, a tensor outside the graph, an unreachable input.
+            AutogradError: an argument has the wrong type, a tensor is outside the graph, or an input is
+                unreachable.
         """
         keep, create = index(keep_graph) != 0, index(create_graph) != 0
         unreachable, accumulate = index(allow_unreachable) != 0, index(accumulate_grad) != 0
@@ -82,7 +83,7 @@ class _EngineBase:
         """Calls ``callback`` at the end of the current run, after all nodes and accumulations.
 
         Raises:
-            AutogradError: no run is going on in this thread.
+            AutogradError: no run is active in this thread.
         """
         if engine_state.run is None:
             raise AutogradError(
@@ -92,7 +93,10 @@ class _EngineBase:
         engine_state.run.callbacks.append(callback)
 
     def is_checkpoint_valid(self) -> bool:
-        """Returns whether a node may recompute by its own ``backward``: in a plain ``backward()`` only."""
+        """Returns whether a node may recompute by a ``backward`` of its own.
+
+        It may in a plain ``backward()`` only.
+        """
         return is_checkpoint_valid()
 
 
@@ -106,20 +110,21 @@ def get_python_engine() -> _EngineBase:
 
 
 def current_graph_task_id() -> int:
-    """Returns the id of the run that this thread is in, or -1."""
+    """Returns the id of the current run of this thread, or -1."""
     return -1 if engine_state.run is None else engine_state.run.id
 
 
 def current_autograd_node() -> TapeNode | None:
-    """Returns the node that is being executed in this thread, or None."""
+    """Returns the node that this thread executes, or None."""
     return None if engine_state.run is None else engine_state.run.node
 
 
 def will_engine_execute_node(node: Any) -> bool:
-    """Tells, during a run, whether it has executed ``node`` or will.
+    """Returns whether the current run has executed ``node`` or will execute it.
 
     Raises:
-        AutogradError: not a node, no run is going on, or a leaf whose gradient ``grad`` hands back.
+        AutogradError: the argument is not a node, no run is active, or the node is a leaf whose gradient
+            ``grad`` returns.
     """
     if not isinstance(node, Node):
         raise AutogradError(
@@ -141,10 +146,10 @@ def will_engine_execute_node(node: Any) -> bool:
 
 
 def current_graph_task_execution_order() -> list[TapeNode]:
-    """Returns all nodes of the run that this thread is in, in the order of their execution.
+    """Returns all nodes of the current run of this thread, in the order of their execution.
 
     Raises:
-        AutogradError: no run is going on.
+        AutogradError: no run is active.
     """
     if engine_state.run is None:
         raise AutogradError(
@@ -155,28 +160,28 @@ def current_graph_task_execution_order() -> list[TapeNode]:
 
 
 def get_default_saved_variable_hooks() -> HookPair | None:
-    """Returns the innermost pair of hooks for saved tensors that is in force in this thread, if any."""
+    """Returns the innermost active pair of hooks for saved tensors of this thread, if any."""
     pairs = active_pairs()
     return pairs[0] if pairs else None
 
 
 def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[Any]) -> Future[list[Any]]:
-    """Executes a run that somebody has made, for schedulers that want a future.
+    """Executes an existing run, for schedulers that need a future.
 
-    It is done when this returns: the engine has no threads of its own.
+    The future is done when this function returns: the engine has no threads.
 
     Args:
         task: the run.
-        roots: where gradients are put in.
+        roots: the edges where the run starts.
         grads: one for each root, in the representation of the run.
 
     Returns:
-        What was captured, or the error that ended the run.
+        A future with the captured gradients, or with the error that ended the run.
     """
     future: Future[list[Any]] = Future()
     try:
         future.set_result(task.execute(roots, grads))
-    except BaseException as error:  # noqa: BLE001  the future hands it on, the same object
+    except BaseException as error:  # noqa: BLE001  the future holds the same error
         future.set_exception(error)
     return future
 
@@ -206,7 +211,7 @@ def _require_tuple(name: str, given: object) -> None:
 
 
 def _root_edge(root: Any, grad: Any, position: int) -> Edge:
-    """Returns the edge of one root, after checking it and its gradient."""
+    """Checks one root and its gradient, and returns the edge of the root."""
     if type(root) is Tensor and type(grad) is Tensor:
         node: Any = root._grad_fn
         if node is not None:
@@ -266,10 +271,10 @@ def _input_edge(wanted: Any, position: int, *, accumulate: bool) -> Edge:
 
 
 def check_edge(edge: GradientEdge) -> Edge:
-    """Returns an edge given by a user as the engine takes it.
+    """Checks an edge given by a user, and returns it as the engine needs it.
 
     Raises:
-        AutogradError: its node is no node of oplib, or has no such slot.
+        AutogradError: its node is not a node of oplib, or has no such slot.
         GradientTypeError: its slot is not an integer.
     """
     node: object = edge[0]
@@ -294,7 +299,7 @@ def check_edge(edge: GradientEdge) -> Edge:
 
 
 def _check_reached(plan: RunPlan, wanted: Sequence[Edge]) -> None:
-    """Finds inputs that play no part before anything has run, so that the graph stays as it was."""
+    """Finds unused inputs before any node runs, so that the graph stays as it is."""
     for position, (node, _) in enumerate(wanted):
         if plan.members is not None and node not in plan.members:
             raise _unused(position)

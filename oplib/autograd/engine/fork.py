@@ -1,4 +1,4 @@
-"""What becomes of the engine in a child process made by ``os.fork``."""
+"""The state of the engine in a child process made by ``os.fork``."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ _must_reset = False
 
 
 def check() -> None:
-    """Renews the engine at its first use in a forked child, and raises where JAX had run in the parent.
+    """Resets the engine at its first use in a forked child. Raises if JAX had run in the parent.
 
     Raises:
-        AutogradError: JAX's threads did not survive the fork; its next computation would hang for ever.
+        AutogradError: JAX had run in the parent. Its threads do not exist in the child, where its next
+            computation would hang.
     """
     if _must_reset:
         _renew()
 
 
 def child_atfork() -> None:
-    """Marks the engine of a child as one to renew before its next use."""
-    global _must_reset  # noqa: PLW0603  a flag of the process, set by the fork itself
+    """Marks the engine of a child, so that its next use resets it."""
+    global _must_reset  # noqa: PLW0603  a flag of the process, set by the fork
     _must_reset = True
 
 
 def _renew() -> None:
     global _must_reset  # noqa: PLW0603
-    forked.check_process()  # in an orphan the flag stays, and so every use raises
+    forked.check_process()  # raises if JAX had run in the parent; the flag stays, so every use raises
     _must_reset = False
     run.reset()
 

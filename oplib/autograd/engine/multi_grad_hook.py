@@ -1,7 +1,7 @@
-"""One hook for several tensors: called when all of their gradients, or the first of them, are there.
+"""Hooks on several tensors, called when all of their gradients, or the first of them, are computed.
 
-What a run has seen so far stands on the run itself. So no lock is needed (a run stays in its thread), nested
-runs do not mix, and nothing is left behind, whatever becomes of the run.
+The run holds the state of the hook. So no lock is needed (a run stays in its thread), nested runs do not mix,
+and no state is left when the run ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MODES = ("all", "any")
 
 
 class MultiHandle(RemovableHandle):
-    """Takes several hooks away at once.
+    """A handle that removes several hooks at once.
 
     Attributes:
-        handles: of the single hooks.
+        handles: the handles of the single hooks.
     """
 
     handles: tuple[RemovableHandle, ...]
@@ -36,7 +36,7 @@ class MultiHandle(RemovableHandle):
         self.handles = handles
 
     def remove(self) -> None:
-        """Takes the hooks away, in order; does nothing where they are gone already."""
+        """Removes the hooks, in order. Hooks that are removed already are skipped."""
         for handle in self.handles:
             handle.remove()
 
@@ -53,19 +53,19 @@ def register_multi_grad_hook(
     """Calls ``fn`` once for each backward pass, when gradients of several tensors have been computed.
 
     Args:
-        tensors: which tensors.
-        fn: in mode ``all`` it gets a list with the gradient of each tensor, None for those that the pass
-            does not reach, as soon as the last of the others is there. In mode ``any`` it gets the first
-            gradient alone. It must not change what it gets; what it returns is ignored.
+        tensors: the tensors to watch.
+        fn: in mode ``all`` it receives a list with the gradient of each tensor, and None for tensors that the
+            pass does not reach. It is called when the last of these gradients is computed. In mode ``any`` it
+            receives the first gradient. It must not change its argument; its result is ignored.
         mode: ``all`` or ``any``.
 
     Returns:
-        A handle whose ``remove()`` takes the hooks away.
+        A handle whose ``remove()`` removes the hooks.
 
     Raises:
-        GradientValueError: another mode.
-        AutogradError: in mode ``all``, a tensor does not require grad; in a pass, ``grad()`` hands back the
-            gradient of a leaf among ``tensors`` directly, so that it cannot be told what will run.
+        GradientValueError: ``mode`` has another value.
+        AutogradError: in mode ``all``, a tensor does not require grad. In a pass, ``grad()`` returns the
+            gradient of a leaf among ``tensors`` directly, so that the number of gradients is not known.
         MisplacedCallError: a hook of one tensor is called outside of a backward pass.
 
     Example:
@@ -92,7 +92,7 @@ Finder = Callable[[], "TapeNode | None"]
 
 
 class _Record:
-    """What one run has seen of the tensors of one hook."""
+    """The gradients that one run has computed for the tensors of one hook."""
 
     __slots__ = ("buffer", "count", "needed")
 
@@ -142,7 +142,7 @@ def _make_any_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
 
 
 def _make_finder(tensor: Tensor, position: int) -> Finder:
-    """Returns what finds the node of a tensor without holding either: the hooks hang on them."""
+    """Returns a function that finds the node of a tensor. It holds neither of them: both hold the hook."""
     if not tensor._requires_grad:
         raise AutogradError(
             f"register_multi_grad_hook: the tensor at position {position} doesn't require grad. Got "

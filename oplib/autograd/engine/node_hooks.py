@@ -1,4 +1,4 @@
-"""Hooks of nodes and tensors: in which order they run, and what they may return."""
+"""Hooks of nodes and tensors: their order, and the checks of their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Boxed = tuple[Tensor | None, ...]
 
 
 def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
-    """Runs all that comes before a node: tensor hooks, kept gradients, node pre-hooks."""
+    """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
     run_tensor_hooks(node, grads, run)
     if not node._pre_hooks:
         return grads
@@ -32,7 +32,7 @@ def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[An
 
 
 def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None:
-    """Runs the hooks of the tensors at a node's slots, changing ``grads``, and stores what tensors retain."""
+    """Runs the tensor hooks at a node's slots, which change ``grads``, and stores retained gradients."""
     hooks_of_slots = node._tensor_pre_hooks
     if hooks_of_slots:
         for slot, hooks in hooks_of_slots.items():
@@ -46,7 +46,7 @@ def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None
 
 
 def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
-    """Runs the hooks after a node, each of which sees what the one before made of the results."""
+    """Runs the hooks after a node. Each hook receives the results as the hook before it returned them."""
     received = _box(grads, run)
     boxed = _box(results, run)
     for hook in tuple((node._post_hooks or {}).values()):
@@ -70,7 +70,7 @@ def _run_hooks_of_tensor(
 
 
 def _retain(tensor: Tensor, grad: Any, run: BackwardRun) -> None:
-    """Adds to the gradient a non-leaf keeps: a new tensor each time, as in torch."""
+    """Adds a gradient to the ``grad`` of a non-leaf. As in torch, the sum is a new tensor each time."""
     refuse_traced_gradient(run.representation.array(grad), tensor, "the tensor")
     if run.undo_log is not None:
         run.undo_log.note(tensor)
@@ -92,7 +92,7 @@ def _unbox(boxed: Boxed, run: BackwardRun) -> list[Any]:
 
 
 def _checked_tuple(result: object, old: Boxed, hook: Callable[..., Any], node: TapeNode) -> Boxed:
-    """Returns what a node hook returned if it may replace ``old``."""
+    """Returns the result of a node hook if it may replace ``old``."""
     if not isinstance(result, tuple):
         raise GradientTypeError(
             f"{_name(hook, node)}: expected a tuple. Got {type(result).__name__}. Return a tuple with one "

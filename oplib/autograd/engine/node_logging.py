@@ -1,4 +1,4 @@
-"""A line in the log for every node that a backward pass runs, where the logger is at DEBUG."""
+"""Logging of every node that a backward pass runs, while the logger is at DEBUG."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ log = logging.getLogger("oplib.autograd.graph")
 
 
 def is_logging() -> bool:
-    """Whether nodes are logged now."""
+    """Returns whether nodes are logged now."""
     return log.isEnabledFor(logging.DEBUG)
 
 
 def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) -> Callable[[], None]:
-    """Logs each node behind tensors at DEBUG, whenever it runs.
+    """Logs each node behind tensors whenever it runs, at DEBUG.
 
     Args:
         t_outputs: tensors or gradient edges; those outside the graph are skipped.
 
     Returns:
-        A function that takes all these hooks away again.
+        A function that removes all these hooks.
     """
     roots = [find_node(output) for output in t_outputs if output is not None]
     handles = [node.register_prehook(_log_node) for node in _walk(root for root in roots if root is not None)]
@@ -45,19 +45,19 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
 
 
 def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-    """Runs the engine, and logs every node that runs where the logger is at DEBUG.
+    """Runs the engine, and logs every node that runs while the logger is at DEBUG.
 
     Args:
         t_outputs: the roots of the run.
-        *args: what else ``run_backward`` of the engine takes.
-        **kwargs: the same by name.
+        *args: further arguments of ``run_backward`` of the engine.
+        **kwargs: the same as keywords.
 
     Returns:
-        What the engine returns.
+        The result of the engine.
     """
     if not is_logging():
         return get_python_engine().run_backward(t_outputs, *args, **kwargs)
-    outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine refuses what is no tuple
+    outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine reports other types
     unregister_hooks = register_logging_hooks(
         output for output in outputs if isinstance(output, (Tensor, GradientEdge))
     )
@@ -68,7 +68,7 @@ def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -
 
 
 def _walk(roots: Iterable[Node]) -> Iterable[Node]:
-    """Gives each node behind the roots once, the nearest first."""
+    """Yields each node behind the roots once, the nearest first."""
     ahead = deque(roots)
     seen: set[Node] = set()
     while ahead:

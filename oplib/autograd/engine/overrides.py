@@ -1,7 +1,8 @@
-"""The way for a class of a user's own to take over ``backward`` and ``grad``.
+"""The protocol by which a class of a user takes over calls of ``backward`` and ``grad``.
 
-A class with a classmethod ``__oplib_function__(func, types, args, kwargs)`` is tensor-like: an instance among
-the outputs or inputs gets the whole call. The contract is that of ``__torch_function__``.
+A class with a classmethod ``__oplib_function__(func, types, args, kwargs)`` is tensor-like: if an instance is
+among the outputs or inputs, the classmethod receives the whole call. The contract is that of
+``__torch_function__``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from oplib.tensor import Tensor
 
 
 def is_tensor_like(value: object) -> bool:
-    """Returns whether a value is a Tensor or takes over calls like one."""
+    """Returns whether a value is a Tensor, or of a class that takes over calls."""
     return isinstance(value, Tensor) or hasattr(type(value), "__oplib_function__")
 
 
 def find_overrides(values: Iterable[object]) -> list[type[Any]]:
-    """Returns the classes among ``values`` that take over calls, each once, a subclass before its base."""
+    """Returns the classes of ``values`` that take over calls, each once, a subclass before its base."""
     found: list[type[Any]] = []
     for value in values:
         cls = type(value)
@@ -33,10 +34,10 @@ def find_overrides(values: Iterable[object]) -> list[type[Any]]:
 def hand_over(
     func: Callable[..., Any], overrides: list[type[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Asks the classes in turn to make a call, until one does not answer ``NotImplemented``.
+    """Calls ``__oplib_function__`` of each class until one does not return ``NotImplemented``.
 
     Raises:
-        GradientTypeError: none of them does.
+        GradientTypeError: all of them return ``NotImplemented``.
     """
     for cls in overrides:
         result = cls.__oplib_function__(func, tuple(overrides), args, kwargs)

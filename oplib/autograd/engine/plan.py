@@ -1,4 +1,4 @@
-"""Which nodes a run executes, and how many gradients each of them waits for."""
+"""The plan of a run: which nodes it executes, and how many gradients each of them waits for."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from oplib.autograd.nodes.node import Edge, TapeNode
 
 
 class RunPlan:
-    """Made once for a run, before any node runs. Iterative: graphs are a million nodes deep.
+    """The plan of one run, made before any node runs. It is iterative: a graph may be a million nodes deep.
 
     Attributes:
         roots: the edges that the run starts from.
-        waiting: how many gradients are to arrive, for nodes that get more than one; the run counts down.
-        members: the nodes that get gradients, where the run is restricted to paths to requested inputs; else
-            None, for all that the roots lead to.
-        needed: those of them that run.
-        captures: for a node, its slots whose gradients are handed back, and as which input.
-        captures_count: how many inputs ask for their gradient to be handed back.
+        waiting: the number of gradients still to come, for nodes that receive more than one. The run counts
+            down.
+        members: the nodes that receive gradients, if the run is restricted to paths to requested inputs; else
+            None, for all nodes reached from the roots.
+        needed: the members that run.
+        captures: for a node, the slots whose gradients are returned, each with the index of the input.
+        captures_count: the number of inputs whose gradient is returned.
     """
 
     __slots__ = ("_reached", "captures", "captures_count", "members", "needed", "roots", "waiting")
@@ -28,9 +29,10 @@ class RunPlan:
         """Plans the run.
 
         Args:
-            roots: where gradients are put in.
-            inputs: where they are wanted; none at all means everywhere.
-            capture: gradients of ``inputs`` are handed back; else their own nodes run, which stores them.
+            roots: the edges where gradients enter.
+            inputs: the edges whose gradients are wanted; empty means all leaves.
+            capture: the gradients of ``inputs`` are returned. Otherwise the nodes of ``inputs`` run and store
+                them.
         """
         self.roots = roots
         self.captures: dict[TapeNode, list[tuple[int, int]]] = {}
@@ -51,7 +53,7 @@ class RunPlan:
         self.waiting, self.members = _count_arrivals(roots, self.needed, self.needed | targets)
 
     def executes(self, node: TapeNode) -> bool:
-        """Tells whether the run has executed ``node``, or will."""
+        """Returns whether the run has executed ``node`` or will execute it."""
         if self.members is not None:
             return node in self.needed or node in self.captures
         if self._reached is None:
@@ -59,7 +61,7 @@ class RunPlan:
         return node in self._reached
 
     def find_order(self) -> list[TapeNode]:
-        """Returns the nodes in the order in which the run executes them, those that have run included."""
+        """Returns all nodes in the order of their execution, including those that have run."""
         waiting = self._count_again()
         order: list[TapeNode] = []
         ready: list[tuple[int, int, TapeNode]] = []
@@ -76,7 +78,7 @@ class RunPlan:
             edges = order[-1].edges
 
     def executes_edge(self, edge: Edge) -> bool:
-        """Tells whether a gradient that goes along an edge makes a node run."""
+        """Returns whether a gradient on this edge makes its node run."""
         return self.members is None or edge[0] in self.needed
 
     def _count_again(self) -> dict[TapeNode, int]:
@@ -89,7 +91,7 @@ def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set
     """Counts the edges into each node reached from ``roots``.
 
     Returns:
-        The counts over one, which in most graphs are few, and all nodes reached.
+        The counts above one, which are few in most graphs, and all reached nodes.
     """
     several: dict[TapeNode, int] = {}
     reached: set[TapeNode] = set()
@@ -112,7 +114,7 @@ def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set
 def _count_arrivals(
     roots: Sequence[Edge], senders: Collection[TapeNode], receivers: Collection[TapeNode]
 ) -> tuple[dict[TapeNode, int], set[TapeNode]]:
-    """Does the same for edges from and to the given nodes only."""
+    """Counts the edges from and to the given nodes only; see :func:`_count_all_arrivals`."""
     several: dict[TapeNode, int] = {}
     reached: set[TapeNode] = set()
     ahead: list[TapeNode] = []
@@ -134,7 +136,7 @@ def _count_arrivals(
 
 
 def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set[TapeNode]:
-    """Returns the nodes reached from ``roots`` of which one of ``targets`` is a descendant."""
+    """Returns the nodes reached from ``roots`` that have one of ``targets`` as a descendant."""
     parents: dict[TapeNode, list[TapeNode]] = {node: [] for node, _ in roots}
     reached = list(parents)
     while reached:

@@ -1,4 +1,4 @@
-"""The gradients a backward pass starts with: those given, checked, and those that can be left out."""
+"""Root gradients: the gradients that a backward pass starts with, given or made, and their checks."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from oplib.tensor.devices.forked import check_process
 from .engine import check_edge
 
 _ones: dict[tuple[Any, Any], Any] = {}
-"""The gradient of a scalar by itself is the same array every time, and making one costs as much as an op."""
+"""Gradients of scalars by shape and dtype. They never change, and making one costs as much as an op."""
 
 
 def make_root_gradients(
     outputs: Sequence[Tensor | GradientEdge], grads: Sequence[Tensor | None], is_grads_batched: bool
 ) -> tuple[Tensor | None, ...]:
-    """Checks the gradient given for each output, and makes the one of a scalar where none is given.
+    """Checks the gradient given for each output, and makes the gradient of a real scalar if none is given.
 
     Args:
         outputs: Tensors or gradient edges.
-        grads: for each a Tensor, or None.
+        grads: for each output a Tensor, or None.
         is_grads_batched: the first dimension of each gradient is a batch.
 
     Returns:
-        A gradient for each output; None for one that needs none.
+        A gradient for each output; None for an output that needs none.
 
     Raises:
-        AutogradError: a shape that does not match, complex for real, or None for what is no real scalar.
-        GradientTypeError: something else than Tensor or None.
-        DimensionError: a batched gradient without a batch dimension, or with an empty one.
+        AutogradError: a shape differs, a gradient is complex and its output real or the reverse, or no
+            gradient is given for an output that is not a real scalar.
+        GradientTypeError: a gradient is neither a Tensor nor None.
+        DimensionError: a batched gradient has no batch dimension, or an empty one.
     """
     return tuple(
         [
@@ -49,7 +50,7 @@ def make_root_gradients(
 
 
 def fits(output: Any, grad: Any) -> bool:
-    """Tells whether a gradient has exactly the shape and dtype of its output, as nearly all have."""
+    """Returns whether a gradient has exactly the shape and dtype of its output. Nearly all have."""
     if not isinstance(output, Tensor) or not isinstance(grad, Tensor):
         return False
     due, given = output._storage.array, grad._storage.array
@@ -57,7 +58,7 @@ def fits(output: Any, grad: Any) -> bool:
 
 
 def find_root_gradient(output: Tensor, grad: Any) -> Any:
-    """Returns the array to start with where there is nothing to check or make; else None."""
+    """Returns the root gradient as an array if nothing must be checked or made; else None."""
     if type(output) is not Tensor or output._grad_fn is None:
         return None
     due = output._storage.array
@@ -69,17 +70,17 @@ def find_root_gradient(output: Tensor, grad: Any) -> Any:
 def calculate_shape(
     output: Tensor | GradientEdge, grad: Tensor, is_grads_batched: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the shape of an output, and that of one gradient for it."""
+    """Returns the shape of an output, and the shape of one gradient for it."""
     shape = _metadata(output).shape
     grad_shape = grad._storage.array.shape
     return shape, grad_shape[1:] if is_grads_batched else grad_shape
 
 
 def _metadata(output: Tensor | GradientEdge) -> Any:
-    """Returns something with the shape and dtype of an output."""
+    """Returns an object with the shape and dtype of an output."""
     if isinstance(output, Tensor):
         return output._storage.array
-    if not isinstance(output, GradientEdge):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+    if not isinstance(output, GradientEdge):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise GradientTypeError(
             f"backward: an output is not a Tensor or GradientEdge. Got {type(output).__name__}. Give the "
             "outputs to differentiate."
@@ -142,7 +143,8 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     one = _ones.get(key)
     if one is None:
         one = _make_ones(due)
-        if not isinstance(one, Tracer) and not one.committed:  # to the devices of a mesh that is set now
+        # one committed to the devices of a mesh serves this mesh only
+        if not isinstance(one, Tracer) and not one.committed:
             _ones[key] = one
     return ARRAYS.box(one)
 

@@ -1,4 +1,4 @@
-"""One run of the engine: gradients flow from the roots along the edges, the latest ready node first."""
+"""One run of the engine. It executes the latest ready node first, and hands gradients along the edges."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ids = itertools.count()
 
 
 class _EngineState(threading.local):
-    """Where this thread is.
+    """The run that a thread is in.
 
     Attributes:
-        run: the innermost run it is in, if any.
-        vmap_levels: how many of oplib's own maps over a batch dimension it is in.
+        run: the innermost run, if any.
+        vmap_levels: how many of oplib's own maps over a batch dimension surround it.
     """
 
     run: Run | None = None
@@ -38,21 +38,21 @@ engine_state = _EngineState()
 
 
 class Run:
-    """A graph task. All its state goes with it.
+    """One run of the engine. The object holds all state of the run.
 
     Attributes:
-        id: counts up from 0 in the process.
-        keep_graph: saved values stay for another run.
-        create_graph: the backward pass is recorded.
-        representation: what the gradients are.
-        plan: which nodes run, and how many gradients each waits for.
+        id: a number that counts up from 0 in the process.
+        keep_graph: whether saved values stay for another run.
+        create_graph: whether the backward pass is recorded.
+        representation: the type of the gradients, with its operations.
+        plan: the nodes that run, and the number of gradients that each waits for.
         node: the node being executed.
-        captured: the gradient found for each requested input.
+        captured: the gradient of each requested input.
         callbacks: functions to call when all nodes have run.
-        undo_log: what to undo should the run fail, if anybody asked for that.
-        notes: what hooks remember for the time of the run, by keys of their own.
+        undo_log: restores each ``grad`` if the run fails; None without ``grad_transaction``.
+        notes: the state of hooks for the time of the run, by keys of their own.
         checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
-        outer: the run from whose node this one was started.
+        outer: the run whose node started this one, if any.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Run:
         self._buffers: dict[TapeNode, list[Any]] = {}
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
-        """Runs the graph from ``roots``, and returns what was captured."""
+        """Runs the graph from ``roots``, and returns the captured gradients."""
         state = modes.state
         grad_mode = state.grad_enabled
         engine_state.run = self
@@ -89,7 +89,7 @@ class Run:
             else:
                 with StackReserve():
                     self._flow(roots, grads)
-            for callback in self.callbacks:  # callbacks queue further ones
+            for callback in self.callbacks:  # a callback may queue further ones
                 callback()
         except BaseException as error:
             if self.undo_log is not None:
@@ -103,7 +103,7 @@ class Run:
         return self.captured
 
     def _flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
-        """Lets gradients flow along edges to nodes, and on along theirs, until no node is ready any more."""
+        """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
         members, waiting, captures = self.plan.members, self.plan.waiting, self.plan.captures
         keep_graph, watched = self.keep_graph, modes.anomaly
         ready: list[tuple[int, int, TapeNode, list[Any]]] = []
@@ -141,7 +141,7 @@ class Run:
         self.node = None
 
     def _run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
-        """Runs one node with its hooks, and makes its results fit."""
+        """Runs one node with its hooks, and validates its results."""
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, self)
         results = node.apply(grads, self)
@@ -156,13 +156,13 @@ class Run:
         return results
 
     def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
-        """Leaves out gradients that lead to no requested input; a compiled formula gives them too."""
+        """Drops gradients that lead to no requested input. A compiled formula computes them too."""
         members = self.plan.members or ()
         pairs = zip(results, edges, strict=True)
         return [None if edge is None or edge[0] not in members else grad for grad, edge in pairs]
 
     def _collect(self, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
-        """Adds one of several gradients that a node gets, and returns them when all have come."""
+        """Adds one of several gradients of a node. Returns the sums when the last one has arrived."""
         buffer = self._buffers.get(node)
         if buffer is None:
             buffer = self._buffers[node] = [None] * len(node.input_metadata)
@@ -173,7 +173,7 @@ class Run:
         return None if missing else self._buffers.pop(node)
 
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
-        """Keeps requested gradients: those from before the hooks where the node runs too, else from after."""
+        """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
         runs = node in self.plan.needed
         if not runs and node.has_hooks:
             run_tensor_hooks(node, grads, self)
@@ -183,17 +183,17 @@ class Run:
 
 
 def is_checkpoint_valid() -> bool:
-    """Returns whether recomputing by a ``backward`` of its own is allowed here."""
+    """Returns whether a node may recompute by a ``backward`` of its own here."""
     return engine_state.run is None or engine_state.run.checkpoint_valid
 
 
 def has_run() -> bool:
-    """Returns whether any run has been made in this process."""
-    return repr(_ids) != repr(itertools.count())  # to ask for the next id would use it up
+    """Returns whether this process has made a run."""
+    return repr(_ids) != repr(itertools.count())  # next(_ids) would use up an id
 
 
 def reset() -> None:
-    """Forgets what a parent process was running."""
+    """Resets the state that a forked child has from its parent."""
     global _ids  # noqa: PLW0603
     _ids = itertools.count()
     engine_state.run = None

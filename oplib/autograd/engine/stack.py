@@ -1,4 +1,4 @@
-"""Room on Python's stack for a backward inside a backward inside a backward."""
+"""Space on Python's stack for nested backward passes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import sys
 import threading
 
 _RESERVE = 400
-"""Frames that a run may need below it: what a user's backward calls, JAX's tracing included."""
+"""The number of frames that a run may need: the user's backward, and JAX's tracing in it."""
 
 _STEP = 1000
-"""Frames by which the limit is raised where the headroom is used up."""
+"""The number of frames by which the recursion limit is raised if the reserve is used up."""
 
 _MOST_STEPS = 30
-"""How often that is done; beyond, Python's own limit ends what is probably an endless recursion."""
+"""The number of times that the limit is raised. More depth is probably an endless recursion."""
 
 _changing = threading.Lock()
 _steps = 0
 
 
 class StackReserve:
-    """Keeps room below a nested run; the recursion limit is the process's, so what is given is counted.
+    """Reserves stack for a nested run. The recursion limit belongs to the process, so raises are counted.
 
-    A nested run stays in its thread (JAX's contexts do not reach another one), so the room must come from the
-    thread's own stack.
+    A nested run stays in its thread, because JAX's contexts do not reach another one. So it needs space on
+    the stack of this thread.
     """
 
     __slots__ = ("_given",)
@@ -38,13 +38,13 @@ class StackReserve:
 def _is_nearly_full() -> bool:
     try:
         sys._getframe(sys.getrecursionlimit() - _RESERVE)
-    except ValueError:  # the stack is not as deep as that
+    except ValueError:  # the stack has fewer frames
         return False
     return True
 
 
 def _change_limit(steps: int) -> bool:
-    global _steps  # noqa: PLW0603  the recursion limit is a global of the process itself
+    global _steps  # noqa: PLW0603  the recursion limit is a global of the process
     with _changing:
         if _steps + steps > _MOST_STEPS:
             return False

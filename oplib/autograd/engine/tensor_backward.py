@@ -1,7 +1,7 @@
-"""What ``Tensor.backward`` calls: the plain case, which most training steps are, goes straight to a run.
+"""The function behind ``Tensor.backward``. Plain calls, which most training steps make, go straight to a run.
 
-Each function that a call passes through on its way costs it more than the lines that it runs, because XLA has
-had the processor's caches in between; so what :func:`.reverse.backward` does for one output is done here.
+A function on the way of a call costs more than its lines: XLA has used the processor's caches in between. So
+this module repeats for one output what ``backward`` in ``backward_and_grad.py`` does.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .wide_graph import needs_64_bits
 def run_tensor_backward(
     tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
 ) -> None:
-    """Adds to the ``grad`` of each leaf the gradient of ``tensor``.
+    """Adds the gradient of ``tensor`` to the ``grad`` of each leaf.
 
     Args:
-        tensor: what to differentiate.
-        gradient: the gradient by it, of its shape; may be None for a real scalar.
-        retain_graph: keeps saved values for another pass; by default what ``create_graph`` is.
+        tensor: the output to differentiate.
+        gradient: the gradient of the output, of its shape; may be None for a real scalar.
+        retain_graph: keeps saved values for another pass. The default is the value of ``create_graph``.
         create_graph: records the pass, so that the gradients can be differentiated.
-        inputs: accumulates into these only.
+        inputs: if given, gradients are added to these only.
 
     Raises:
-        AutogradError: as :func:`.reverse.backward`, which takes what is not plain.
+        AutogradError: see ``backward``, which handles all other calls.
     """
     if wide_plans.any and needs_64_bits((tensor,)):
         with x64(True):

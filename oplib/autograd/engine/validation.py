@@ -1,4 +1,4 @@
-"""Whether a gradient fits the place it goes to, and what makes it fit."""
+"""Validation of gradients: each is checked against its edge, and summed or cast if needed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 
 def validate_results(results: Gradients, node: TapeNode, representation: GradientRepresentation) -> Gradients:
-    """Checks what a node has computed against its edges, and reduces and casts what does not fit exactly.
+    """Checks the results of a node against its edges, and sums and casts results that do not fit exactly.
 
     Args:
         results: one gradient for each edge, or more if these are None.
         node: the node that computed them.
-        representation: what gradients are.
+        representation: the type of the gradients, with its operations.
 
     Returns:
         One gradient of the right shape and dtype for each edge.
 
     Raises:
-        AutogradError: wrong count, type or shape, or a complex gradient for something real.
+        AutogradError: the number of results is wrong, a result has the wrong type or shape, or a result is
+            complex and its input real.
     """
     edges = node.edges
     if len(results) != len(edges) and (
@@ -46,7 +47,7 @@ def validate_results(results: Gradients, node: TapeNode, representation: Gradien
 def validate_gradients(
     grads: Gradients, edges: Sequence[Edge | None], source: str, representation: GradientRepresentation
 ) -> Gradients:
-    """Checks gradients one by one against the edges they go along; ``source`` names who made them."""
+    """Checks each gradient against its edge. ``source`` names, in errors, the function that returned them."""
     fitting: list[Any] | None = None
     for index, edge in enumerate(edges):
         grad = grads[index]
@@ -69,7 +70,8 @@ def validate_gradients(
                 representation,
                 complaint=f"{source} returned an invalid gradient at index {index}",
             )
-        elif is_tracer_class[type(target)] and not representation.tensor_mode:  # a leaf, maybe in shard_map
+        # a leaf; it may be in shard_map
+        elif is_tracer_class[type(target)] and not representation.tensor_mode:
             summed = sum_gradient(array, jax.typeof(target))
             if summed is not array:
                 fitting = list(grads) if fitting is None else fitting
@@ -80,7 +82,7 @@ def validate_gradients(
 def _fit(
     grad: Any, array: Any, target: Any, representation: GradientRepresentation, *, complaint: str
 ) -> Any:
-    """Sums out broadcast dimensions and casts."""
+    """Sums over broadcast dimensions, and casts."""
     if not is_expandable(target.shape, array.shape):
         raise AutogradError(
             f"{complaint}. Got {describe(array)}, expected shape compatible with {describe(target)}. Return "
@@ -106,13 +108,13 @@ def _fit(
 
 
 def is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Tells whether ``shape`` broadcasts to ``to``."""
+    """Returns whether ``shape`` broadcasts to ``to``."""
     lead = len(to) - len(shape)
     return lead >= 0 and all(mine in (1, its) for mine, its in zip(shape, to[lead:], strict=True))
 
 
 def sum_to(array: Any, shape: tuple[int, ...], xp: Any = jnp) -> Any:
-    """Sums an array, with ``jax.numpy`` or ``numpy``, over dimensions in which ``shape`` was broadcast."""
+    """Sums an array over the dimensions in which ``shape`` was broadcast; ``xp`` is jax.numpy or numpy."""
     lead = array.ndim - len(shape)
     axes = tuple(range(lead)) + tuple(
         axis for axis in range(lead, array.ndim) if shape[axis - lead] == 1 != array.shape[axis]

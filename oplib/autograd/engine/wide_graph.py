@@ -1,7 +1,7 @@
-"""Graphs that were recorded with JAX's 64 bits on run backward with 64 bits on.
+"""The width of a backward pass: a graph recorded with JAX's 64 bits on runs backward with 64 bits on.
 
-Without them each formula would compute in 32 bits. A program that never turns them on reads one attribute for
-each pass. A program that has turned them on and off again pays for a walk over the graph.
+With 64 bits off each formula would compute in 32 bits. A program that never turns them on reads one attribute
+for each pass. A program that has turned them on and off walks over the graph.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _WIDE = frozenset({np.dtype("float64"), np.dtype("complex128")})
 
 
 def needs_64_bits(roots: Sequence[Any]) -> bool:
-    """Whether 64 bits are off, and a graph was recorded with them, or on what they are needed for.
+    """Returns whether 64 bits are off and the graph needs them.
 
     Args:
-        roots: Tensors and gradient edges; what is neither has no graph.
+        roots: Tensors and gradient edges; other objects have no graph.
     """
     if not wide_plans.any or x64.value:
         return False
@@ -41,7 +41,7 @@ def needs_64_bits(roots: Sequence[Any]) -> bool:
 
 
 def in_its_width(roots: Sequence[Any]) -> AbstractContextManager[object]:
-    """Returns what to run a graph backward in: 64 bits, where it needs them."""
+    """Returns a context manager that turns 64 bits on if the graph needs them."""
     return x64(True) if needs_64_bits(roots) else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Jacobians, Hessians and products with them, of Python functions of Tensors.
+"""Jacobians, Hessians and their products with vectors, for Python functions of Tensors.
 
 Example:
     >>> import oplib

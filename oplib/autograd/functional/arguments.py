@@ -1,4 +1,4 @@
-"""What goes into the functions of this folder and comes out: one Tensor, or a tuple of Tensors."""
+"""Arguments and results of the functions of this package: one Tensor, or a tuple of Tensors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OUTPUTS = "outputs of the user-provided function"
 
 
 class Group(NamedTuple):
-    """One Tensor or a tuple of Tensors, which results that are like it take after.
+    """One Tensor or a tuple of Tensors. Results that are like it have the same structure.
 
     Attributes:
-        is_tuple: whether the user had a tuple.
+        is_tuple: whether the user gave a tuple.
         tensors: the members.
-        name: in errors.
+        name: the name in errors.
     """
 
     is_tuple: bool
@@ -28,20 +28,20 @@ class Group(NamedTuple):
     name: str
 
     def untuple(self, values: Sequence[Any]) -> Any:
-        """Returns values, one for each member, as the user had them."""
+        """Returns values, one for each member, in the user's structure."""
         return untuple(values, self.is_tuple)
 
 
 def take_tuple(value: Any, name: str, caller: str) -> tuple[bool, Tensors]:
-    """Returns whether a value is a tuple, and the Tensors in it.
+    """Returns whether a value is a tuple, and its Tensors.
 
     Args:
         value: a Tensor, or a tuple of Tensors.
-        name: what it is.
-        caller: the function it was given to.
+        name: the name of the value, for errors.
+        caller: the function that received it, for errors.
 
     Raises:
-        GradientTypeError: it is something else.
+        GradientTypeError: the value has another type.
     """
     is_tuple = isinstance(value, tuple)
     members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
@@ -62,12 +62,12 @@ def untuple(values: Sequence[_T], is_tuple: bool) -> Any:
 
 
 def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = True) -> Tensors:
-    """New tensors for the function's arguments, told apart from those that it captures.
+    """Returns new tensors as arguments of the function, distinct from tensors that the function captures.
 
     Args:
-        inputs: what the user gave.
-        create_graph: a gradient may flow back to them.
-        requires_grad: of the new ones that are leaves.
+        inputs: the user's inputs.
+        create_graph: whether gradients may flow back to ``inputs``.
+        requires_grad: the setting of new tensors that are leaves.
     """
     return tuple(
         upcalls.alias(one)
@@ -78,17 +78,17 @@ def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = Tr
 
 
 def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tensors | None:
-    """Checks the vector of a product; None stands for a single 1.
+    """Checks the vector of a product. None means a single 1.
 
     Args:
-        v: what the user gave.
-        like: what it must look like.
-        caller: the function it was given to.
-        create_graph: a gradient may flow back to the vector.
+        v: the user's vector.
+        like: the tensors that it must resemble.
+        caller: the function that received it, for errors.
+        create_graph: whether gradients may flow back to the vector.
 
     Raises:
-        AutogradError: it is None where one item is not enough, or has other sizes.
-        GradientTypeError: it is neither a Tensor nor a tuple of Tensors.
+        AutogradError: the vector is None and ``like`` has several items, or its sizes differ.
+        GradientTypeError: the vector is neither a Tensor nor a tuple of Tensors.
     """
     tensors = like.tensors
     if v is None:
@@ -122,7 +122,7 @@ def _check_sizes(vectors: Tensors, tensors: Tensors, caller: str, *, is_tuple: b
 
 
 def detach_results(results: Any, *, create_graph: bool) -> Any:
-    """Cuts results, in tuples of any depth, off the graph that the user did not ask for."""
+    """Detaches results, in tuples of any depth, unless the user asked for the graph."""
     if create_graph:
         return results
     if isinstance(results, tuple):

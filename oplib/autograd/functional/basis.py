@@ -1,4 +1,4 @@
-"""The unit vectors of the space that several tensors span together."""
+"""The unit vectors of the space of several tensors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .arguments import Tensors
 
 
 def count_items(tensor: Tensor) -> int:
-    """How many items a tensor has."""
+    """Returns the number of items of a tensor."""
     return math.prod(tensor._storage.array.shape)
 
 
 def make_basis(tensors: Tensors) -> list[Any]:
-    """All unit vectors at once: for each tensor an array ``[total, *shape]``, whose rows belong together."""
+    """Returns all unit vectors: for each tensor an array ``[total, *shape]``. Equal rows form one vector."""
     total = sum(map(count_items, tensors))
     start = 0
     basis: list[Any] = []
@@ -33,7 +33,7 @@ def make_basis(tensors: Tensors) -> list[Any]:
 
 
 def iterate_units(tensor: Tensor) -> Iterator[Tensor]:
-    """The unit vectors of one tensor, one by one."""
+    """Yields the unit vectors of one tensor."""
     array = tensor._storage.array
     for place in range(count_items(tensor)):
         unit = np.zeros(array.shape, array.dtype)
@@ -42,7 +42,7 @@ def iterate_units(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def split_rows(rows: Tensor, tensors: Tensors) -> list[Tensor]:
-    """Cuts a tensor, along its first dimension, into the rows that belong to each of several tensors."""
+    """Splits a tensor along its first dimension into the rows of each of several tensors."""
     parts: list[Tensor] = []
     start = 0
     for tensor in tensors:

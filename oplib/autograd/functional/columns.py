@@ -1,4 +1,4 @@
-"""The Jacobian in forward mode: one run of the function on dual tensors, mapped over the unit tangents."""
+"""The Jacobian in forward mode: one run of the function on dual tensors, mapped over unit tangents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Matrix = tuple[Tensors, ...]
 
 
 def find_columns(func: Function, inputs: Tensors) -> tuple[bool, Matrix]:
-    """Runs a function in forward mode.
+    """Runs a function in forward mode, and returns its Jacobian.
 
     Args:
         func: takes Tensors and returns a Tensor or a tuple of Tensors.
         inputs: its arguments.
 
     Returns:
-        Whether it returned a tuple, and for each output a Tensor ``[*output, *input]`` for each input.
+        Whether the function returned a tuple; and for each output, a Tensor ``[*output, *input]`` for each
+        input.
     """
     notes: list[bool] = []
 
@@ -42,13 +43,13 @@ def find_columns(func: Function, inputs: Tensors) -> tuple[bool, Matrix]:
 
 
 def _read_tangent(output: Tensor) -> Any:
-    """The array of an output's tangent: zeros where it has none."""
+    """Returns the array of an output's tangent, or zeros."""
     tangent = unpack_dual(output).tangent
     return jnp.zeros_like(output._storage.array) if tangent is None else tangent._storage.array
 
 
 def _arrange(rows: Any, inputs: Tensors, counts: list[int]) -> Tensors:
-    """Cuts the mapped tangents of one output by inputs, and puts the dimensions of these last."""
+    """Splits the mapped tangents of one output by inputs, and moves the dimensions of the inputs last."""
     sizes = rows.shape[1:]
     blocks: list[Tensor] = []
     start = 0

@@ -1,4 +1,4 @@
-"""Where the functions of this folder begin: new inputs, and what the user's function makes of them."""
+"""The first steps of the functions of this package: new inputs, and the run of the user's function."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Function = Callable[..., Any]
 
 
 def take_point(inputs: Any, caller: str, *, create_graph: bool) -> Group:
-    """Returns new tensors for what the user gave as inputs; arguments as of :func:`make_inputs`.
+    """Returns new tensors for the user's inputs. The arguments are those of :func:`make_inputs`.
 
     Raises:
-        GradientTypeError: it is neither a Tensor nor a tuple of Tensors.
+        GradientTypeError: ``inputs`` is neither a Tensor nor a tuple of Tensors.
     """
     is_tuple, given = take_tuple(inputs, "inputs", caller)
     tensors = make_inputs(given, create_graph=create_graph)
@@ -28,12 +28,12 @@ def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
     Args:
         func: takes Tensors and returns a Tensor or a tuple of Tensors.
         at: its arguments.
-        caller: the function it was given to.
-        strict: raise where an output does not depend on any of them.
+        caller: the function that received it, for errors.
+        strict: raise if an output does not depend on any argument.
 
     Raises:
-        AutogradError: ``strict`` found something independent.
-        GradientTypeError: it has returned something else.
+        AutogradError: an output is independent, with ``strict``.
+        GradientTypeError: the function returned another type.
     """
     is_tuple, outputs = take_tuple(func(*at.tensors), OUTPUTS, caller)
     if strict:

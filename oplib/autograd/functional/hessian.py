@@ -27,21 +27,21 @@ def hessian(
     Args:
         func: takes Tensors and returns a Tensor of one item.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        create_graph: the result is differentiable by ``inputs``.
-        strict: raise where something is independent of an input, instead of giving zeros.
-        vectorize: compute all rows in one pass with a batch dimension, instead of one pass for each.
+        create_graph: the result is differentiable with respect to ``inputs``.
+        strict: raise if a result is independent of an input, instead of giving zeros.
+        vectorize: compute all rows in one pass with a batch dimension, instead of one pass per row.
         outer_jacobian_strategy: ``"reverse-mode"``, or ``"forward-mode"``, which differentiates the gradient
-            forwards and needs ``vectorize=True``.
+            in forward mode and needs ``vectorize=True``.
 
     Returns:
-        A Tensor of size ``[*input, *input]``; a tuple of tuples of these where ``inputs`` is a tuple.
+        A Tensor of size ``[*input, *input]``; a tuple of tuples of these if ``inputs`` is a tuple.
 
     Raises:
-        AutogradError: the output is not one item, options that exclude each other, or ``strict`` found
-            something independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
-        MissingRuleError: forward mode with ``create_graph``, or without ``vectorize``.
-        StrategyError: there is no such strategy.
+        AutogradError: the output does not have one item, options exclude each other, or ``strict`` found an
+            independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
+        MissingRuleError: forward mode is used with ``create_graph``, or without ``vectorize``.
+        StrategyError: the strategy is unknown.
 
     Source:
         torch.autograd.functional.hessian
@@ -71,14 +71,14 @@ def hessian(
 
 
 def _make_gradient(func: Function, *, is_tuple: bool, forward: bool, strict: bool) -> Function:
-    """The gradient of a function as a function, which is recorded so that it can be differentiated."""
+    """Returns the gradient of a function as a function. It is recorded, so that it can be differentiated."""
 
     def scalar(*at: Any) -> Any:
         outputs = evaluate(func, Group(True, at, "inputs"), "hessian", strict=strict)
         return upcalls.reshape(take_scalar(outputs, "hessian"), ())
 
     def gradient(*at: Any) -> Any:
-        if forward:  # else nothing would be recorded to run backwards
+        if forward:  # so that the gradient is recorded
             at = tuple(one.requires_grad_() for one in at)
         found = jacobian(scalar, at if is_tuple else at[0], create_graph=True)
         if strict:

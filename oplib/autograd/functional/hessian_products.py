@@ -1,4 +1,4 @@
-"""Products of a vector with the Hessian of a scalar function."""
+"""Products of vectors with the Hessian of a scalar function."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .strictness import Found, fill_zeros, find_gradients, require_recorded
 
 
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns a scalar function's output, and the product of a vector with its Hessian.
+    """Returns the output of a scalar function, and the product of a vector with its Hessian.
 
     Args:
         func: takes Tensors and returns a Tensor of one item.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be left out where these are one item.
-        create_graph: output and product are differentiable by ``inputs`` and ``v``.
-        strict: raise where something is independent of an input, instead of giving zeros.
+        v: the vector, like the inputs; may be omitted if the inputs have one item.
+        create_graph: output and product are differentiable with respect to ``inputs`` and ``v``.
+        strict: raise if a result is independent of an input, instead of giving zeros.
 
     Returns:
-        ``(output, product)``, where the product is like the inputs.
+        ``(output, product)``. The product has the structure of the inputs.
 
     Raises:
-        AutogradError: ``v`` does not fit, the output is not one item, or ``strict`` found something
-            independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        AutogradError: ``v`` does not fit, the output does not have one item, or ``strict`` found an
+            independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
 
     Source:
         torch.autograd.functional.vhp
@@ -52,24 +52,24 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns a scalar function's output, and the product of its Hessian with a vector.
+    """Returns the output of a scalar function, and the product of its Hessian with a vector.
 
-    Where the second derivatives are continuous this is what :func:`vhp` gives with one pass less.
+    If the second derivatives are continuous, :func:`vhp` gives the same with one pass less.
 
     Args:
         func: takes Tensors and returns a Tensor of one item.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be left out where these are one item.
-        create_graph: output and product are differentiable by ``inputs`` and ``v``.
-        strict: raise where something is independent of an input, instead of giving zeros.
+        v: the vector, like the inputs; may be omitted if the inputs have one item.
+        create_graph: output and product are differentiable with respect to ``inputs`` and ``v``.
+        strict: raise if a result is independent of an input, instead of giving zeros.
 
     Returns:
-        ``(output, product)``, where the product is like the inputs.
+        ``(output, product)``. The product has the structure of the inputs.
 
     Raises:
-        AutogradError: ``v`` does not fit, the output is not one item, or ``strict`` found something
-            independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        AutogradError: ``v`` does not fit, the output does not have one item, or ``strict`` found an
+            independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
 
     Source:
         torch.autograd.functional.hvp
@@ -95,7 +95,7 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Tensor, Found]:
-    """Runs the function, and returns its output and the recorded gradient of that."""
+    """Runs the function, and returns its output and the recorded gradient of the output."""
     output = take_scalar(evaluate(func, at, caller, strict=strict), caller)
     gradient = find_gradients((output,), at.tensors, None, create_graph=True)
     if strict:
@@ -107,7 +107,7 @@ def take_scalar(outputs: Group, caller: str) -> Tensor:
     """Checks that a function has returned one item.
 
     Raises:
-        AutogradError: it has returned a tuple or more items.
+        AutogradError: the function has returned a tuple, or several items.
     """
     if outputs.is_tuple:
         raise AutogradError(

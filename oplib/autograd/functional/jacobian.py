@@ -1,4 +1,4 @@
-"""The whole Jacobian of a function: row by row, all rows at once, or column-wise in forward mode."""
+"""The Jacobian of a function: row by row, all rows at once, or by columns in forward mode."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ def jacobian(
     Args:
         func: takes Tensors and returns a Tensor or a tuple of Tensors.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        create_graph: the result is differentiable by ``inputs``.
-        strict: raise where an output is independent of an input, instead of giving zeros.
-        vectorize: compute all rows in one pass with a batch dimension, instead of one pass for each.
-        strategy: ``"reverse-mode"``; or ``"forward-mode"``, which is cheaper where there are more outputs
-            than inputs, and needs ``vectorize=True``.
+        create_graph: the result is differentiable with respect to ``inputs``.
+        strict: raise if an output is independent of an input, instead of giving zeros.
+        vectorize: compute all rows in one pass with a batch dimension, instead of one pass per row.
+        strategy: ``"reverse-mode"``, or ``"forward-mode"``, which is cheaper if there are more outputs than
+            inputs, and needs ``vectorize=True``.
 
     Returns:
-        A Tensor of size ``[*output, *input]``, of the dtype of the input (in forward mode, of the output); a
-        tuple of these where ``inputs`` is a tuple, and of tuples, one for each output, where the outputs are.
-        For complex outputs, rows are gradients, and so conjugated; in forward mode they are derivatives.
+        A Tensor of size ``[*output, *input]`` with the dtype of the input (in forward mode, of the output).
+        If ``inputs`` is a tuple, a tuple of these; if the outputs are a tuple, a tuple of the former for each
+        output. For complex outputs the rows are gradients, and so conjugated; in forward mode they are
+        derivatives.
 
     Raises:
-        AutogradError: options that exclude each other, or ``strict`` found something independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
-        MissingRuleError: forward mode with ``create_graph``, or without ``vectorize``.
-        StrategyError: there is no such strategy.
+        AutogradError: options exclude each other, or ``strict`` found an independent output.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
+        MissingRuleError: forward mode is used with ``create_graph``, or without ``vectorize``.
+        StrategyError: the strategy is unknown.
 
     Source:
-        torch.autograd.functional.jacobian; it returns lists for tuples in forward mode, and refuses complex
-        outputs without ``vectorize`` and tensors without items.
+        torch.autograd.functional.jacobian; in forward mode torch returns lists for tuples. Without
+        ``vectorize`` it refuses complex outputs and tensors without items.
 
     Example:
         >>> import oplib
@@ -102,7 +103,7 @@ def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize
 
 
 def _find_rows(place: int, output: Tensor, inputs: Tensors, *, create_graph: bool, strict: bool) -> Tensors:
-    """The rows of one output, one backward pass for each of its items."""
+    """Computes the rows of one output, one backward pass for each item."""
     rows: list[list[Tensor]] = [[] for _ in inputs]
     for unit in iterate_units(output):
         found = find_gradients((output,), inputs, (unit,), retain_graph=True, create_graph=create_graph)
@@ -129,7 +130,7 @@ def _stack(rows: list[Tensor], output: Tensor, one: Tensor) -> Tensor:
 
 
 def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> Matrix:
-    """The rows of all outputs in one backward pass with a batch dimension."""
+    """Computes the rows of all outputs in one backward pass with a batch dimension."""
     total = sum(map(count_items, outputs))
     found: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if total:

@@ -1,4 +1,4 @@
-"""Products of a vector with a Jacobian, from the left and from the right."""
+"""Products of vectors with a Jacobian, from the left and from the right."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .strictness import fill_zeros, find_gradients, require_recorded
 
 
 def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns a function's outputs, and the product of a vector with its Jacobian.
+    """Returns the outputs of a function, and the product of a vector with its Jacobian.
 
     Args:
         func: takes Tensors and returns a Tensor or a tuple of Tensors.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the outputs; may be left out where these are one item.
-        create_graph: outputs and product are differentiable by ``inputs`` and ``v``.
-        strict: raise where an output or a product is independent of an input, instead of giving zeros.
+        v: the vector, like the outputs; may be omitted if the outputs have one item.
+        create_graph: outputs and product are differentiable with respect to ``inputs`` and ``v``.
+        strict: raise if an output or a product is independent of an input, instead of giving zeros.
 
     Returns:
-        ``(outputs, product)``, where the product is like the inputs.
+        ``(outputs, product)``. The product has the structure of the inputs.
 
     Raises:
-        AutogradError: ``v`` does not fit, or ``strict`` found something independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        AutogradError: ``v`` does not fit, or ``strict`` found an independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
 
     Source:
         torch.autograd.functional.vjp
@@ -51,24 +51,25 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns a function's outputs, and the product of its Jacobian with a vector.
+    """Returns the outputs of a function, and the product of its Jacobian with a vector.
 
-    It differentiates the backward pass by its gradients, in which it is linear, so every op must have a
-    backward that can be differentiated. :mod:`oplib.autograd.forward_ad` computes the same in one pass.
+    The backward pass is linear in its gradients. This function differentiates it with respect to them, so
+    every op must have a differentiable backward. :mod:`oplib.autograd.forward_ad` computes the same in one
+    pass.
 
     Args:
         func: takes Tensors and returns a Tensor or a tuple of Tensors.
         inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be left out where these are one item.
-        create_graph: outputs and product are differentiable by ``inputs`` and ``v``.
-        strict: raise where an output or a product is independent of an input, instead of giving zeros.
+        v: the vector, like the inputs; may be omitted if the inputs have one item.
+        create_graph: outputs and product are differentiable with respect to ``inputs`` and ``v``.
+        strict: raise if an output or a product is independent of an input, instead of giving zeros.
 
     Returns:
-        ``(outputs, product)``, where the product is like the outputs.
+        ``(outputs, product)``. The product has the structure of the outputs.
 
     Raises:
-        AutogradError: ``v`` does not fit, or ``strict`` found something independent.
-        GradientTypeError: something is neither a Tensor nor a tuple of Tensors.
+        AutogradError: ``v`` does not fit, or ``strict`` found an independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
 
     Source:
         torch.autograd.functional.jvp
@@ -92,7 +93,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 def push_through(
     outputs: Tensors, inputs: Tensors, vectors: Tensors | None, *, strict: bool, create_graph: bool
 ) -> tuple[Tensor | None, ...]:
-    """Pushes a vector forwards through a graph, by differentiating its backward pass by the gradients."""
+    """Pushes a vector forward through a graph, by differentiating its backward pass."""
     cotangents = make_cotangents(outputs)
     grads = find_gradients(outputs, inputs, cotangents, create_graph=True)
     if strict:
@@ -101,14 +102,17 @@ def push_through(
 
 
 def make_cotangents(like: Tensors) -> Tensors:
-    """Gradients by which a backward pass is differentiated: their values play no part, as it is linear."""
+    """Makes cotangents for a backward pass that is differentiated.
+
+    It is linear, so their values do not matter.
+    """
     return tuple(box(jnp.zeros_like(one._storage.array)).requires_grad_() for one in like)
 
 
 def pull_through(
     grads: tuple[Tensor | None, ...], by: Tensors, vectors: Tensors | None, *, create_graph: bool
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of gradients, of which some may be None."""
+    """Returns the gradients of gradients; some may be None."""
     pairs = list(zip(grads, vectors or (None,) * len(grads), strict=True))
     present = [(one, vector) for one, vector in pairs if one is not None]
     if not present:

@@ -1,4 +1,4 @@
-"""Gradients of what may be independent: zeros, or an error where ``strict`` asks for one."""
+"""Gradients of outputs that may be independent of inputs: zeros, or an error with ``strict``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .arguments import Tensors
 
 Found = tuple[Tensor | None, ...]
 
-# What was found to be independent of what; and what else there is to say.
+# Error texts for independent results, by kind, and for results that are not recorded.
 INDEPENDENT = {
     "jacobian": "The output of the user-provided function is independent of input {place}.",
     "tangent": (
@@ -48,13 +48,13 @@ UNRECORDED = {
 def find_gradients(
     outputs: Tensors, inputs: Tensors, grads: Sequence[Tensor] | None, **options: Any
 ) -> Found:
-    """The gradients of those outputs that have one; None for an input that plays no part.
+    """Returns the gradients of those outputs that have one; None for an input that no output depends on.
 
     Args:
-        outputs: what to differentiate.
-        inputs: what to differentiate by.
-        grads: the gradient by each output; None for a single 1.
-        **options: those of ``oplib.autograd.grad``.
+        outputs: the outputs to differentiate.
+        inputs: the inputs to differentiate with respect to.
+        grads: the gradient of each output; None for a single 1.
+        **options: the options of ``oplib.autograd.grad``.
     """
     given: Sequence[Tensor | None] = (None,) * len(outputs) if grads is None else grads
     recorded = [(out, one) for out, one in zip(outputs, given, strict=True) if out._requires_grad]
@@ -65,15 +65,15 @@ def find_gradients(
 
 
 def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -> None:
-    """Raises where something is independent of the inputs, for ``strict=True``.
+    """Raises if a tensor is independent of the inputs, for ``strict=True``.
 
     Args:
         tensors: outputs or gradients.
-        kind: which of ``UNRECORDED``.
-        caller: the function that checks.
+        kind: a key of ``UNRECORDED``.
+        caller: the function that checks, for errors.
 
     Raises:
-        AutogradError: something is.
+        AutogradError: a tensor is independent.
     """
     for place, tensor in enumerate(tensors):
         if tensor is None:
@@ -85,18 +85,18 @@ def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -
 def fill_zeros(
     found: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
 ) -> Tensors:
-    """Puts zeros where nothing was found, or raises.
+    """Replaces None by zeros, or raises.
 
     Args:
         found: gradients.
-        like: of which shapes and dtypes they are.
-        kind: which of ``INDEPENDENT``.
-        caller: the function that fills.
+        like: tensors with the shapes and dtypes of the zeros.
+        kind: a key of ``INDEPENDENT``.
+        caller: the function that fills, for errors.
         strict: raise instead.
         create_graph: with ``strict``, gradients must be differentiable again.
 
     Raises:
-        AutogradError: something is independent, and ``strict`` says that it must not be.
+        AutogradError: a gradient is independent of the input, with ``strict``.
     """
     for place, one in enumerate(found) if strict else ():
         if one is None:
@@ -107,13 +107,13 @@ def fill_zeros(
 
 
 def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
-    """Zeros of a tensor's shape and dtype, with leading dimensions."""
+    """Returns zeros of a tensor's shape and dtype, with additional leading dimensions."""
     array = like._storage.array
     return box(jnp.zeros((*lead, *array.shape), array.dtype))
 
 
 def refuse_constant(caller: str, what: str, place: int) -> AutogradError:
-    """The error for a derivative that is to be differentiated again, and does not depend on anything."""
+    """Returns the error for a derivative that must be differentiated again and depends on nothing."""
     return AutogradError(
         f"{caller}: The {what} of the user-provided function is independent of input {place}. This is not "
         "allowed in strict mode when create_graph=True. Set strict=False for zeros."

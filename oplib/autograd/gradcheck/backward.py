@@ -1,4 +1,4 @@
-"""Derivatives by the tape: row by row of the output, each twice to see that they repeat."""
+"""Derivatives by the tape: output row by output row. Each is computed twice, to see that they repeat."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .problem import Problem
 
 
 def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options) -> list[Vector]:
-    """Returns the gradient of one output by each wanted input, computed twice.
+    """Returns the gradient of one output with respect to each wanted input, computed twice.
 
-    The tape's gradient by a complex entry ``x + iy`` is ``dL/dx + i dL/dy``, and likewise for the cotangent:
-    in real coordinates it is the ordinary product with the Jacobian.
+    The tape's gradient for a complex entry ``x + iy`` is ``dL/dx + i dL/dy``, and the cotangent follows the
+    same rule. In real coordinates the gradient is the ordinary product with the Jacobian.
 
     Raises:
-        GradcheckError: the two computations differ by more than ``nondet_tol``, or a gradient has not the
-            shape or dtype of its input.
+        GradcheckError: the two computations differ by more than ``nondet_tol``, or a gradient does not have
+            the shape or dtype of its input.
     """
     result: Tensor = problem.outputs[output]
     boxed = Tensor.from_array(from_coordinates(cotangent, result.array))
@@ -65,10 +65,10 @@ def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, che
 
 
 def check_gradient_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
-    """Checks shape and dtype of a gradient or tangent.
+    """Checks the shape and dtype of a gradient or tangent.
 
     Raises:
-        GradcheckError: they are not those of what it belongs to.
+        GradcheckError: they differ from those of its value.
     """
     if found.shape != due.shape:
         raise GradcheckError(

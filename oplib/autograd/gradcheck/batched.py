@@ -1,4 +1,4 @@
-"""Batched derivatives: a formula under vmap gives what it gives one by one."""
+"""Checks of batched derivatives: a formula under vmap must give the results of a loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ATOL, _RTOL = 1e-8, 1e-5
 
 
 def check_batched_gradients(problem: Problem, output: int) -> None:
-    """Compares the gradients of one output, mapped over two cotangents, with a loop over these.
+    """Compares the gradients of one output, mapped over two cotangents, with a loop over the two.
 
     Raises:
         GradcheckError: the map raises, or gives other gradients.
@@ -59,7 +59,7 @@ def stack_arrays(arrays: Sequence[Any]) -> Any:
 
 
 class _Stacked:
-    """Shape, dtype and place of several arrays like one."""
+    """The shape, dtype and device of several stacked arrays."""
 
     def __init__(self, array: Any, count: int) -> None:
         self.shape = (count, *array.shape)
@@ -68,10 +68,10 @@ class _Stacked:
 
 
 def run_mapped(run: Callable[[], Any], what: str) -> Any:
-    """Runs something under vmap; what it raises is a failure of the check.
+    """Runs a function under vmap. An error in it is a failure of the check.
 
     Raises:
-        GradcheckError: from what was raised.
+        GradcheckError: the function raised.
     """
     try:
         return run()
@@ -86,7 +86,7 @@ def run_mapped(run: Callable[[], Any], what: str) -> Any:
 def require_same(
     found: Vector, expected: Vector, what: str, *, how: str = "under vmap", instead: str = "one by one"
 ) -> None:
-    """Raises where what was found in one way differs from what is found in the other."""
+    """Raises if the results of two computations differ."""
     differing = find_differing(expected, found, _ATOL, _RTOL)
     if differing.any():
         worst = int(np.argmax(np.where(differing, np.abs(found - expected), -1)))

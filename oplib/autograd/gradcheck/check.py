@@ -1,4 +1,4 @@
-"""``gradcheck``: are the gradients of a function what finite differences say they are?"""
+"""``gradcheck``: it compares the gradients of a function with finite differences."""
 
 from __future__ import annotations
 
@@ -39,37 +39,38 @@ def gradcheck(
 ) -> bool:
     """Compares the derivatives of a function on Tensors with central differences.
 
-    The check runs in double precision, whatever the setting of JAX's x64: this is turned on meanwhile, and
-    floating and complex inputs are converted. Leaves that are in double precision already are given to the
-    function themselves, so it may also have captured them; others it must take as its arguments.
+    The check runs in double precision. It turns JAX's x64 on for its own duration, and converts floating and
+    complex inputs. Leaves that are in double precision already are passed to the function themselves, so the
+    function may have captured them. Other inputs reach it as arguments only.
 
     Args:
-        func: takes the inputs; returns a Tensor or several. May be any Python; it is called often.
-        inputs: Tensors of any shape and other values; by those that require grad it is differentiated.
-        eps: half the distance of the two points of a difference.
-        atol: by how much an entry may be wrong, absolutely.
-        rtol: by how much relative to what is found numerically.
-        raise_exception: raise where the check fails, instead of returning False.
-        nondet_tol: by how much two backward passes from the same values may differ.
-        check_undefined_grad: also check that outputs without gradient are taken, as zeros.
+        func: a Python function that takes the inputs and returns a Tensor or several. It is called many
+            times.
+        inputs: Tensors of any shape, and other values. The Tensors that require grad are checked.
+        eps: half the distance between the two points of a difference.
+        atol: the absolute tolerance for an entry.
+        rtol: the tolerance relative to the numerical value.
+        raise_exception: raise if the check fails, instead of returning False.
+        nondet_tol: the tolerance between two backward passes from the same values.
+        check_undefined_grad: also check that outputs without gradient are treated as zeros.
         check_grad_dtypes: also check that each gradient has the dtype of its input.
         check_batched_grad: also check the gradients under vmap (``is_grads_batched``).
         check_batched_forward_grad: also check forward mode under vmap.
         check_forward_ad: also check forward mode.
         check_backward_ad: check the gradients of the tape.
         fast_mode: compare one random projection of each Jacobian, not all entries.
-        masked: has no effect: there are no sparse tensors.
+        masked: ignored; there are no sparse tensors.
 
     Returns:
-        True, or False where the check fails and ``raise_exception`` is False.
+        True; or False if the check fails and ``raise_exception`` is False.
 
     Raises:
-        GradcheckError: the check fails; names output, input, entry, and both values.
+        GradcheckError: the check fails. The error names output, input, entry, and both values.
         ArgumentValueError: no input requires grad.
-        CheckOptionError: options that exclude each other.
+        CheckOptionError: options exclude each other.
 
     Source:
-        ``torch.autograd.gradcheck``, whose options, order of checks and conventions it follows.
+        ``torch.autograd.gradcheck``; options, order of checks and conventions are the same.
 
     Example:
         >>> import oplib
@@ -107,7 +108,7 @@ def _check_options(options: Options) -> None:
 def passes_checks(
     func: Callable[..., Any], inputs: Any, options: Options, *, fast_mode: bool, raise_exception: bool
 ) -> bool:
-    """Whether a function passes, in double precision; arguments and errors as of :func:`gradcheck`."""
+    """Returns whether a function passes, in double precision. See :func:`gradcheck`."""
     try:
         with jax.enable_x64(True):
             run_checks(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
@@ -119,10 +120,10 @@ def passes_checks(
 
 
 def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
-    """Runs the checks that the options ask for.
+    """Runs the checks selected by the options.
 
     Raises:
-        GradcheckError: one fails.
+        GradcheckError: a check fails.
     """
     _check_numbers(problem, options, fast_mode=fast_mode)
     if options.check_batched_forward_grad:

@@ -1,4 +1,4 @@
-"""Comparing what is found numerically and analytically, and saying where they differ."""
+"""Comparison of numerical and analytical derivatives, and the errors that describe differences."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .problem import Problem
 Matrix = np.ndarray[Any, Any]
 
 _SHOWN = 36
-"""Matrices of up to so many entries are shown whole."""
+"""Matrices with at most this many entries are shown whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for; described at :func:`gradcheck`."""
+    """The options of a check; see :func:`gradcheck`."""
 
     eps: float
     atol: float
@@ -36,7 +36,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One output and one input, and how the derivative of the one by the other was computed."""
+    """One output and one input, and the mode in which the derivative was computed."""
 
     problem: Problem
     output: int
@@ -44,35 +44,35 @@ class Pair:
     forward: bool = False
 
     def describe(self) -> str:
-        """Returns how a message names it."""
+        """Returns the name of the pair in messages."""
         mode = " computed with forward mode" if self.forward else ""
         return f"Jacobian{mode} mismatch for output {self.output} with respect to input {self.input}"
 
     def name_formula(self) -> str:
-        """Returns where a message looks for the mistake."""
+        """Returns the probable place of a mistake, for messages."""
         node = self.problem.outputs[self.output].grad_fn
         ends = "" if node is None else f", of which {node.name()} is the last"
         rule = "jvp rules" if self.forward else "backward formulas"
         return f"the {rule} of the ops between them{ends}"
 
     def name_entries(self, row: int, column: int) -> str:
-        """Returns how a message names one entry of the matrix."""
+        """Returns the name of one entry of the matrix in messages."""
         source, result = self.problem.inputs[self.input].array, self.problem.outputs[self.output].array
         return f"By input entry {name_entry(row, source)}, output entry {name_entry(column, result)}"
 
 
 def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: float) -> Matrix:
-    """Returns which entries differ by more than the tolerances, relative to what is found numerically."""
+    """Returns a mask of the entries that differ by more than the tolerances."""
     with np.errstate(invalid="ignore"):
         close = np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical)
-    return ~(close | (analytical == numerical))  # an infinity equals itself, and a nan nothing
+    return ~(close | (analytical == numerical))  # an infinity equals itself; a nan equals nothing
 
 
 def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:
-    """Raises where a Jacobian is not what finite differences say.
+    """Raises if a Jacobian differs from finite differences.
 
     Raises:
-        GradcheckError: names output, input, the entry that differs most, and both its values.
+        GradcheckError: names output, input, the entry with the largest difference, and both its values.
     """
     differing = find_differing(numerical, analytical, options.atol, options.rtol)
     if not differing.any():

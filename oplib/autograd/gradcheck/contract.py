@@ -1,4 +1,4 @@
-"""What every backward promises beyond its numbers: nothing from zeros, and no need of a gradient."""
+"""Checks of the contract of a backward: zeros give zeros, and an absent gradient is accepted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .problem import Problem, as_tuple, needs_grad
 
 
 class _UndefinedGrad(Function):
-    """The identity, through which no gradient comes back: not even zeros."""
+    """The identity. Its backward returns no gradient, not even zeros."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -30,10 +30,10 @@ class _UndefinedGrad(Function):
 
 
 def check_zero_gradients(problem: Problem) -> None:
-    """Checks that zero gradients of the outputs give zero gradients of the inputs, each of its kind.
+    """Checks that zero gradients of the outputs give zero gradients of the inputs.
 
     Raises:
-        GradcheckError: one is not zero.
+        GradcheckError: a gradient is not zero.
     """
     outputs = problem.differentiable_outputs
     found = grad(
@@ -52,12 +52,12 @@ def check_zero_gradients(problem: Problem) -> None:
 
 
 def check_undefined_gradients(problem: Problem) -> None:
-    """Checks that the backward can do without the gradient of any output.
+    """Checks that the backward accepts an absent gradient of any output.
 
-    That of one output among several is absent whenever a Jacobian is computed, and so is not tried again.
+    Computing a Jacobian leaves out the gradients of all outputs but one, so this case is not tried again.
 
     Raises:
-        GradcheckError: it raises, or all are absent and it makes gradients from nothing.
+        GradcheckError: the backward raises, or all gradients are absent and it returns nonzero ones.
     """
     found = _pull_back_undefined(problem)
     for place, gradient in zip(problem.wanted, found, strict=True):

@@ -1,4 +1,4 @@
-"""Tensors as real vectors: a complex entry counts as two, so that one check serves real and complex alike."""
+"""Tensors as real vectors. A complex entry counts as two, so one check serves real and complex tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def to_coordinates(array: Any) -> Vector:
-    """Returns the entries of an array one after the other in float64, real before imaginary part."""
+    """Returns the entries of an array in float64, with the real before the imaginary part."""
     values = np.asarray(array).reshape(-1)
     if np.issubdtype(values.dtype, np.complexfloating):
         return values.astype(np.complex128).view(np.float64)
@@ -19,7 +19,7 @@ def to_coordinates(array: Any) -> Vector:
 
 
 def from_coordinates(vector: Vector, like: Any) -> Any:
-    """Returns an array with these coordinates, and with shape, dtype and place of another one."""
+    """Returns an array with these coordinates, and the shape, dtype and device of another array."""
     values = vector.copy()
     if np.issubdtype(like.dtype, np.complexfloating):
         values = values.view(np.complex128)
@@ -27,12 +27,12 @@ def from_coordinates(vector: Vector, like: Any) -> Any:
 
 
 def count_coordinates(array: Any) -> int:
-    """Returns how many real numbers an array has."""
+    """Returns the number of real numbers in an array."""
     return array.size * (2 if np.issubdtype(array.dtype, np.complexfloating) else 1)
 
 
 def name_entry(place: int, array: Any) -> str:
-    """Returns how a message names one coordinate: the index of its entry, and which part of a complex one."""
+    """Returns the name of one coordinate in messages: the index of its entry, and the part if complex."""
     if not np.issubdtype(array.dtype, np.complexfloating):
         return _name_index(place, array.shape)
     part = "imaginary" if place % 2 else "real"

@@ -1,4 +1,4 @@
-"""Random directions, the same at every check and drawn from no generator of the user's."""
+"""Random directions. They are the same at every check, and use no generator of the user."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def draw_directions(count: int, size: int, *, seed: int = 0) -> np.ndarray[Any, 
     """Returns unit vectors with entries of both signs, none of them near zero.
 
     Args:
-        count: how many; the rows of the result.
-        size: of how many entries each.
-        seed: others for another seed.
+        count: the number of vectors, which are the rows of the result.
+        size: the number of entries of each.
+        seed: selects the vectors.
     """
     generator = np.random.default_rng(seed)
     drawn = generator.uniform(0.2, 1.0, (count, size)) * generator.choice([-1.0, 1.0], (count, size))

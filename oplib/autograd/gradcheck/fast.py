@@ -1,4 +1,4 @@
-"""The fast check: one random projection of each Jacobian instead of all its entries."""
+"""The fast check: it compares one random projection of each Jacobian instead of all entries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Check = Callable[[Problem, Options], None]
 
 
 def check_backward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
-    """Compares ``vᵀ J u`` for random ``u`` and ``v``, with ``J`` of the tape and of finite differences.
+    """Compares ``vᵀ J u`` for random ``u`` and ``v``, where ``J`` comes from the tape and from differences.
 
     Raises:
-        GradcheckError: they differ; from the full check where that finds the entry.
+        GradcheckError: they differ. The full check raises it if it finds the entry.
     """
     directions = _input_directions(problem)
     along = {
@@ -42,10 +42,10 @@ def check_backward_fast(problem: Problem, options: Options, *, slow: Check) -> N
 
 
 def check_forward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
-    """Compares ``J u`` of forward mode with finite differences, for a random ``u`` of each input.
+    """Compares ``J u`` of forward mode with finite differences, for one random ``u`` per input.
 
     Raises:
-        GradcheckError: they differ; from the full check where that finds the entry.
+        GradcheckError: they differ. The full check raises it if it finds the entry.
     """
     outputs = problem.inexact
     for place, direction in _input_directions(problem).items():
@@ -65,7 +65,7 @@ def check_constant_fast(problem: Problem, options: Options, *, slow: Check) -> N
     """Checks along one direction of each input that no output changes.
 
     Raises:
-        GradcheckError: one does.
+        GradcheckError: an output changes.
     """
     for place, direction in _input_directions(problem).items():
         along = problem.derive_along(place, direction, options.eps, problem.inexact)
@@ -85,7 +85,7 @@ def _output_direction(problem: Problem, output: int) -> Vector:
 
 
 def _is_close(numerical: float, analytical: float, spread: float, options: Options) -> bool:
-    """Allows a projection what its entries are allowed: ``atol`` times all their weights."""
+    """Returns whether a projection is close. The tolerance ``atol`` counts once for each weight."""
     return bool(abs(numerical - analytical) <= options.atol * spread + options.rtol * abs(numerical))
 
 

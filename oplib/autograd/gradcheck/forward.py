@@ -1,4 +1,4 @@
-"""Derivatives by forward mode: column by column of the input."""
+"""Derivatives by forward mode: input column by input column."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def push_forward(problem: Problem, place: int, direction: Vector, options: Optio
     """Returns the tangent of each floating output for a tangent of one input.
 
     Raises:
-        GradcheckError: a tangent has not the shape or dtype of its output.
+        GradcheckError: a tangent does not have the shape or dtype of its output.
     """
     tangent = from_coordinates(direction, problem.inputs[place].array)
     found: dict[int, Vector] = {}
@@ -40,7 +40,7 @@ def push_forward(problem: Problem, place: int, direction: Vector, options: Optio
 
 
 def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int, Matrix]:
-    """Returns for each floating output the matrix of its derivatives by one input: a row for each entry."""
+    """Returns for each floating output the derivatives with respect to one input, a row for each entry."""
     size = count_coordinates(problem.inputs[place].array)
     rows = [push_forward(problem, place, row, options) for row in np.eye(size)]
     return {
@@ -52,7 +52,7 @@ def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int
 
 
 def _push(problem: Problem, tangents: Mapping[int, Tensor]) -> dict[int, Tensor | None]:
-    """Calls the function on duals at these places, and returns the tangents of its floating outputs."""
+    """Calls the function with dual tensors at these places. Returns the tangents of its floating outputs."""
     with dual_level():
         inputs = [
             make_dual(value.detach(), tangents[place])
@@ -71,7 +71,7 @@ def _read(tangent: Tensor | None, due: Any) -> Vector:
 
 
 def check_undefined_tangents(problem: Problem) -> None:
-    """Checks that an input without tangent counts as one with a tangent of zeros.
+    """Checks that an input without tangent gives the same results as one with a tangent of zeros.
 
     Raises:
         GradcheckError: the tangents of the outputs differ.
@@ -94,7 +94,7 @@ def check_undefined_tangents(problem: Problem) -> None:
 
 
 def check_batched_tangents(problem: Problem) -> None:
-    """Compares forward mode, mapped over two tangents of each input, with a loop over these.
+    """Compares forward mode, mapped over two tangents of each input, with a loop over the two.
 
     Raises:
         GradcheckError: the map raises, or gives other tangents.

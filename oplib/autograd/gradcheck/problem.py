@@ -18,14 +18,14 @@ Func = Callable[..., Any]
 
 
 class Problem:
-    """A function, its inputs, and what it gives there.
+    """A function, its inputs, and its outputs at these inputs.
 
     Attributes:
         func: the function.
-        inputs: its arguments, floating and complex Tensors in double precision unless told otherwise.
-        wanted: which of them are checked: the Tensors that require grad.
-        outputs: what it gives at the inputs, as a tuple.
-        differentiable: which outputs require grad.
+        inputs: the arguments. Floating and complex Tensors are in double precision by default.
+        wanted: the indices of the inputs to check: Tensors that require grad.
+        outputs: the results at the inputs, as a tuple.
+        differentiable: the indices of the outputs that require grad.
     """
 
     def __init__(self, func: Func, inputs: Sequence[Any], *, in_double: bool = True) -> None:
@@ -53,7 +53,7 @@ class Problem:
 
     @property
     def inexact(self) -> tuple[int, ...]:
-        """Which outputs are floating or complex, whether they require grad or not."""
+        """The indices of floating and complex outputs, whether they require grad or not."""
         return tuple(place for place, value in enumerate(self.outputs) if is_inexact_tensor(value))
 
     def derive_along(self, place: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
@@ -66,7 +66,7 @@ class Problem:
     def numerical_jacobian(
         self, place: int, eps: float, outputs: Sequence[int]
     ) -> list[np.ndarray[Any, Any]]:
-        """Returns for each output the matrix of its derivatives by one input: a row for each input entry."""
+        """Returns for each output the derivatives with respect to one input: a row per input entry."""
         size = count_coordinates(self.inputs[place].array)
         rows = [self.derive_along(place, row, eps, outputs) for row in np.eye(size)]
         return [
@@ -83,7 +83,7 @@ class Problem:
             return [to_coordinates(self._check_alike(found, output)) for output in outputs]
 
     def _check_alike(self, found: Sequence[Any], output: int) -> Any:
-        """The array of an output, if it has the shape and dtype that it had at the inputs."""
+        """Returns the array of an output, after checking that its shape and dtype have not changed."""
         due = self.outputs[output].array
         got = found[output].array if output < len(found) and isinstance(found[output], Tensor) else None
         if got is None or got.shape != due.shape or got.dtype != due.dtype:
@@ -97,7 +97,7 @@ class Problem:
 
 @contextmanager
 def _moved_to(tensor: Tensor, array: Any) -> Generator[None]:
-    """Gives a tensor other values for a while: the very object, since a function may have captured it."""
+    """Gives a tensor other values for a block. The object stays the same: a function may have captured it."""
     storage, kept = tensor._storage, tensor._storage.array
     storage.array = array
     try:
@@ -112,20 +112,20 @@ def as_tuple(values: Any) -> tuple[Any, ...]:
 
 
 def needs_grad(value: Any) -> bool:
-    """Whether a value is a Tensor that requires grad."""
+    """Returns whether a value is a Tensor that requires grad."""
     return isinstance(value, Tensor) and value.requires_grad
 
 
 def is_inexact_tensor(value: Any) -> bool:
-    """Whether a value is a floating or complex Tensor."""
+    """Returns whether a value is a floating or complex Tensor."""
     return isinstance(value, Tensor) and bool(jnp.issubdtype(value.array.dtype, jnp.inexact))
 
 
 def to_double(value: Any) -> Any:
-    """Returns a floating or complex Tensor in double precision, anything else as it is.
+    """Returns a floating or complex Tensor in double precision, and any other value unchanged.
 
     A leaf in double precision is returned itself, so that a function that captures it is checked too. Any
-    other is a new leaf: its entries can be moved without touching what it was made from.
+    other Tensor becomes a new leaf. Its entries can then change without changing the original.
     """
     if not is_inexact_tensor(value):
         return value
@@ -137,5 +137,5 @@ def to_double(value: Any) -> Any:
 
 
 def _has_whole_storage(tensor: Tensor) -> bool:
-    """Whether the tensor's array stands in a storage of its own, and not in that of a base."""
+    """Returns whether the tensor has a storage of its own, and is not a view."""
     return type(tensor._storage) is Storage and tensor._storage.array is tensor.array

@@ -1,4 +1,4 @@
-"""``gradgradcheck``: are the gradients of gradients right?"""
+"""``gradgradcheck``: it checks the gradients of gradients."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Checks the gradients of a function's gradients, by its inputs and by the gradients of its outputs.
+    """Checks the gradients of a function's gradients, with respect to inputs and gradients of outputs.
 
     Args:
-        func: as for :func:`gradcheck`.
-        inputs: likewise.
-        grad_outputs: the point at which the gradients of the outputs stand, one of its shape for each output
-            that requires grad; by default random numbers.
-        eps: as for :func:`gradcheck`, like the other options below.
-        atol: likewise.
-        rtol: likewise.
-        gen_non_contig_grad_outputs: has no effect: there are no strides.
-        raise_exception: likewise.
-        nondet_tol: likewise.
-        check_undefined_grad: likewise.
-        check_grad_dtypes: likewise.
-        check_batched_grad: likewise.
+        func: see :func:`gradcheck`.
+        inputs: see :func:`gradcheck`.
+        grad_outputs: the gradients of the outputs at which the check is made, one of its shape for each
+            output that requires grad; by default random numbers.
+        eps: see :func:`gradcheck`.
+        atol: see :func:`gradcheck`.
+        rtol: see :func:`gradcheck`.
+        gen_non_contig_grad_outputs: ignored; there are no strides.
+        raise_exception: see :func:`gradcheck`.
+        nondet_tol: see :func:`gradcheck`.
+        check_undefined_grad: see :func:`gradcheck`.
+        check_grad_dtypes: see :func:`gradcheck`.
+        check_batched_grad: see :func:`gradcheck`.
         check_fwd_over_rev: check forward mode over the backward.
         check_rev_over_rev: check the backward of the backward.
-        fast_mode: likewise.
-        masked: has no effect: there are no sparse tensors.
+        fast_mode: see :func:`gradcheck`.
+        masked: ignored; there are no sparse tensors.
 
     Returns:
-        True, or False where the check fails and ``raise_exception`` is False.
+        True; or False if the check fails and ``raise_exception`` is False.
 
     Raises:
         GradcheckError: the check fails.
         ArgumentValueError: no input requires grad.
-        CheckOptionError: options that exclude each other.
+        CheckOptionError: options exclude each other.
 
     Source:
         ``torch.autograd.gradgradcheck``.
@@ -124,7 +124,7 @@ class _FirstGradients:
         split = len(args) - len(self.cotangents)
         inputs, cotangents = list(args[:split]), list(args[split:])
         for values, places in ((inputs, self._wanted), (cotangents, self._varied)):
-            for place in places:  # forward mode gives duals of detached tensors
+            for place in places:  # forward mode passes duals of detached tensors
                 if not values[place].requires_grad:
                     values[place] = values[place].requires_grad_()
         outputs = [value for value in as_tuple(self._func(*inputs)) if needs_grad(value)]

@@ -1,4 +1,4 @@
-"""The full check: every entry of every Jacobian."""
+"""The full check: it compares every entry of every Jacobian."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .problem import Problem
 
 
 def check_backward_slow(problem: Problem, options: Options) -> None:
-    """Compares the Jacobians that the tape gives with finite differences.
+    """Compares the Jacobians of the tape with finite differences.
 
     Raises:
-        GradcheckError: one entry differs.
+        GradcheckError: an entry differs.
     """
     numerical = {
         place: problem.numerical_jacobian(place, options.eps, problem.differentiable)
@@ -29,10 +29,10 @@ def check_backward_slow(problem: Problem, options: Options) -> None:
 
 
 def check_forward_slow(problem: Problem, options: Options) -> None:
-    """Compares the Jacobians that forward mode gives with finite differences.
+    """Compares the Jacobians of forward mode with finite differences.
 
     Raises:
-        GradcheckError: one entry differs.
+        GradcheckError: an entry differs.
     """
     outputs = problem.inexact
     for place in problem.wanted:
@@ -44,10 +44,10 @@ def check_forward_slow(problem: Problem, options: Options) -> None:
 
 
 def check_constant_slow(problem: Problem, options: Options) -> None:
-    """Checks that a function none of whose outputs requires grad does not depend on its inputs.
+    """Checks that a function does not depend on its inputs if none of its outputs requires grad.
 
     Raises:
-        GradcheckError: some output changes with an input.
+        GradcheckError: an output changes with an input.
     """
     for place in problem.wanted:
         matrices = problem.numerical_jacobian(place, options.eps, problem.inexact)

@@ -1,4 +1,4 @@
-"""The leaf accumulator, and the edge at which the gradient of a tensor arrives."""
+"""Accumulators of leaves, and the edge of the gradient of a tensor."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 _new: Any = object.__new__
 _making = threading.Lock()
-# One lock for all leaves: one of its own would cost each recorded call of a leaf as much as the node itself.
+# One lock for all leaves. A lock per leaf would cost each recorded call as much as its node.
 adding = threading.RLock()
 
 
 class AccumulateGrad(TapeNode):
-    """Adds what arrives to the ``grad`` of a leaf. One for each leaf, while somebody holds it.
+    """Adds gradients to the ``grad`` of a leaf. A leaf has at most one, which lives while it is referenced.
 
-    A step makes one for every parameter that it records, so making one is kept as cheap as it can be.
+    A training step makes one for every parameter, so construction must be cheap.
 
     Attributes:
-        variable: the leaf; it holds its accumulator weakly.
+        variable: the leaf. It holds its accumulator weakly.
     """
 
     sequence_nr: int = FIRST
@@ -43,8 +43,8 @@ class AccumulateGrad(TapeNode):
         return "oplib::autograd::AccumulateGrad"
 
     @property
-    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  read when asked
-        """Shape and dtype of the leaf."""
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  lazy
+        """The shape and dtype of the leaf."""
         return (self.variable._storage.array,)
 
     @property
@@ -55,7 +55,7 @@ class AccumulateGrad(TapeNode):
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102
         grad = grads[0]
         leaf = self.variable
-        if not leaf._requires_grad:  # no more, by requires_grad_(False) or detach_()
+        if not leaf._requires_grad:  # requires_grad_(False) or detach_() was called since
             return ()
         if leaf._grad_fn is not None:
             raise AutogradError(
@@ -64,7 +64,7 @@ class AccumulateGrad(TapeNode):
                 "that was recorded too. Write into a clone() of it."
             )
         if grad is not None:
-            adding.acquire()  # a `with` would cost three times as much
+            adding.acquire()  # `with` costs three times as much
             try:
                 self._add(leaf, grad, run)
             finally:
@@ -74,12 +74,12 @@ class AccumulateGrad(TapeNode):
                 _refuse_result(hook(leaf), hook)
         return ()
 
-    def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  they are read from the leaf when it runs
+    def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  read from the leaf
         self.has_hooks = True
 
     @staticmethod
     def _add(leaf: Tensor, grad: Any, run: BackwardRun) -> None:
-        """Writes into the box of the first gradient; a recorded sum is a new tensor."""
+        """Stores or adds a gradient. It writes into the existing ``grad``; a recorded sum is a new tensor."""
         representation = run.representation
         array = grad._storage.array if representation.tensor_mode else grad
         if is_tracer_class[type(array)]:
@@ -91,7 +91,7 @@ class AccumulateGrad(TapeNode):
             leaf._grad = representation.own(grad) if run.create_graph else ARRAYS.own(array)
         elif run.create_graph:
             leaf._grad = representation.add(held, grad)
-        elif representation.tensor_mode:  # in a dual level: the sum has a tangent
+        elif representation.tensor_mode:  # in a dual level, where the sum has a tangent
             added = representation.add(held, grad)
             held._storage.write(added._storage.array)
             write_tangent(held, added)
@@ -103,9 +103,9 @@ builtin_nodes["AccumulateGrad"] = AccumulateGrad
 
 
 def gradient_edge(tensor: Tensor) -> Edge | None:
-    """Returns the node and slot at which the gradient of ``tensor`` arrives, None outside the graph.
+    """Returns the node and slot that receive the gradient of ``tensor``; None outside the graph.
 
-    Works in any grad mode. The accumulator of a leaf is made when it is first asked for.
+    This works in any grad mode. The accumulator of a leaf is made at the first request.
     """
     node: Any = tensor._grad_fn
     if node is not None:
@@ -121,14 +121,14 @@ def leaf_edge(leaf: Tensor) -> Edge:
 
 
 def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
-    """Returns the accumulator of a leaf if there is one now."""
+    """Returns the accumulator of a leaf if it exists."""
     held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
     return None if held is None else held()
 
 
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
-    """Makes the accumulator unless another thread has just done so."""
-    _making.acquire()  # see above
+    """Makes the accumulator, unless another thread has made it."""
+    _making.acquire()  # `with` costs three times as much
     try:
         held = leaf._accumulator
         accumulator = None if held is None else held()
@@ -144,7 +144,7 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
 
 
 def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
-    """Raises where a traced gradient would be stored in a tensor that outlives the trace."""
+    """Raises if a traced gradient would be stored in a tensor that outlives the trace."""
     if is_escaping(array, tensor):
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
@@ -155,7 +155,7 @@ def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
 
 
 def _refuse_result(result: object, hook: Callable[[Tensor], object]) -> None:
-    """Raises where a hook returned something: what it did to ``grad`` stays."""
+    """Raises if a hook returned a value. Its changes of ``grad`` stay."""
     if result is not None:
         name = getattr(hook, "__name__", type(hook).__name__)
         raise GradientTypeError(

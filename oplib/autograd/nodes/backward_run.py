@@ -1,4 +1,4 @@
-"""What a node may ask of the run that executes it."""
+"""Protocols: the part of a run that nodes may read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .gradient_representation import GradientRepresentation
 
 
 class UndoLog(Protocol):
-    """Keeps the gradients that a run changes, so that a failed run can put them back."""
+    """Keeps the gradients that a run changes, so that a failed run can restore them."""
 
     def note(self, tensor: Tensor) -> None:
-        """Keeps what ``tensor.grad`` is now, unless an earlier value is kept."""
+        """Keeps the current ``tensor.grad``, unless an earlier one is kept."""
         ...
 
 
@@ -22,7 +22,7 @@ class BackwardRun(Protocol):
 
     @property
     def representation(self) -> GradientRepresentation:
-        """What the gradients of the run are."""
+        """The type of the gradients, with its operations."""
         ...
 
     @property
@@ -32,5 +32,5 @@ class BackwardRun(Protocol):
 
     @property
     def undo_log(self) -> UndoLog | None:
-        """What restores the gradients if the run fails; None if nobody asked for that."""
+        """The log that restores the gradients if the run fails; None without ``grad_transaction``."""
         ...

@@ -1,4 +1,4 @@
-"""Edges as users hold them: the place in a graph where the gradient of one tensor arrives."""
+"""Gradient edges: the place in a graph that receives the gradient of one tensor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .node import Node
 
 
 class GradientEdge(NamedTuple):
-    """The place in a graph where the gradient of one tensor arrives.
+    """The place in a graph that receives the gradient of one tensor.
 
     Attributes:
-        node: the node that receives it: the tensor's ``grad_fn``, or the accumulator of a leaf.
-        output_nr: in which slot.
-        ownership_token: accepted for parity and ignored; nodes here own their graph.
+        node: the node that receives the gradient: the tensor's ``grad_fn``, or the accumulator of a leaf.
+        output_nr: the slot of the node.
+        ownership_token: accepted for parity and ignored; a node of oplib owns its graph.
     """
 
     node: Node
@@ -26,13 +26,13 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Returns where the gradient of a tensor arrives; usable in ``backward`` and ``grad`` instead of it.
+    """Returns the edge of a tensor. ``backward`` and ``grad`` accept it instead of the tensor.
 
     Args:
         tensor: any tensor that requires grad.
 
     Returns:
-        Its edge, which keeps the graph alive but not the tensor's values.
+        The edge. It keeps the graph alive, but not the values of the tensor.
 
     Raises:
         AutogradError: the tensor does not require grad.
@@ -54,7 +54,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def find_node(output: Tensor | GradientEdge) -> Node | None:
-    """Returns the node at which a gradient arrives: that of a leaf is its accumulator, in any grad mode.
+    """Returns the node that receives a gradient. For a leaf it is the accumulator, in any grad mode.
 
     Args:
         output: a tensor, or an edge.

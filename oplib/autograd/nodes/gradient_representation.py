@@ -1,9 +1,9 @@
-"""What gradients are while they travel through the engine: bare arrays, or Tensors that record.
+"""The representation of gradients in the engine: bare arrays, or Tensors that record.
 
-With ``create_graph=False`` nobody differentiates the backward pass, so boxes would be wasted: gradients are
-``jax.Array``s (or tracers) and are boxed only where Python code of a user sees them. With
-``create_graph=True`` they are Tensors, and every sum and formula is recorded; in an open dual level they are
-Tensors too, which carry tangents.
+With ``create_graph=False`` the backward pass is not differentiated, so Tensors would be wasteful. Gradients
+are ``jax.Array``s (or tracers), and become Tensors only for the user's Python code. With
+``create_graph=True`` gradients are Tensors, and every sum and formula is recorded. In an open dual level they
+are Tensors too, because only Tensors carry tangents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oplib.tensor import Tensor, box, upcalls
 
 
 class _TracerClasses(dict[type, bool]):
-    """Tells of a class of arrays whether it is one of tracers, at a tenth of what ``isinstance`` costs."""
+    """Whether a class is one of tracers. The look-up costs a tenth of ``isinstance``."""
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = found = issubclass(kind, Tracer)
@@ -27,7 +27,7 @@ class _TracerClasses(dict[type, bool]):
 
 
 class _ArrayClasses(dict[type, bool]):
-    """Tells of a class whether it is one of arrays, tracers among them."""
+    """Whether a class is one of arrays, tracers included."""
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = found = issubclass(kind, (jax.Array, Tracer))
@@ -39,10 +39,10 @@ is_array_class = _ArrayClasses()
 
 
 class GradientRepresentation(Protocol):
-    """What nodes and the engine may do with gradients without knowing what they are.
+    """The operations on gradients that nodes and the engine need.
 
     Attributes:
-        tensor_mode: gradients are Tensors.
+        tensor_mode: whether gradients are Tensors.
     """
 
     tensor_mode: bool
@@ -52,11 +52,11 @@ class GradientRepresentation(Protocol):
         ...
 
     def box(self, grad: Any) -> Tensor:
-        """Returns a gradient as a Tensor, to look at."""
+        """Returns a gradient as a Tensor, to be read."""
         ...
 
     def own(self, grad: Any) -> Tensor:
-        """Returns a gradient as a Tensor that nobody else holds, to keep."""
+        """Returns a gradient as a new Tensor, to be stored."""
         ...
 
     def unbox(self, tensor: Tensor) -> Any:
@@ -69,7 +69,7 @@ class GradientRepresentation(Protocol):
 
 
 class _Arrays:
-    """Gradients are ``jax.Array``s."""
+    """Gradients as ``jax.Array``s."""
 
     tensor_mode = False
 
@@ -92,7 +92,7 @@ class _Arrays:
 
 
 class _Tensors:
-    """Gradients are Tensors, and what is done with them is recorded."""
+    """Gradients as Tensors. Operations on them are recorded."""
 
     tensor_mode = True
 
@@ -103,7 +103,7 @@ class _Tensors:
         return grad
 
     def own(self, grad: Any) -> Tensor:
-        """One gradient can be on its way to several leaves: each gets a box of its own at the same edge."""
+        """Several leaves may receive one gradient, so each gets a new Tensor at the same edge."""
         tensor = ARRAYS.box(grad._storage.array)
         tensor._tangent_slot = grad._tangent_slot
         if grad._requires_grad:
@@ -124,5 +124,5 @@ TENSORS: GradientRepresentation = _Tensors()
 
 
 def choose_representation(*, create_graph: bool) -> GradientRepresentation:
-    """Returns what the gradients of a run are; tangents travel with Tensors only."""
+    """Returns the representation for a run. Tangents need Tensors."""
     return TENSORS if create_graph or carries_tangents() else ARRAYS

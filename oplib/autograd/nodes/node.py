@@ -1,10 +1,11 @@
-"""Nodes: one backward step each.
+"""Nodes: each is one backward step.
 
-Two classes, because users ask for one thing and the tape for another:
+There are two classes, for users and for the tape:
 
-* :class:`Node` is abstract and public: what ``isinstance(tensor.grad_fn, Node)`` asks.
-* :class:`TapeNode` is what every node of oplib derives from. One is made for every recorded call, so it costs
-  an ``object.__new__`` and the few attributes that differ; all others are defaults of the class.
+* :class:`Node` is abstract and public. It is for ``isinstance(tensor.grad_fn, Node)``.
+* :class:`TapeNode` is the base class of all nodes of oplib. Every recorded call makes one, so making one
+  costs an ``object.__new__`` and the few attributes that differ. All other attributes are defaults of the
+  class.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .locations import Location
 
 Edge = tuple["TapeNode", int]
-"""Where a gradient goes: a node, and which of its slots."""
+"""The destination of a gradient: a node, and one of its slots."""
 
 Gradients = Sequence[Any]
 """One gradient for each slot or edge, in the representation of the run; None where there is none."""
@@ -32,16 +33,16 @@ Gradients = Sequence[Any]
 Hooks = OrderedDict[int, Callable[..., Any]]
 
 FIRST = 2**64 - 1
-"""Sequence number of what runs as soon as it is ready."""
+"""The sequence number of nodes that run as soon as they are ready."""
 
 builtin_nodes: dict[str, type] = {}
-"""The namespace of built-in node classes, by their ``__name__``: these count as nodes without inheriting."""
+"""The built-in node classes by ``__name__``. They count as nodes without inheriting from ``Node``."""
 
 
 class Node(ABC):
-    """One step of a backward graph; abstract.
+    """One step of a backward graph. The class is abstract.
 
-    The nodes of a graph are found at ``tensor.grad_fn`` and, from there, through ``next_functions``.
+    The nodes of a graph are reached from ``tensor.grad_fn`` through ``next_functions``.
 
     Example:
         >>> import oplib
@@ -55,7 +56,7 @@ class Node(ABC):
 
     @classmethod
     def __subclasshook__(cls, candidate: type) -> bool:
-        """Counts built-in classes that do not inherit, for ``Node`` itself and not for its subclasses."""
+        """Accepts built-in classes that do not inherit, for ``Node`` itself and not for its subclasses."""
         if cls is Node and builtin_nodes.get(candidate.__name__) is candidate:
             return True
         return NotImplemented
@@ -67,17 +68,17 @@ class Node(ABC):
     @property
     @abstractmethod
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """Where its gradients go: a node and a slot for each input; ``(None, 0)`` where none is needed."""
+        """The edges of its gradients: a node and a slot for each input; ``(None, 0)`` if none is needed."""
 
     @property
     @abstractmethod
     def metadata(self) -> dict[Any, Any]:
-        """A dictionary for whoever wants to note something; the same one each time."""
+        """A dictionary for notes of users. It is the same object each time."""
 
     @property
     @abstractmethod
     def _input_metadata(self) -> Sequence[Any]:
-        """Shape and dtype of each gradient slot."""
+        """The shape and dtype of each gradient slot."""
 
     @abstractmethod
     def _sequence_nr(self) -> int:
@@ -92,11 +93,11 @@ class Node(ABC):
         """Calls ``fn(grad_inputs, grad_outputs)`` each time this step has run.
 
         Args:
-            fn: gets what the step produced and what it received, two tuples of Tensors or None that it must
-                not change. What it returns, if not None, replaces ``grad_inputs``.
+            fn: receives the results of the step and its gradients, two tuples of Tensors or None. It must not
+                change them. If it does not return None, its result replaces ``grad_inputs``.
 
         Returns:
-            A handle whose ``remove()`` takes the hook away.
+            A handle whose ``remove()`` removes the hook.
         """
 
     @abstractmethod
@@ -104,26 +105,26 @@ class Node(ABC):
         """Calls ``fn(grad_outputs)`` each time before this step runs.
 
         Args:
-            fn: gets the tuple of Tensors or None that the step is to receive, and must not change it. What it
-                returns, if not None, replaces the tuple.
+            fn: receives the tuple of Tensors or None that the step will receive. It must not change it. If it
+                does not return None, its result replaces the tuple.
 
         Returns:
-            A handle whose ``remove()`` takes the hook away.
+            A handle whose ``remove()`` removes the hook.
         """
 
 
 class TapeNode(Node):
-    """What a node of the tape holds. Subclasses define ``apply`` and, if they save values, ``release``.
+    """The base class of nodes. Subclasses define ``apply``, and ``release`` if they save values.
 
     Make one with ``object.__new__(cls)`` and set ``edges``, ``input_metadata`` and ``sequence_nr``.
 
     Attributes:
-        edges: where each gradient that ``apply`` returns goes; None where it is not needed.
-        input_metadata: for each gradient that ``apply`` receives something with its ``shape`` and ``dtype``.
-        sequence_nr: ``modes.sequence_nr`` of the thread that made the node; the highest ready one runs first.
-        results_are_checked: results have their targets' shapes and dtypes, so that the engine need not look.
-        has_one_slot: every node of the class receives one gradient; else as many as ``input_metadata`` has.
-        has_hooks: some hook or retained gradient is registered, so that the engine must look.
+        edges: the edge of each gradient that ``apply`` returns; None if the gradient is not needed.
+        input_metadata: for each gradient that ``apply`` receives, an object with its ``shape`` and ``dtype``.
+        sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
+        results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
+        has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
+        has_hooks: a hook or retained gradient is registered, so the engine takes the complete path.
     """
 
     results_are_checked: ClassVar[bool] = False
@@ -135,39 +136,39 @@ class TapeNode(Node):
     has_hooks: bool = False
     requires_grad: bool = True
     _tensor_pre_hooks: dict[int, Hooks] | None = (
-        None  # slot -> the dictionary of that output's tensor, shared
+        None  # slot -> the hooks of the tensor that is this output; the dictionary is shared with it
     )
-    _retained: dict[int, weakref.ref[Tensor]] | None = None  # slot -> the output that keeps its gradient
+    _retained: dict[int, weakref.ref[Tensor]] | None = None  # slot -> the output that retains its gradient
     _pre_hooks: Hooks | None = None
     _post_hooks: Hooks | None = None
     _metadata: dict[Any, Any] | None = None
     _location: Location | None = None
 
-    # What the engine calls
+    # Called by the engine
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Computes the gradients of the inputs from those of the outputs.
+        """Computes the gradients of the inputs from the gradients of the outputs.
 
         Args:
-            grads: one for each slot, None where it is undefined, in the representation of the run.
+            grads: one for each slot, or None, in the representation of the run.
             run: the run of the engine. ``run.representation`` says what ``grads`` holds; ``run.create_graph``
                 says whether the results must be differentiable again.
 
         Returns:
-            One gradient for each edge, None allowed.
+            One gradient, or None, for each edge.
         """
         raise NotImplementedError
 
     def release(self) -> None:
-        """Frees what was saved; a later ``apply`` that needs it raises ``second_pass_error``."""
+        """Frees the saved values. A later ``apply`` that needs them raises ``second_pass_error``."""
 
-    # What users see
+    # Called by users
 
-    def name(self) -> str:  # noqa: D102  described in Node, like the others below
+    def name(self) -> str:  # noqa: D102  described in Node, like the methods below
         return type(self).__name__
 
     def op_name(self) -> str:
-        """Returns the name of the op that recorded it, for errors; empty where its own name says as much."""
+        """Returns the name of the op that recorded the node, for errors; empty if ``name()`` says it."""
         return ""
 
     def __repr__(self) -> str:
@@ -223,7 +224,7 @@ class TapeNode(Node):
         self.has_hooks = True
 
     def retain_grad(self, tensor: Tensor) -> None:
-        """Stores the gradient of its output ``tensor`` in ``tensor.grad`` each time it is computed."""
+        """Stores the gradient of ``tensor``, an output of the node, in ``tensor.grad`` at each run."""
         if self._retained is None:
             self._retained = {}
         self._retained[tensor.output_nr] = weakref.ref(tensor)

@@ -1,4 +1,4 @@
-"""The backward step of a write into a view: what was overwritten gets no gradient, what was written does."""
+"""The node of an in-place write into a view: overwritten items get no gradient, written items get theirs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _new: Any = object.__new__
 
 
 class CopySlices(TapeNode):
-    """Stands between the root of a view and what it was before the view was written.
+    """The step between the new root of a view and the root before the write.
 
-    The new root is the old one with a part put in. So the old root's gradient is the new one's with zeros
-    put in, and the part's is the part of the new one's: nothing is saved. The first edge leads to the old
-    root, the second to the part that was written.
+    The new root is the old root with a part replaced. So the gradient of the old root is the gradient of the
+    new root with zeros in this part, and the gradient of the part is the part of it. Nothing is saved. The
+    first edge leads to the old root, the second to the value that was written.
 
     Attributes:
-        chain: from the root to the view.
-        starts: where its windows begin.
-        dtype: of the root.
+        chain: the chain from the root to the view.
+        starts: the starts of its windows.
+        dtype: the dtype of the root.
     """
 
     results_are_checked = True
@@ -41,7 +41,7 @@ class CopySlices(TapeNode):
 
     @staticmethod
     def make(chain: Chain, starts: Starts, dtype: Any, edges: tuple[Edge | None, Edge | None]) -> CopySlices:
-        """Makes the node of one write; whoever calls numbers it."""
+        """Makes the node of one write. The caller numbers it."""
         node: CopySlices = _new(CopySlices)
         node.chain, node.starts, node.dtype, node.edges = chain, starts, dtype, edges
         return node
@@ -51,11 +51,11 @@ class CopySlices(TapeNode):
 
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Shape and dtype of the root."""
+        """The shape and dtype of the root."""
         return (jax.ShapeDtypeStruct(self.chain.in_shape, self.dtype),)
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Divides the gradient between what the root was and what was written into it."""
+        """Splits the gradient between the old root and the written value."""
         (grad,) = grads
         if grad is None:
             return (None, None)
@@ -89,7 +89,7 @@ def _keep_new(chain: Chain, grad: Any, starts: Any) -> tuple[None, Any]:
     return None, chain.get(grad, starts)
 
 
-def _drop(chain: Chain, grad: Any, starts: Any) -> tuple[None, None]:  # noqa: ARG001  one of four alike
+def _drop(chain: Chain, grad: Any, starts: Any) -> tuple[None, None]:  # noqa: ARG001  same signature as the others
     return None, None
 
 

@@ -1,8 +1,8 @@
-"""Writing into a Tensor in place, with its history: the box takes over value and place on the tape.
+"""In-place writes with history: a Tensor takes over the value and the edge of a result.
 
-An in-place op computes out of place, by the functional op, which is recorded as ever; then the box of the
-written tensor takes over. No array is ever written into, so what was saved stays what it was, and the version
-is kept only because it is part of torch's contract.
+An in-place op calls the functional op, which is recorded as usual. Then the written Tensor takes over the
+result. No array is ever changed, so saved values stay as they were. Versions are counted only because torch's
+contract has them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _TYPE_NAMES = {
 
 
 def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:
-    """Raises where a tensor may not be written in place, before anything is computed.
+    """Raises if a tensor may not be written in place, before anything is computed.
 
     Args:
-        tensor: what is to be written.
+        tensor: the tensor to write.
         op: the in-place op.
-        operands: what else it was given: a write is recorded if any of them requires grad.
+        operands: the other arguments of the op. The write is recorded if one of them requires grad.
 
     Raises:
-        AutogradError: several items of the tensor are the same one, or writing it would not reach its base;
-            or, with grad mode on, it is a leaf that requires grad, a view of one, or a view whose history
-            may not be rebased.
+        AutogradError: several items of the tensor share one memory location, or a write would not reach its
+            base. With grad mode on, also: the tensor is a leaf that requires grad, a view of one, or a view
+            whose history may not be rebased.
     """
     storage: Any = tensor._storage
     if tensor._root is not None and not storage.chain.is_injective and storage.size:
@@ -60,7 +60,7 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
 
 
 def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:
-    """As :func:`check_may_write`, where no item is written and several may be the same one: ``t_``, say."""
+    """Checks like :func:`check_may_write`, for ops such as ``t_`` that write no item."""
     storage: Any = tensor._storage
     if tensor._read_only is not None:
         raise AutogradError(
@@ -73,11 +73,11 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
     if tensor._requires_grad or any(map(has_required_grad, operands)):
         refuse_leaf(tensor, op)
     if modes.state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
-        refuse_leaf(tangent, op)  # it is written too
+        refuse_leaf(tangent, op)  # the op writes it too
 
 
 def has_required_grad(value: Any) -> bool:
-    """Whether a tensor requires grad, or one in a list does; nothing else can."""
+    """Returns whether a tensor, or one in a list, requires grad. Other values do not."""
     if isinstance(value, (list, tuple)):
         members: Sequence[Any] = value
         return any(map(has_required_grad, members))
@@ -85,7 +85,7 @@ def has_required_grad(value: Any) -> bool:
 
 
 def refuse_leaf(tensor: Tensor, op: str) -> None:
-    """Raises where the history of a write could not be kept, while grad mode is on.
+    """Raises if the history of a write cannot be kept, while grad mode is on.
 
     Raises:
         AutogradError: the tensor is a leaf that requires grad, a view of one, or a view whose history may
@@ -110,18 +110,18 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
 
 
 def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
-    """Makes a tensor hold what was computed out of place from it.
+    """Makes a tensor hold a result that was computed out of place from it.
 
     Args:
-        tensor: the tensor that is written; :func:`check_may_write` has let it pass.
-        result: the new value, fresh and held by nobody else, with its history.
+        tensor: the tensor to write, which :func:`check_may_write` has accepted.
+        result: the new value with its history. Nothing else holds it.
         op: the in-place op, for errors.
 
     Returns:
         ``tensor``.
 
     Raises:
-        ArgumentError: the value has another shape, or a dtype of a higher kind.
+        ArgumentError: the result has another shape, or a dtype of a higher kind.
         TracingError: a traced value would be stored in a tensor that outlives the trace.
     """
     node = result._grad_fn
@@ -139,7 +139,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
 
 
 def note_history(tensor: Tensor, value: Tensor | None) -> None:
-    """Gives a tensor that was written the history of the value that it holds now; None for a constant."""
+    """Gives a written tensor the history of its new value; None stands for a constant."""
     if modes.grad_enabled and (tensor._requires_grad or (value is not None and value._requires_grad)):
         rebase_history(tensor, None if value is None else gradient_edge(value))
     else:
@@ -147,7 +147,7 @@ def note_history(tensor: Tensor, value: Tensor | None) -> None:
 
 
 def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
-    """Returns the result in the dtype of the tensor, if it can be stored there."""
+    """Returns the result in the dtype of the tensor, if the tensor can store it."""
     old, new = tensor._storage.spec, result._storage.spec
     if new.shape != old.shape:
         raise ArgumentError(
@@ -161,10 +161,10 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
 
 
 def refuse_cast(op: str, given: Any, wanted: Any) -> None:
-    """Raises where a result may not be stored in a tensor of another dtype.
+    """Raises if a result may not be stored in a tensor of another dtype.
 
     Raises:
-        ArgumentError: its dtype is of a higher kind.
+        ArgumentError: the dtype of the result is of a higher kind.
     """
     if not can_cast(given, wanted):
         raise ArgumentError(
@@ -174,14 +174,14 @@ def refuse_cast(op: str, given: Any, wanted: Any) -> None:
 
 
 def _name(dtype: Any) -> str:
-    """The name that torch's message has for a dtype."""
+    """Returns the name of a dtype in torch's message."""
     return _TYPE_NAMES.get(dtype.name) or str(dtype)
 
 
 def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
-    """Lets the node that was just recorded keep what it saved of the tensor it writes.
+    """Updates what a new node saved of the tensor that its own call writes.
 
-    Its old value is no longer the tensor's; its new value, a saved output, is.
+    The saved old value no longer belongs to the tensor. A saved output is its new value.
     """
     node.set_storages(*_move(node.storages, storage, own))
     if node.kept is not None:
@@ -192,11 +192,11 @@ def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
 def _move(
     storages: Sequence[Storage], written: Storage, own: Storage | None
 ) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
-    """Gives what was saved of the written storage to nobody, and what was saved of the result to it.
+    """Moves saved values of the written storage to no storage, and saved values of the result to it.
 
     Returns:
-        The storages and their versions. What was saved of another view of the same memory had the version
-        from before the write, and so counts as overwritten.
+        The storages and their versions. A value saved of another view of the same memory has the version from
+        before the write, and so counts as overwritten.
     """
     moved = tuple([NOBODY if one is written else written if one is own else one for one in storages])
     pairs = zip(storages, moved, strict=True)

@@ -1,4 +1,4 @@
-"""A new history for a tensor that was written in place, its root and its views."""
+"""Rebasing: a tensor that was written in place, its root and its views get a new history."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _new: Any = object.__new__
 
 
 def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
-    """Gives a tensor that was written in place the place on the tape of its new value.
+    """Gives a tensor that was written in place the history of its new value.
 
-    For a view it is its root that changes: to what it was, with a part put in. The view and all others of
-    that root look their history up anew when they are next asked for it.
+    For a view, the root changes: it becomes the old root with a part replaced. The view and all other views
+    of this root look up their history when it is next read.
 
     Args:
-        tensor: what was written; it may be.
-        edge: the node that made the new value, and which of its outputs it is; None for one without history.
+        tensor: the written tensor, which has passed the checks.
+        edge: the node that made the new value, and its output; None for a value without history.
     """
     root = tensor._root
     if root is None:
@@ -46,17 +46,17 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
 
 
 def note_write(tensor: Tensor) -> None:
-    """Lets the views that may not be rebased know of a write that the tape does not record."""
+    """Marks views that may not be rebased, after a write that the tape does not record."""
     root = tensor if tensor._root is None else tensor._root
     if root._views is not None:
         mark_stale(root, StaleView, restricted_only=True)
 
 
 def take_over(tensor: Tensor, edge: Edge) -> None:
-    """Gives a tensor another place on the tape.
+    """Gives a tensor another edge.
 
-    Hooks that were registered stay with the gradient that they were registered for, that of the old value; a
-    retained gradient is that of the tensor, and so of the new one.
+    Registered hooks stay with the gradient of the old value. A retained gradient belongs to the tensor, and
+    so to the new value.
     """
     before: Any = tensor._grad_fn
     node, slot = edge
@@ -71,18 +71,18 @@ def take_over(tensor: Tensor, edge: Edge) -> None:
 
 
 class Overwritten(TapeNode):
-    """Where a gradient ends: the tensor required one, and its new value depends on nothing that does."""
+    """A node at which gradients end: the new value of the tensor depends on no tensor that requires grad."""
 
     has_one_slot = True
     results_are_checked = True
 
     @staticmethod
     def make(tensor: Tensor) -> Overwritten:
-        """Makes the node of a tensor; whoever calls numbers it."""
+        """Makes the node of a tensor. The caller numbers it."""
         node = _new(Overwritten)
         spec = tensor._storage.spec
         node.input_metadata = (jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype),)
         return node
 
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  there is nobody to give it to
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  no edges
         return ()

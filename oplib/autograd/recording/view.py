@@ -1,10 +1,9 @@
-"""Making views of Tensors, with their place on the tape.
+"""Views of Tensors, with their history.
 
-A view shares the history of its *root*: the tensor at the beginning of its chain, which is itself no view
-in the eyes of the tape. When something is written in place the root gets a new history
-(:mod:`.copy_slices`), and its views are marked stale: they look theirs up again when they are next asked.
-So a write costs the same however many views there are, and the short cut of a call never asks whether a
-tensor is a view.
+A view shares the history of its *root*, which is the tensor at the beginning of its chain. After an in-place
+write the root gets a new history (:mod:`.copy_slices`), and its views are marked stale: they look up their
+history when it is next read. So a write costs the same for any number of views, and the fast path of a call
+never asks whether a tensor is a view.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _new: Any = object.__new__
 def make_view(
     tensor: Tensor, frame: Frame | Chain, starts: Starts = (), node_class: type[ViewNode] = ViewNode
 ) -> Tensor:
-    """Makes the view of a tensor through a frame; nothing is computed.
+    """Makes the view of a tensor through a frame. It computes nothing.
 
     Args:
-        tensor: what is looked at; a view itself, or not.
-        frame: how; one, or several as a chain.
-        starts: where the windows of the frame begin.
-        node_class: of the node where the view is recorded, which carries its name.
+        tensor: the tensor to view, which may be a view.
+        frame: one frame, or several as a chain.
+        starts: the starts of the windows of the frame.
+        node_class: the class of the node if the view is recorded. It carries the name of the op.
 
     Returns:
         A Tensor that shares storage and version with ``tensor``.
@@ -61,7 +60,7 @@ def make_view(
 
 
 def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeState) -> Tensor:
-    """Makes a view without history, known to its root."""
+    """Makes a view without history, and registers it at its root."""
     root: Tensor | None = tensor._root
     storage: Any = tensor._storage
     path = (frame, starts)
@@ -99,11 +98,11 @@ def make_views(
     """Makes several views of one tensor, recorded as one call.
 
     Args:
-        tensor: what is looked at.
-        pairs: frame and starts of each view.
-        join: what undoes the op: from the arrays of all views to that of the tensor. The same one for the
-            same op, since it is compiled.
-        name: of the node.
+        tensor: the tensor to view.
+        pairs: the frame and starts of each view.
+        join: the inverse of the op: a function from the arrays of all views to the array of the tensor. Each
+            op needs one object, because it is compiled.
+        name: the name of the node.
     """
     state = modes.state
     views = [_share(tensor, frame, starts, state) for frame, starts in pairs]
@@ -120,13 +119,13 @@ def make_views(
 
 
 def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_class: type[ViewNode]) -> Tensor:
-    """Makes a tensor look at its memory through one more frame: ``transpose_`` and its kin.
+    """Adds a frame to the view that a tensor is of its memory, as ``transpose_`` does.
 
     Args:
-        tensor: what is turned; it may be written.
-        frame: how it looks from now on at what it looked at before; shows every item, once.
-        starts: where the windows of the frame begin.
-        node_class: of the node, where it has a history.
+        tensor: the tensor to change, which may be written.
+        frame: the additional frame. It must show every item once.
+        starts: the starts of the windows of the frame.
+        node_class: the class of the node if the tensor has a history.
     """
     tangent = find_tangent(tensor) if modes.state.watchers else None
     if tangent is not None:
@@ -145,7 +144,7 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
 
 
 def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
-    """Makes a view of a root that was turned show what it did, from the root as it is now."""
+    """Makes a view of a root that got an additional frame show the same items as before."""
     storage: Any = view._storage
     chain, starts = make_chain((Inverse(frame),)), ()
     for one, others in storage.chain.split(storage.starts):
@@ -155,13 +154,13 @@ def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
 
 
 def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_several: bool) -> None:
-    """Makes the result of an op, which has its history already, share the storage of what it is a view of.
+    """Makes the result of an op with history share the storage of the tensor that it is a view of.
 
     Args:
-        result: what the op gave, held by nobody else.
-        tensor: what it is a view of.
-        frame: how.
-        is_one_of_several: the op gives several views.
+        result: the result of the op. Nothing else holds it.
+        tensor: the tensor that it is a view of.
+        frame: the frame of the view.
+        is_one_of_several: whether the op returns several views.
     """
     state = modes.state
     view = _share(tensor, frame, (), state)
@@ -176,7 +175,7 @@ def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_severa
 
 
 def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
-    """Makes the view of a tangent that another tensor is of the one that the tangent belongs to."""
+    """Applies the frames of a view of a tensor to the tangent of that tensor."""
     storage: Any = view._storage
     source = view._tangent_source
     for frame, starts in source[1] if source else storage.chain.split(storage.starts):
@@ -185,9 +184,9 @@ def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
 
 
 class StaleView(Tensor):
-    """A view whose root has another history than when the view last looked, until it looks again.
+    """A view that must look up its history, because the history of its root has changed.
 
-    It is a class so that a tensor that is none need not be asked: tensors are put into it and taken out.
+    It is a class, so that other tensors need no check. Tensors change their class to it and back.
     """
 
     @property
@@ -226,10 +225,10 @@ register_kind(StaleView, "oplib.StaleView")
 
 
 def refresh_history(view: Tensor) -> None:
-    """Gives a stale view the history that its root has now.
+    """Gives a stale view the current history of its root.
 
     Raises:
-        AutogradError: the view was made in a way that forbids it.
+        AutogradError: the way in which the view was made forbids it.
     """
     root = _root_of(view)
     own: Any = view.__dict__.get("_grad_fn")
@@ -244,7 +243,7 @@ def refresh_history(view: Tensor) -> None:
     storage: Any = view._storage
     node = make_view_node(root, storage.chain, storage.starts, storage.dtype)
     number_node(node)
-    inherit_origin(node, root._grad_fn)  # of the write, whoever looks for its history now
+    inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
     view._requires_grad = True
     view._grad_fn = node
     view._output_nr = 0
@@ -275,8 +274,8 @@ def refuse_rebase(view: Tensor, made_by: Any, *, is_indirect: bool) -> AutogradE
 
     Args:
         view: the view.
-        made_by: the node it has, or None.
-        is_indirect: not the view itself was written, but its base.
+        made_by: the node of the view, or None.
+        is_indirect: the base of the view was written, and not the view itself.
     """
     creation = view._creation
     modified = "its base or another view of its base has been" if is_indirect else "is being"

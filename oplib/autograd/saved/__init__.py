@@ -1,1 +1,1 @@
-"""Values saved for the backward pass: their hooks, and what may be written meanwhile."""
+"""Values saved for the backward pass, hooks on them, and the permission to write them in place."""

@@ -1,7 +1,7 @@
-"""Hooks through which every tensor goes that is saved for a backward pass: the pairs in force in a thread.
+"""Hooks on every tensor that is saved for a backward pass: the active pairs of a thread.
 
-While a pair is in force the calls of its thread take the complete path (``modes.state.watchers``), where
-saving asks for it; where none is, nothing is paid.
+While a pair is active, calls of its thread take the complete path (``modes.state.watchers``), and saving
+looks for hooks. Without a pair hooks cost nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["HookPair", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
 
 class HookPair(NamedTuple):
-    """One pair of hooks.
+    """A pair of hooks.
 
     Attributes:
-        pack: makes of a tensor what is kept in its place.
-        unpack: makes of what was kept a tensor again.
-        compose: what it packs goes through the pair around it too.
+        pack: turns a tensor into the object that the graph keeps.
+        unpack: turns this object into a tensor.
+        compose: whether the packed object also goes through the enclosing pair.
     """
 
     pack: Callable[[Tensor], Any]
@@ -34,7 +34,7 @@ class HookPair(NamedTuple):
 
 
 class _HookStack(threading.local):
-    """The pairs of this thread, the innermost last, and why there may be none."""
+    """The active pairs of this thread, the innermost last, and the reason if hooks are disabled."""
 
     pairs: tuple[HookPair, ...] = ()
     disabled: str | None = None
@@ -44,7 +44,7 @@ _stack = _HookStack()
 
 
 def active_pairs() -> tuple[HookPair, ...]:
-    """Returns the pairs that a tensor saved now goes through, in order; often the innermost alone."""
+    """Returns the pairs for a tensor saved now, in order. Often it is the innermost pair alone."""
     pairs = _stack.pairs
     if not pairs:
         return ()
@@ -55,7 +55,7 @@ def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: st
     """Returns two callables as a pair.
 
     Raises:
-        GradientTypeError: one of them cannot be called.
+        GradientTypeError: one of them is not callable.
     """
     for role, hook in (("pack", pack), ("unpack", unpack)):
         if not callable(hook):
@@ -69,11 +69,11 @@ def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: st
 def push_hooks(
     pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor], *, compose: bool = False
 ) -> None:
-    """Puts a pair in force in this thread, inside those that are.
+    """Activates a pair in this thread, inside the active ones.
 
     Raises:
-        AutogradError: hooks are disabled, with the message that was given then.
-        GradientTypeError: one of the hooks cannot be called.
+        AutogradError: hooks are disabled. The error has the message given there.
+        GradientTypeError: a hook is not callable.
     """
     pair = make_pair(pack_hook, unpack_hook, compose=compose, caller="saved_tensors_hooks")
     if _stack.disabled is not None:
@@ -83,10 +83,10 @@ def push_hooks(
 
 
 def pop_hooks() -> None:
-    """Takes the innermost pair of this thread away.
+    """Removes the innermost pair of this thread.
 
     Raises:
-        AutogradError: there is none.
+        AutogradError: no pair is active.
     """
     if not _stack.pairs:
         raise AutogradError(
@@ -97,29 +97,29 @@ def pop_hooks() -> None:
     modes.state.watchers -= 1
 
 
-class saved_tensors_hooks:  # noqa: N801  a function to its users
-    """Lets every tensor that is saved for a backward pass go through ``pack_hook``, in a block of code.
+class saved_tensors_hooks:  # noqa: N801  users call it like a function
+    """Passes every tensor that a block of code saves for a backward pass through ``pack_hook``.
 
-    The graph keeps what ``pack_hook`` returns instead of the tensor, and ``unpack_hook`` makes a tensor of it
-    each time it is read: by a backward pass, ``ctx.saved_tensors`` or ``grad_fn._saved_self``. It should be
-    equal in value, size and dtype. Built-in and registered ops and Functions save in this way; Python
-    numbers are not packed. The tensor given to ``pack_hook`` must not be written in place, and what is packed
-    needs no version check: writing into the tensor later raises no error.
+    The graph keeps the result of ``pack_hook`` instead of the tensor. ``unpack_hook`` turns it into a tensor
+    each time the tensor is read: by a backward pass, ``ctx.saved_tensors`` or ``grad_fn._saved_self``. The
+    tensor should be equal in value, size and dtype. Built-in ops, registered ops and Functions save in this
+    way. Python numbers are not packed. ``pack_hook`` must not write its argument in place. A packed tensor
+    needs no version check: writing into the original later raises no error.
 
-    Only the innermost pair of the thread is used, as in torch, unless it says ``compose=True``. Grad mode is
-    off in ``pack_hook``. If what it returns holds a tensor that is a result of the saving call, the two hold
-    each other until the graph is freed or Python collects garbage: detach the tensor.
+    As in torch, only the innermost pair of the thread is used, unless it has ``compose=True``. Grad mode is
+    off in ``pack_hook``. If its result holds a tensor that is a result of the saving call, the two hold each
+    other until the graph is freed or Python collects garbage; detach the tensor to avoid this.
 
     Args:
-        pack_hook: gets a Tensor and returns any object.
-        unpack_hook: gets that object and returns a Tensor.
-        compose: the Tensors in what ``pack_hook`` returns go through the pairs around this one as well, from
-            the inside out; unpacking runs the other way.
+        pack_hook: receives a Tensor and returns any object.
+        unpack_hook: receives this object and returns a Tensor.
+        compose: Tensors in the result of ``pack_hook`` also go through the enclosing pairs, from the inside
+            out. Unpacking goes from the outside in.
 
     Raises:
-        AutogradError: on entering, where hooks are disabled; on saving, where ``pack_hook`` writes into what
-            it is given.
-        GradientTypeError: a hook cannot be called, or ``unpack_hook`` returns something that is no Tensor.
+        AutogradError: hooks are disabled when the block is entered, or ``pack_hook`` writes into its
+            argument.
+        GradientTypeError: a hook is not callable, or ``unpack_hook`` returns an object that is not a Tensor.
 
     Example:
         >>> import oplib
@@ -152,14 +152,14 @@ class saved_tensors_hooks:  # noqa: N801  a function to its users
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
-    """Makes it an error to put hooks for saved tensors in force, in a block of code or a function.
+    """Disables hooks for saved tensors in a block of code or a function: activating one is an error.
 
     Args:
-        error_message: the text of the error; an enclosing one comes back after the block.
+        error_message: the text of the error. After the block the enclosing message, if any, is restored.
 
     Raises:
-        AutogradError: hooks are in force already, with this message.
-        GradientTypeError: the message is no string.
+        AutogradError: hooks are already active. The error has this message.
+        GradientTypeError: the message is not a string.
 
     Example:
         >>> from oplib.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
@@ -169,7 +169,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
         Traceback (most recent call last):
         oplib.errors.AutogradError: not in here
     """
-    if not isinstance(error_message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  what users give
+    if not isinstance(error_message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise GradientTypeError(
             f"disable_saved_tensors_hooks: 'error_message' is no string. Got {type(error_message).__name__}. "
             f"Give the text of the error."
@@ -185,7 +185,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
 
 
 def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
-    """Returns what is kept in the place of a tensor, by hooks that run with grad mode off.
+    """Returns the object that hooks make of a tensor. They run with grad mode off.
 
     Raises:
         AutogradError: a hook has written into the tensor.
@@ -210,10 +210,10 @@ def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
 
 
 def unpack_through(pairs: tuple[HookPair, ...], packed: Any) -> Tensor:
-    """Returns the tensor that was packed, by hooks that run in the grad mode of whoever reads it.
+    """Returns the tensor that hooks make of a packed object. They run in the grad mode of the reader.
 
     Raises:
-        GradientTypeError: a hook returned something that is no Tensor.
+        GradientTypeError: a hook returned an object that is not a Tensor.
     """
     for pair in pairs[:0:-1]:
         packed = packed.unpack(pair)
@@ -221,7 +221,7 @@ def unpack_through(pairs: tuple[HookPair, ...], packed: Any) -> Tensor:
 
 
 class _Bundle:
-    """What an inner pair has packed, after an outer one has packed the Tensors in it."""
+    """The result of an inner pair, with the Tensors in it packed by an outer one."""
 
     __slots__ = ("_leaves", "_packed", "_spec")
 
@@ -235,7 +235,7 @@ class _Bundle:
         ]
 
     def unpack(self, pair: HookPair) -> Any:
-        """Returns what the inner pair has packed."""
+        """Returns the result of the inner pair."""
         leaves = [
             _checked(pair.unpack(leaf)) if is_packed else leaf
             for leaf, is_packed in zip(self._leaves, self._packed, strict=True)

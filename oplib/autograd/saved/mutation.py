@@ -1,8 +1,8 @@
-"""``allow_mutation_on_saved_tensors``: writing in place into what a backward pass will read.
+"""``allow_mutation_on_saved_tensors``: permits in-place writes of tensors that a backward pass will read.
 
-Arrays are immutable, so what was saved is never lost and nothing is ever copied: the context replaces the
-check of versions by a look at which value was saved. The objects are those that torch has, with their sizes;
-where torch clones a tensor before a write, here a write is noticed afterwards, by the version.
+Arrays are immutable, so saved values are never lost and nothing is copied. The context finds the saved value
+instead of checking versions. Objects and their sizes are those of torch. Torch clones a tensor before a
+write; oplib notices a write afterwards, by the version.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _entering = threading.Lock()
 
 
 def is_mutation_allowed() -> bool:
-    """Whether the context is entered, in any thread of the process."""
+    """Returns whether the context is active, in any thread of the process."""
     return _enabled
 
 
 def get_sid(tensor: Tensor) -> Sid:
-    """Returns what all tensors that show one value of one storage have in common."""
+    """Returns a key that is equal for all tensors that show one value of one storage."""
     storage = tensor._storage
     return id(storage.owner), storage.version
 
 
 def get_tid(tensor: Tensor) -> Tid:
-    """Returns the same for one tensor among them."""
+    """Returns a key for one tensor with one value of its storage."""
     return (id(tensor), *get_sid(tensor))
 
 
 class Handle:
-    """Stands in the graph for one saved value; while the graph holds it, the value can be found.
+    """The object in the graph for one saved value. While the graph holds it, the value can be found.
 
     Attributes:
-        tensor: that was saved, without its history.
-        array: its value then.
-        version: of its storage then.
+        tensor: the saved tensor, without history.
+        array: its value when it was saved.
+        version: the version of its storage then.
     """
 
     __slots__ = ("__weakref__", "array", "tensor", "version")
@@ -59,11 +59,11 @@ class Handle:
 
 
 class AllowMutationOnSavedContext:
-    """What the context knows of saved tensors.
+    """The saved tensors of one context.
 
     Attributes:
-        original: by handle, the saved tensors that nobody has written since.
-        cloned: by handle, the old values of the others.
+        original: by handle, the saved tensors that have not been written.
+        cloned: by handle, the old values of tensors that have been written.
         tid_to_weakhandle: the handle of each saved value, by tensor.
         sid_to_tid: the tensors of each saved value.
     """
@@ -76,31 +76,31 @@ class AllowMutationOnSavedContext:
 
     @property
     def original(self) -> MutableMapping[Handle, Tensor]:
-        """See above."""
+        """See the class."""
         CloneArgBeforeMutateMode(self).note_writes()
         return self._original
 
     @property
     def cloned(self) -> MutableMapping[Handle, Tensor]:
-        """See above."""
+        """See the class."""
         CloneArgBeforeMutateMode(self).note_writes()
         return self._cloned
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all entries."""
         for entries in (self._cloned, self._original, self.tid_to_weakhandle, self.sid_to_tid):
             entries.clear()
 
 
 class SwapWithCloned(saved_tensors_hooks):
-    """Keeps a handle in the place of each saved tensor."""
+    """Hooks that replace each saved tensor by a handle."""
 
     def __init__(self, ctx: AllowMutationOnSavedContext) -> None:
         def pack_hook(tensor: Tensor) -> Handle:
             tid = get_tid(tensor)
             ctx.sid_to_tid.setdefault(get_sid(tensor), set()).add(tid)
             handle = ctx.tid_to_weakhandle.get(tid)
-            if handle is None or handle.tensor._storage is not tensor._storage:  # an id that was used before
+            if handle is None or handle.tensor._storage is not tensor._storage:  # the id was reused
                 handle = ctx.tid_to_weakhandle[tid] = Handle(tensor)
                 ctx._original[handle] = handle.tensor
             return handle
@@ -119,17 +119,17 @@ class SwapWithCloned(saved_tensors_hooks):
 
 
 class CloneArgBeforeMutateMode:
-    """Sees to it that what is written stays readable: as arrays are immutable, by noticing it.
+    """Keeps old values readable. Arrays are immutable, so it only has to notice writes.
 
     Args:
-        ctx: whose saved tensors are looked after.
+        ctx: the context whose saved tensors it watches.
     """
 
     def __init__(self, ctx: AllowMutationOnSavedContext) -> None:
         self.ctx = ctx
 
     def note_writes(self) -> None:
-        """Moves the handles of tensors that have been written from ``original`` to ``cloned``."""
+        """Moves the handles of written tensors from ``original`` to ``cloned``."""
         for handle in list(self.ctx._original):
             if handle.tensor._storage.version != handle.version:
                 del self.ctx._original[handle]
@@ -144,16 +144,16 @@ class CloneArgBeforeMutateMode:
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Generator[AllowMutationOnSavedContext]:
-    """Lets tensors that were saved for a backward pass be written in place; the pass reads the old values.
+    """Permits in-place writes of tensors saved for a backward pass. The pass reads the old values.
 
-    Forward and backward must both be in the block. It costs no memory beyond what the graph holds anyway.
+    Forward and backward must both be in the block. It needs no memory beyond what the graph holds.
 
     Yields:
-        An object that tells how many saved tensors were written: ``len(ctx.cloned)``, ``len(ctx.original)``.
+        An object whose ``cloned`` holds the written saved tensors, and ``original`` the others.
 
     Raises:
-        AutogradError: the context is entered already, in this thread or another.
-        MisplacedCallError: in a backward pass outside of the block.
+        AutogradError: the context is already active, in this thread or another.
+        MisplacedCallError: a backward pass runs outside of the block.
 
     Example:
         >>> import oplib
@@ -178,7 +178,7 @@ def allow_mutation_on_saved_tensors() -> Generator[AllowMutationOnSavedContext]:
 
 
 def _enter() -> None:
-    """Sets the flag; where it is set already, whoever set it keeps its context."""
+    """Sets the flag of the process. If it is set, this raises and the active context stays."""
     global _enabled  # noqa: PLW0603  a flag of the process, as in torch
     with _entering:
         if _enabled:

@@ -1,4 +1,4 @@
-"""Saved tensors kept in the memory of the host between forward and backward."""
+"""Saved tensors kept in host memory between forward and backward."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from oplib.tensor import Tensor, box
 from .hooks import saved_tensors_hooks
 
 Packed = tuple[Any, Tensor]
-"""The sharding that a tensor had (None where it was left as it is), and the tensor where it is kept."""
+"""The original sharding of a tensor (None if the tensor was not moved), and the stored tensor."""
 
 
-class save_on_cpu(saved_tensors_hooks):  # noqa: N801  a function to its users
-    """Moves every tensor that is saved in a block of code to the host, and back when a backward needs it.
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801  users call it like a function
+    """Moves every tensor that a block of code saves to the host, and back when a backward needs it.
 
-    Only what is saved inside the block moves. A traced tensor stays: inside ``jax.jit`` use a policy of
-    ``jax.checkpoint`` that offloads.
+    Only tensors saved inside the block move. Traced tensors stay; inside ``jax.jit`` use an offloading policy
+    of ``jax.checkpoint``.
 
     Args:
-        pin_memory: keeps it in pinned memory of its own device (``memory_kind="pinned_host"``), from which
-            copies are fast and asynchronous; where the device has none, as without.
-        device_type: accepted for parity; the device of each tensor tells.
-        threshold: tensors of fewer bytes than this stay where they are.
+        pin_memory: uses pinned memory of the tensor's device (``memory_kind="pinned_host"``), from which
+            copies are fast and asynchronous. It has no effect if the device has none.
+        device_type: accepted for parity and ignored; each tensor knows its device.
+        threshold: tensors with fewer bytes are not moved.
         deduplicate: an array that is saved several times is moved and kept once.
 
     Example:
@@ -44,7 +44,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801  a function to its users
     def __init__(
         self,
         pin_memory: bool = False,
-        device_type: str = "gpu",  # noqa: ARG002  see above
+        device_type: str = "gpu",  # noqa: ARG002  ignored, see above
         *,
         threshold: int = 0,
         deduplicate: bool = False,
@@ -66,14 +66,14 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801  a function to its users
 
 
 def _detached(tensor: Tensor, array: Any) -> Tensor:
-    """A box without history: one with it would hold the node that saves it."""
+    """Returns a Tensor without history. One with history would hold the node that saves it."""
     detached = box(array)
     detached._trace = tensor._trace
     return detached
 
 
 def _to_host(array: Any, pin_memory: bool) -> Any:
-    """Copies to the host; what is there already, and need not be pinned, is the same array."""
+    """Copies an array to the host. An array on the host that need not be pinned is returned itself."""
     sharding = array.sharding
     devices = list(sharding.device_set)
     kinds = [memory.kind for memory in devices[0].addressable_memories()]
@@ -87,7 +87,7 @@ def _to_host(array: Any, pin_memory: bool) -> Any:
 
 
 def _find_hosts() -> list[Any]:
-    """The CPU devices of this process; none where JAX was started for the accelerator alone."""
+    """Returns the CPU devices of this process; none if JAX was started for an accelerator only."""
     try:
         return jax.local_devices(backend="cpu")
     except RuntimeError:
@@ -99,9 +99,9 @@ def _to_sharding(array: Any, sharding: Any) -> Any:
 
 
 class _Once:
-    """Remembers what became of an array as long as both of them live.
+    """Remembers the result of a move as long as both arrays live.
 
-    Two threads that come at the same time both compute it; either result is right.
+    Two threads may compute the same move at once. Either result is right.
     """
 
     __slots__ = ("_known", "_move")

@@ -1,4 +1,4 @@
-"""Values saved for the backward pass, and the two ways in which they can be gone."""
+"""Saved values of nodes, and the two errors of reading them: freed, or written since."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .hooks import HookPair, active_pairs, make_pair, pack_through, unpack_throu
 if TYPE_CHECKING:
     from oplib.autograd.nodes.node import Edge, TapeNode
 
-# Intermediates belong to no tensor: nobody can write them, so one storage that never changes is theirs.
+# Intermediates belong to no tensor, so nothing can write them. They share this storage, which never changes.
 NOBODY = Storage(None)
 
 
 def check_version(node_name: str, storage: Storage, version: int) -> None:
-    """Raises if a saved tensor has been written in place since.
+    """Raises if a saved tensor has been written in place since it was saved.
 
     Args:
         node_name: the node that saved it, for the message.
-        storage: the storage it was saved from.
-        version: the storage's version then.
+        storage: the storage of the tensor.
+        version: the version of the storage when it was saved.
 
     Raises:
-        SavedTensorError: the storage's version is another one now.
+        SavedTensorError: the storage has another version now.
     """
     if storage.version != version:
         raise SavedTensorError(
@@ -49,9 +49,9 @@ def second_pass_error(node_name: str) -> SavedTensorError:
 
 
 class SavedTensor:
-    """One tensor saved for a backward pass: its value, what it was read from, and its place on the tape.
+    """One tensor saved for a backward pass: its value, its storage, and its edge.
 
-    An output of the node that saves it is kept without that node, or the two would hold each other.
+    An output of the saving node is kept without that node. Otherwise the two would hold each other.
     """
 
     __slots__ = (
@@ -59,15 +59,15 @@ class SavedTensor:
         "_tangent_slot", "_trace", "_version",
     )  # fmt: skip
 
-    _array: Any  # None once it is packed or freed
+    _array: Any  # None after packing or freeing
     _packed: Any
-    _pairs: tuple[HookPair, ...] | None  # whose result _packed is; () once it is freed
+    _pairs: tuple[HookPair, ...] | None  # the pairs that made _packed; () after freeing
     _edge: Edge | None
-    _is_own: bool  # an output of the node that saves it
+    _is_own: bool  # whether it is an output of the saving node
     _original: Callable[[], Tensor | None]
 
     def __init__(self, tensor: Tensor | None = None, node: TapeNode | None = None) -> None:
-        """Saves ``tensor`` for ``node``, the node of the call that saves it (None where there is none)."""
+        """Saves ``tensor`` for ``node``, the node of the saving call (None if there is none)."""
         if tensor is None:
             raise AutogradError(
                 "SavedTensor: trying to create one from Python is forbidden. It is made by the call that "
@@ -86,12 +86,12 @@ class SavedTensor:
 
     @classmethod
     def of_value(cls, value: Any, storage: Storage, version: int | None = None) -> SavedTensor:
-        """Makes one for a node that knows itself where its values belong on the tape.
+        """Makes a SavedTensor for a node that knows the edges of its values.
 
         Args:
             value: the array.
-            storage: what it was read from.
-            version: of the storage then; now, if left out.
+            storage: the storage that it was read from.
+            version: the version of the storage then; by default the current one.
         """
         made: SavedTensor = object.__new__(cls)
         made._hold(value, storage)
@@ -111,15 +111,15 @@ class SavedTensor:
     def register_hooks(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
     ) -> None:
-        """Keeps what ``pack_hook`` makes of this one tensor instead of it.
+        """Replaces the value of this one tensor by the result of ``pack_hook``.
 
         Args:
-            pack_hook: called at once, with a detached Tensor and grad mode off.
-            unpack_hook: called with what it returned whenever the tensor is read, to return a Tensor.
+            pack_hook: called at once with a detached Tensor and grad mode off.
+            unpack_hook: called with the packed object whenever the tensor is read. It must return a Tensor.
 
         Raises:
-            AutogradError: there are hooks already, or the tensor is freed, or ``pack_hook`` writes into it.
-            GradientTypeError: a hook cannot be called.
+            AutogradError: there are hooks already, the tensor is freed, or ``pack_hook`` writes into it.
+            GradientTypeError: a hook is not callable.
         """
         pair = make_pair(pack_hook, unpack_hook, caller="register_hooks")
         if self._pairs is not None:
@@ -130,28 +130,29 @@ class SavedTensor:
         self.pack((pair,), detached)
 
     def pack(self, pairs: tuple[HookPair, ...], tensor: Tensor) -> None:
-        """Keeps what hooks make of ``tensor``, and not its value."""
+        """Replaces the value by the object that hooks make of ``tensor``."""
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
         self._array = None
-        self._storage = NOBODY  # which would keep the value that the hooks are to take the place of
+        self._storage = NOBODY  # the storage would keep the old value alive
         original = self._original()
-        if original is not None and self._edge is None and not self._is_own:  # a leaf: its place, without it
+        # a leaf: keep its edge and not the leaf
+        if original is not None and self._edge is None and not self._is_own:
             self._edge = gradient_edge(original)
         self._original = _forget
 
     @property
     def is_packed(self) -> bool:
-        """Whether hooks stand between the value and whoever reads it."""
+        """Whether hooks have packed the value."""
         return bool(self._pairs)
 
     @property
     def storage(self) -> Storage:
-        """What the value was read from; of something that hooks have packed, nothing."""
+        """The storage that the value was read from. A packed value has none."""
         return NOBODY if self._pairs else self._storage
 
     def move(self, storage: Storage, version: int) -> None:
-        """Says anew to which storage the value belongs, and at which version."""
+        """Sets the storage of the value and its version."""
         self._storage = storage
         self._version = version
 
@@ -162,8 +163,8 @@ class SavedTensor:
             node_name: the node that saved it, for errors.
 
         Raises:
-            SavedTensorError: it is freed, or has been written in place since it was saved.
-            GradientTypeError: an unpack hook returned something that is no Tensor.
+            SavedTensorError: the value is freed, or has been written in place since it was saved.
+            GradientTypeError: an unpack hook returned an object that is not a Tensor.
         """
         if self._pairs is None:
             check_version(node_name, self._storage, self._version)
@@ -173,14 +174,14 @@ class SavedTensor:
         return unpack_through(self._pairs, self._packed)._storage.array
 
     def unpack(self, node: TapeNode) -> Tensor:
-        """Returns the tensor with its history: the very one that was saved if it still is as it was.
+        """Returns the tensor with its history. It is the saved object if that is unchanged.
 
         Args:
             node: the node that saved it.
 
         Raises:
-            SavedTensorError: it is freed, or has been written in place since it was saved.
-            GradientTypeError: an unpack hook returned something that is no Tensor.
+            SavedTensorError: the value is freed, or has been written in place since it was saved.
+            GradientTypeError: an unpack hook returned an object that is not a Tensor.
         """
         array = self.read(node.name())
         original = self._original()
@@ -199,7 +200,7 @@ class SavedTensor:
         return tensor
 
     def free(self) -> None:
-        """Drops the value, or what hooks made of it."""
+        """Drops the value, or the packed object."""
         self._pairs = ()
         self._array = self._packed = self._edge = None
         self._storage = NOBODY
@@ -207,7 +208,7 @@ class SavedTensor:
 
 
 def link(tensor: Tensor, edge: Edge) -> None:
-    """Puts a tensor at a place on the tape: beside a leaf, where the gradient of that leaf arrives."""
+    """Gives a tensor an edge. A leaf's edge gives it the accumulator of this leaf."""
     tensor._requires_grad = True
     node, slot = edge
     if isinstance(node, AccumulateGrad):

@@ -1,6 +1,7 @@
-"""What a compiled node has saved, one by one, where somebody wants to look at it or hang hooks on it.
+"""Slots: the saved values of a compiled node as single objects that can be read and have hooks.
 
-As long as nobody does, a node holds bare arrays and their storages, which is all that a backward pass reads.
+A node makes slots only when they are first needed. Before, it holds bare arrays and their storages, and a
+backward pass reads only these.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from .saved_tensor import NOBODY, SavedTensor
 
 
 class SavedSlots:
-    """Stands in ``FormulaNode.saved`` where that is no tuple of arrays and storages.
+    """The value of ``FormulaNode.saved`` after the first look at a slot.
 
     Attributes:
-        residuals: what the formula reads, in the order of the plan.
-        reads: what intermediates are computed from under ``create_graph``; shared with ``residuals`` where
-            these are the same.
+        residuals: the values that the formula reads, in the order of the plan.
+        reads: the values that intermediates are computed from under ``create_graph``. Slots that are also
+            residuals are shared.
     """
 
     __slots__ = ("reads", "residuals")
@@ -47,7 +48,7 @@ class SavedSlots:
 
 
 class SlottedNode(TapeNode):
-    """A node that shows what it has saved; the tape itself needs none of this.
+    """A node that shows its saved values to users. The tape does not need this.
 
     Its attributes are those of :class:`.formula_node.FormulaNode`.
     """
@@ -58,24 +59,24 @@ class SlottedNode(TapeNode):
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
 
     def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
-        """Returns a tensor for a saved input or output, at the place on the tape where it was saved."""
+        """Returns a tensor with history for a saved input or output."""
         raise NotImplementedError
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
-        """All that was saved, on each of which hooks can be registered."""
+        """All saved values. Each of them accepts hooks."""
         return self.open_slots().residuals
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """All that was saved, with its history."""
+        """All saved values as tensors with history."""
         return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
 
     def find_slots(self, name: str) -> list[int]:
-        """Returns which residuals belong to an argument or result of this name.
+        """Returns the indices of the residuals that belong to an argument or result of this name.
 
         Raises:
-            AttributeError: the op saves nothing at all.
+            AttributeError: the op saves nothing.
         """
         if not self.plan.sources:
             raise AttributeError(
@@ -91,17 +92,17 @@ class SlottedNode(TapeNode):
         ]
 
     def unpack_slot(self, place: int) -> Tensor:
-        """Returns one residual with its history; a leaf is the very tensor that was saved."""
+        """Returns one residual with its history. A saved leaf is returned itself."""
         slot = self.open_slots().residuals[place]
         value, source = slot.read(self.name()), self.plan.sources[place]
         if source < self.plan.input_count and not slot.is_packed:
             edge = self.edges[source]
             if edge is not None and isinstance(edge[0], AccumulateGrad):
                 return edge[0].variable
-        return self.link_saved(source, jnp.asarray(value), slot.storage)  # a number may stand for an array
+        return self.link_saved(source, jnp.asarray(value), slot.storage)  # it may be a number
 
     def open_slots(self) -> SavedSlots:
-        """Returns what is saved one by one, and keeps it so from now on."""
+        """Returns the saved values as slots, and keeps them so."""
         saved = self.saved
         if isinstance(saved, SavedSlots):
             return saved
@@ -121,7 +122,7 @@ class SlottedNode(TapeNode):
 def pack_residuals(
     plan: BackwardPlan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
 ) -> SavedSlots:
-    """Saves through hooks: each residual once for each time that it is read, as torch packs."""
+    """Saves through hooks. As in torch, each residual is packed once for each time that it is read."""
 
     def pack(source: int) -> SavedTensor:
         tensor = tensors[source] if source < len(tensors) else None
@@ -137,7 +138,7 @@ def pack_residuals(
 
 
 def _is_number(value: Any) -> bool:
-    """Whether an array stands for a Python number, which no hook gets to see."""
+    """Returns whether a value is a Python number in an array. Hooks do not receive numbers."""
     return not isinstance(value, jax.Array) or (value.ndim == 0 and jax.typeof(value).weak_type)
 
 
@@ -150,7 +151,7 @@ def _freed_slots(count: int) -> SavedSlots:
 
 @cache
 def make_saved_properties(names: tuple[str, ...]) -> Mapping[str, property]:
-    """Makes ``_saved_<name>`` and ``_raw_saved_<name>`` for the arguments and results of an op."""
+    """Makes the properties ``_saved_<name>`` and ``_raw_saved_<name>`` for arguments and results of an op."""
     made: dict[str, property] = {}
     for name in names:
         made[f"_saved_{name}"] = _make_value_property(name)
@@ -174,5 +175,5 @@ def _make_raw_property(name: str) -> property:
 
 
 def _sole(found: list[Any]) -> Any:
-    """One value alone, several as a tuple: those of a list of tensors."""
+    """Returns one value alone, and several (those of a list of tensors) as a tuple."""
     return None if not found else found[0] if len(found) == 1 else tuple(found)

@@ -1,1 +1,1 @@
-"""``Function``: forward and backward written by a user in Python."""
+"""``Function``: operations whose forward and backward are Python code of the user."""

@@ -1,4 +1,4 @@
-"""How keyword arguments and defaults of a Function's forward become positions."""
+"""Binding: keyword arguments and defaults of a Function's forward become positional."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Binding:
     """The parameters of a forward, read once for each Function.
 
     Attributes:
-        is_complete: defaults that a call leaves out are filled in, so that every call has the same positions:
-            where there is a setup_context, as in torch, and where some parameter is keyword-only.
-        has_keyword_only: some parameter can be given by keyword only.
+        is_complete: whether omitted defaults are filled in, so that every call has the same positions. This
+            is so with a setup_context, as in torch, and with keyword-only parameters.
+        has_keyword_only: whether some parameter is keyword-only.
     """
 
     __slots__ = ("_defaults", "_signature", "has_keyword_only", "is_complete")
@@ -35,10 +35,10 @@ class Binding:
         """Moves keyword arguments to their positions and fills in defaults.
 
         Returns:
-            The positional arguments, and what can be given by keyword only, in the order of the signature.
+            The positional arguments, and the keyword-only ones in the order of the signature.
 
         Raises:
-            TypeError: the forward does not take these arguments.
+            TypeError: the forward does not accept these arguments.
         """
         if not kwargs and not self.has_keyword_only:
             rest = self._defaults[len(args) :]
@@ -47,7 +47,7 @@ class Binding:
         given = [name in bound.arguments for name in self._signature.parameters]
         bound.apply_defaults()
         positional = bound.args
-        if not self.is_complete:  # only the defaults between what was given
+        if not self.is_complete:  # no trailing defaults
             while not given[len(positional) - 1]:
                 positional = positional[:-1]
         return positional, bound.kwargs

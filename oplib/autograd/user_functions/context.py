@@ -1,4 +1,4 @@
-"""What the forward of a Function may tell its backward."""
+"""The ctx of a Function: the methods by which forward and setup_context inform backward."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from oplib.tensor import Tensor
 
 
 class FunctionCtx:
-    """The ``ctx`` of a :class:`~oplib.autograd.function.Function`: methods for forward and setup_context.
+    """The ``ctx`` of a :class:`~oplib.autograd.function.Function`, with the methods for forward.
 
-    Any other attribute may be set on it too; tensors belong into ``save_for_backward``.
+    Other attributes may be set freely. Tensors belong in ``save_for_backward``.
     """
 
     to_save: tuple[Tensor | None, ...] = ()
@@ -21,7 +21,7 @@ class FunctionCtx:
     materialize_grads: bool = True
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Saves tensors for ``ctx.saved_tensors`` in backward, where it is checked that nobody changed them.
+        """Saves tensors for ``ctx.saved_tensors`` in backward, which checks that nothing has written them.
 
         Args:
             *tensors: inputs, outputs or intermediates; None stays None. A second call replaces the first.
@@ -35,45 +35,45 @@ class FunctionCtx:
             *tensors: inputs, outputs or intermediates; None stays None.
 
         Raises:
-            GradientTypeError: something that is neither a Tensor nor None.
+            GradientTypeError: an argument is neither a Tensor nor None.
         """
         check_saved(tensors, "save_for_forward")
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Tells which inputs the forward has written in place; it must return them.
+        """Declares the inputs that the forward has written in place. The forward must return them.
 
         Args:
             *args: inputs of the forward.
 
         Raises:
-            AutogradError: something that is no Tensor.
+            AutogradError: an argument is not a Tensor.
         """
         _check_marked(args, "mark_dirty")
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Tells which outputs have no gradient; the backward gets zeros for them.
+        """Declares the outputs that have no gradient. The backward receives zeros for them.
 
         Args:
             *args: outputs of the forward.
 
         Raises:
-            AutogradError: something that is no Tensor.
+            AutogradError: an argument is not a Tensor.
         """
         _check_marked(args, "mark_non_differentiable")
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Chooses what the backward gets for an output that has no gradient.
+        """Sets the gradient that the backward receives for an output without gradient.
 
         Args:
             value: True (the default) for zeros, False for None.
 
         Raises:
-            GradientTypeError: it is no bool.
+            GradientTypeError: the value is not a bool.
         """
-        if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  users' own
+        if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise GradientTypeError(
                 f"set_materialize_grads: it takes a bool. Got {type(value).__name__}. Give True or False."
             )
@@ -90,7 +90,7 @@ def _check_marked(tensors: tuple[Any, ...], method: str) -> None:
 
 
 def check_saved(tensors: tuple[Any, ...], method: str) -> None:
-    """Raises if something else than tensors was given to ``save_for_backward`` or ``save_for_forward``."""
+    """Raises if an argument of ``save_for_backward`` or ``save_for_forward`` is not a Tensor or None."""
     for position, tensor in enumerate(tensors):
         if not (tensor is None or isinstance(tensor, Tensor)):
             raise GradientTypeError(

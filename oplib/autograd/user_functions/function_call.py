@@ -13,16 +13,16 @@ from .trees import Specs
 
 
 class FunctionCall:
-    """What is known of one apply before its forward has run.
+    """The facts of one ``apply`` that are known before its forward runs.
 
     Attributes:
         inputs: the Tensors among the arguments.
-        argument_count: how many arguments there are.
-        specs: the structures of those that are containers of Tensors.
+        argument_count: the number of arguments.
+        specs: the structures of arguments that are containers of Tensors.
         flags: for each flat argument whether it is a Tensor.
-        sequence_nr: of the node.
-        recording: whether there will be one.
-        tangents: of ``inputs``, or None where none is to be carried on.
+        sequence_nr: the sequence number of the node.
+        recording: whether the call is recorded.
+        tangents: the tangents of ``inputs``, or None if the call carries none.
     """
 
     __slots__ = ("argument_count", "flags", "inputs", "recording", "sequence_nr", "specs", "tangents")
@@ -47,7 +47,7 @@ class FunctionCall:
         self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
 
     def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Runs the forward where neither the tape nor forward mode sees what it does."""
+        """Runs the forward with the tape and forward mode off."""
         state = modes.state
         before = state.grad_enabled, state.forward_enabled
         state.grad_enabled = state.forward_enabled = False

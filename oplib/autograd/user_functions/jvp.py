@@ -1,4 +1,4 @@
-"""Forward mode through a user's Function: its ``jvp`` gives the tangents of the outputs."""
+"""Forward mode through a user's Function: its ``jvp`` computes the tangents of the outputs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .trees import unflatten_values
 def push_tangents_through(
     ctx: BackwardCFunction, leaves: Sequence[Any], outputs: Sequence[Any], call: FunctionCall
 ) -> None:
-    """Calls the user's jvp, and hangs what it returns on the outputs.
+    """Calls the user's jvp, and sets the tangents of the outputs.
 
     Args:
-        ctx: of the call.
-        leaves: what forward returned, flat.
-        outputs: what became of it on the tape.
-        call: the call, some input of which has a tangent.
+        ctx: the ctx of the call.
+        leaves: the flat results of forward.
+        outputs: the Tensors made of them.
+        call: the call, with a tangent for at least one input.
 
     Raises:
         MissingRuleError: the Function has no jvp.
-        AutogradError: jvp returned another number of tangents, or one that does not fit its output.
+        AutogradError: jvp returned a wrong number of tangents, or a tangent does not fit its output.
     """
     assert call.tangents is not None
     results = _call_jvp(ctx, _arrange(ctx, call.inputs, call.tangents))
@@ -50,7 +50,7 @@ def push_tangents_through(
 
 
 def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
-    """Calls the jvp, for which saved tensors are those that were saved for it."""
+    """Calls the jvp. Its ``saved_tensors`` are those of ``save_for_forward``."""
     ctx._saved_for_jvp = ctx.saved_for_forward
     try:
         with tangents_off():
@@ -62,7 +62,7 @@ def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
 def _arrange(
     ctx: BackwardCFunction, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> tuple[Any, ...]:
-    """Puts the tangents in the places of the arguments."""
+    """Puts the tangents at the places of the arguments."""
     filled = iter([_fill(ctx, tensor, tangent) for tensor, tangent in zip(inputs, tangents, strict=True)])
     leaves = [next(filled) if flag else None for flag in ctx._tensor_flags]
     return unflatten_values(leaves, ctx._argument_count, ctx._argument_specs)
@@ -76,7 +76,7 @@ def _fill(ctx: BackwardCFunction, tensor: Tensor, tangent: Tensor | None) -> Ten
 
 
 def _flatten(ctx: BackwardCFunction, given: Sequence[Any]) -> list[Any]:
-    """Takes apart what jvp returned, in the structure of the results; None stands for a whole container."""
+    """Flattens the results of jvp by the structure of the outputs. None may stand for a whole container."""
     leaves: list[Any] = []
     for position, value in enumerate(given):
         spec = ctx._output_specs.get(position)

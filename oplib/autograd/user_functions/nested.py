@@ -1,4 +1,4 @@
-"""``NestedIOFunction``: a Function whose methods see nested arguments and results, as they were given."""
+"""``NestedIOFunction``: a Function whose methods receive nested arguments and results."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from .user_function import Function
 
 
 class NestedContext(BackwardCFunction):
-    """The ctx of a :class:`NestedIOFunction`: what it saves and marks may be nested too."""
+    """The ctx of a :class:`NestedIOFunction`. Saved and marked tensors may be nested too."""
 
     _to_save_nested: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Saves Tensors, and lists and tuples of them; ``saved_tensors`` has the same nesting.
+        """Saves Tensors, and lists and tuples of Tensors. ``saved_tensors`` has the same nesting.
 
         Args:
             *tensors: inputs, outputs or intermediates; None stays None. A second call replaces the first.
 
         Raises:
-            GradientValueError: something that is none of these.
+            GradientValueError: an argument has another type.
         """
         self._to_save_nested = _replace(tensors, iter(range(len(list(iterate_tensors(tensors))))))
         self.to_save = tuple(iterate_tensors(tensors))
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What was given to ``save_for_backward``, as it was nested.
+        """The arguments of ``save_for_backward``, with their nesting.
 
         Raises:
-            SavedTensorError: it is freed, or has been written in place.
+            SavedTensorError: a value is freed, or has been written in place.
         """
         if self._saved_for_jvp is not None:
             return self._saved_for_jvp
         return _replace(self._to_save_nested, iter(super().saved_tensors))
 
     def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
-        """Tells which inputs the forward has written in place; they may be nested."""
+        """Declares the inputs, nested or not, that the forward has written in place."""
         super().mark_dirty(*iterate_tensors((args, tuple(kwargs.values()))))
 
     def mark_non_differentiable(self, *args: Any, **kwargs: Any) -> None:
-        """Tells which outputs have no gradient; they may be nested."""
+        """Declares the outputs, nested or not, that have no gradient."""
         super().mark_non_differentiable(*iterate_tensors((args, tuple(kwargs.values()))))
 
 
 class NestedIOFunction(Function):
-    """A Function on Tensors in lists and tuples of any depth; used through ``apply``.
+    """A Function on Tensors in lists and tuples of any depth. It is called by ``apply``.
 
-    Define ``forward_extended(ctx, *args)`` and ``backward_extended(ctx, *grads)``. They see arguments and
-    gradients nested as they were given, and may save nested Tensors; the gradients returned are nested in any
-    way, one for each Tensor among the arguments, in their order.
+    Define ``forward_extended(ctx, *args)`` and ``backward_extended(ctx, *grads)``. They receive arguments and
+    gradients with the user's nesting, and may save nested Tensors. The gradients returned may be nested in
+    any way: one for each Tensor among the arguments, in their order.
 
     Source:
-        torch.autograd.function.NestedIOFunction, whose methods get an instance in the place of ctx, and which
-        no longer runs there.
+        torch.autograd.function.NestedIOFunction. Its methods receive an instance instead of ctx, and it no
+        longer runs in torch.
 
     Example:
         >>> import oplib
@@ -91,7 +91,7 @@ class NestedIOFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Calls ``backward_extended`` and puts its gradients in the places of the arguments."""
+        """Calls ``backward_extended`` and puts its gradients at the places of the arguments."""
         returned = ctx._forward_cls.backward_extended(ctx, *grads)
         found = list(iterate_tensors(returned, or_none=True))
         due = sum(ctx._tensor_flags)
@@ -104,15 +104,15 @@ class NestedIOFunction(Function):
         leaves = [next(left) if flag else None for flag in ctx._tensor_flags]
         return unflatten_values(leaves, ctx._argument_count, ctx._argument_specs)
 
-    def forward_extended(self: Any, *args: Any) -> Any:  # noqa: ARG002  what a definition gets
-        """Computes the result from nested arguments; to be defined. ``self`` is the ctx."""
+    def forward_extended(self: Any, *args: Any) -> Any:  # noqa: ARG002  a definition has them
+        """Computes the result from nested arguments. Subclasses define it. ``self`` is the ctx."""
         raise MissingRuleError(
             "NestedIOFunction: it has no forward_extended. apply() was called on a class without. "
             "Define forward_extended(ctx, *args)."
         )
 
     def backward_extended(self: Any, *grads: Any) -> Any:  # noqa: ARG002  likewise
-        """Computes nested gradients from nested ones; to be defined. ``self`` is the ctx."""
+        """Computes nested gradients from nested gradients. Subclasses define it. ``self`` is the ctx."""
         raise MissingRuleError(
             "NestedIOFunction: it has no backward_extended. A gradient was asked of it. Define "
             "backward_extended(ctx, *grads)."
@@ -120,14 +120,14 @@ class NestedIOFunction(Function):
 
 
 def iterate_tensors(nested: Any, *, or_none: bool = False) -> Iterator[Any]:
-    """Goes through the Tensors in lists and tuples.
+    """Yields the Tensors in lists and tuples.
 
     Args:
         nested: a Tensor, None, or lists and tuples of these.
-        or_none: goes through the Nones as well, which are left out otherwise.
+        or_none: yields each None too.
 
     Raises:
-        GradientValueError: something else.
+        GradientValueError: the argument holds another type.
 
     Example:
         >>> import oplib
@@ -152,7 +152,7 @@ def iterate_tensors(nested: Any, *, or_none: bool = False) -> Iterator[Any]:
 
 
 def _replace(nested: Any, values: Iterator[Any]) -> Any:
-    """Returns the same nesting with each leaf but None replaced by the next value."""
+    """Returns the same nesting. Each leaf that is not None is replaced by the next value."""
     if isinstance(nested, (list, tuple)):
         return type(nested)([_replace(item, values) for item in nested])
     return None if nested is None else next(values)

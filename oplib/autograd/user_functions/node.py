@@ -1,4 +1,4 @@
-"""The node of a user's Function, which is also its ``ctx``."""
+"""The node of a user's Function. The node is also its ``ctx``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class FunctionClass(Protocol):
-    """What the node of a Function asks of the class of the Function; only classes match."""
+    """Protocol: the members of a Function's class that its node reads."""
 
     @property
     def __name__(self) -> str: ...
 
     @property
     def backward(self) -> Callable[..., Any]:
-        """The rule of the user."""
+        """The user's rule."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     """Base of the node classes made for user Functions: ``<Name>Backward``.
 
     Attributes:
-        needs_input_grad: for each argument whether it needs a gradient; of a container of tensors, the same
+        needs_input_grad: whether each argument needs a gradient. For a container of tensors it is the same
             container with a flag for each leaf.
     """
 
@@ -77,16 +77,16 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
     _argument_count: int = 0
     _argument_specs: Specs
-    _tensor_flags: Sequence[bool] = ()  # for each flat argument whether it is a tensor, and so has an edge
+    _tensor_flags: Sequence[bool] = ()  # whether each flat argument is a tensor, and so has an edge
     _output_count: int = 0
     _output_specs: Specs
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was given to ``save_for_backward``, with its history; in jvp, to ``save_for_forward``.
+        """The arguments of ``save_for_backward``, with history; in jvp, those of ``save_for_forward``.
 
         Raises:
-            SavedTensorError: it is freed, or has been written in place.
+            SavedTensorError: a value is freed, or has been written in place.
         """
         if self._saved_for_jvp is not None:
             return self._saved_for_jvp
@@ -96,17 +96,17 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:
-        """What was saved, on each of which hooks can be registered.
+        """The saved values. Each of them accepts hooks.
 
         Raises:
-            SavedTensorError: it is freed.
+            SavedTensorError: they are freed.
         """
         if self._saved is None:
             raise second_pass_error(self.name())
         return self._saved
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Calls the user's backward with Tensors, and gives back one gradient for each tensor argument."""
+        """Calls the user's backward with Tensors, and returns one gradient for each tensor argument."""
         due = self._materialized(grads, run) if self.materialize_grads else grads
         boxed = [None if grad is None else run.representation.box(grad) for grad in due]
         backward = self._get_user_fn()
@@ -119,11 +119,11 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         return [None if result is None else unbox(result) for result in self._flat_results(results)]
 
     def _find_mutex(self) -> threading.RLock:
-        """The lock of this node: threads that run it at once would meet in what a user keeps on ctx."""
+        """Returns the lock of this node. Threads that run it at once would share the user's state on ctx."""
         return vars(self).setdefault("_mutex", threading.RLock())
 
     def _materialized(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Puts zeros where no gradient arrived."""
+        """Replaces absent gradients by zeros."""
         if None not in grads and len(grads) == len(self.input_metadata):
             return grads
         return [
@@ -132,7 +132,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         ]
 
     def _flat_results(self, results: Any) -> list[Tensor | None]:
-        """Checks what the user's backward returned, and picks the gradients of arguments that are tensors."""
+        """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
         given = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
         if len(given) < count or any(extra is not None for extra in given[count:]):
@@ -159,7 +159,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         return picked
 
     def _get_user_fn(self) -> Any:
-        """Returns the backward of the user, under either of its names."""
+        """Returns the user's backward, under either of its names."""
         cls = self._forward_cls
         root = cls._root
         if cls.backward is not root.backward and cls.vjp is not root.vjp:
@@ -170,7 +170,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         return cls.backward if cls.vjp is root.vjp else cls.vjp
 
     def release(self) -> None:
-        """Frees the saved tensors; attributes that the user set stay."""
+        """Frees the saved tensors. Attributes that the user set stay."""
         for saved in self._saved or ():
             if saved is not None:
                 saved.free()
@@ -185,10 +185,10 @@ def _zeros(metadata: Any, run: BackwardRun) -> Any:
 
 
 class Error(TapeNode):
-    """A node that cannot be passed: where a backward that was not recorded would be differentiated.
+    """A node that raises: a backward that was not recorded would be differentiated.
 
     Attributes:
-        message: what to raise.
+        message: the text of the error.
     """
 
     message: str
@@ -199,7 +199,7 @@ class Error(TapeNode):
 
 
 def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
-    """Returns a tensor of the same value whose differentiation raises with ``message``."""
+    """Returns a tensor of the same value. Differentiating it raises an error with ``message``."""
     node = Error()
     node.message = message
     node.input_metadata = (jax.typeof(tensor._storage.array),)

@@ -1,4 +1,4 @@
-"""What becomes of the tensors that the forward of a Function returns."""
+"""Outputs of a Function: the tensors that its forward returns get their history."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from .node import BackwardCFunction
 def attach_outputs(
     ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
 ) -> list[Any]:
-    """Gives each returned tensor its place on the tape; what is no tensor passes.
+    """Gives each returned tensor its history. Other values pass unchanged.
 
-    A written input is returned as the same object with a new history. An input returned as it is becomes a
-    new tensor on its storage, for else it would lose its own history. Everything else is taken as it is.
+    A written input is returned as the same object with a new history. An input that is returned unchanged
+    becomes a new tensor on its storage, because it would lose its own history. Other tensors are used as they
+    are.
 
     Raises:
         AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
@@ -35,7 +36,7 @@ def attach_outputs(
         _refuse_written_views(ctx, leaves)
     given = {id(tensor) for tensor in inputs}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
-    attached: set[int] = set()  # what forward made and returned already: a second time it is the same tensor
+    attached: set[int] = set()  # tensors made by forward; if returned twice, they are the same tensor
     outputs: list[Any] = []
     for slot, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
@@ -56,7 +57,7 @@ def attach_outputs(
 def _dirty(
     ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
 ) -> set[int]:
-    """Checks and counts the writes that were declared; returns the ids of the tensors."""
+    """Checks and counts the declared writes. Returns the ids of the tensors."""
     if not ctx.dirty_tensors:
         return set()
     returned = {id(leaf) for leaf in leaves}
@@ -83,7 +84,7 @@ def _dirty(
 
 
 def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None:
-    """Raises where a view was written beside another result: its base could get only one new history."""
+    """Raises if a view was written and there is another result: its base can get only one new history."""
     count = sum(isinstance(leaf, Tensor) for leaf in leaves)
     views = [tensor for tensor in ctx.dirty_tensors if tensor._root is not None]
     if views and count > 1:
@@ -99,12 +100,12 @@ def _is_differentiable(tensor: Tensor) -> bool:
 
 
 def _has_history(tensor: Tensor, given: set[int]) -> bool:
-    """Tells whether a tensor is an input, or was captured from outside, and so must keep its place."""
+    """Returns whether a tensor is an input, or was captured with a history, and so must keep its edge."""
     return id(tensor) in given or tensor._requires_grad
 
 
 def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
-    """Makes a view of the whole tensor, with a place on the tape of its own; or one that has no history."""
+    """Makes a view of the whole tensor, with its own history or none."""
     if not is_recorded:
         return tensor.detach()
     shape = tuple(tensor._storage.spec.shape)
@@ -113,7 +114,7 @@ def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
 
 
 def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
-    """Notes of views that their history is that of a Function, past which a write may not go."""
+    """Marks views as results of a Function. A write may not rebase their history."""
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     for tensor in tensors:
         if tensor._root is not None and id(tensor) not in dirty:

@@ -1,4 +1,4 @@
-"""Around the forward of a Function: what it runs in, and how its ctx becomes the node of what it returns."""
+"""The steps after the forward of a Function: its ctx becomes the node of the results."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _RESERVED = frozenset(
     for name in (*dir(TapeNode), "saved_tensors", "apply_jvp")
     if not name.startswith("__") and not hasattr(FunctionCtx, name)
 )
-"""Attributes that make a ctx a node, and that a user's forward must not set."""
+"""Attributes that make a ctx a node. A user's forward must not set them."""
 
 _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
-"""What is told to a ctx and read here: kept longer, it would hold outputs, which hold the ctx."""
+"""Attributes of a ctx that are read here and dropped. They would hold outputs, which hold the ctx."""
 
 
 def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
 
     Args:
-        ctx: of the call, after forward and setup_context.
-        result: what forward returned.
-        call: what was known before it ran.
+        ctx: the ctx of the call, after forward and setup_context.
+        result: the result of forward.
+        call: the facts known before forward ran.
 
     Raises:
-        AutogradError: ctx was given an attribute that it has, or a rule of ``mark_dirty`` is broken.
-        GradientTypeError: something else than Tensors was saved.
+        AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
+        GradientTypeError: a saved value is not a Tensor.
     """
     if taken := _RESERVED.intersection(vars(ctx)):
         name = min(taken)
@@ -85,7 +85,7 @@ def _check_saved(ctx: BackwardCFunction) -> None:
 
 
 def _metadata_of(output: Any) -> Any:
-    """Keeps shape and dtype of an output, but not its values."""
+    """Returns the shape and dtype of an output, without its values."""
     if not isinstance(output, Tensor):
         return None
     return jax.typeof(output._storage.array)

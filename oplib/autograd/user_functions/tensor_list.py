@@ -1,8 +1,8 @@
-"""``supports_tensorlist``: lists of tensors in arguments and results of a Function, as torch.library has it.
+"""``supports_tensorlist``: lists of tensors in arguments and results of a Function, as in torch.library.
 
-A Function takes containers of tensors by itself. This decorator gives the narrower contract that formulas of
-registered ops are written for: only tuples, and lists holding nothing but tensors, are structure; the
-gradient of a list is a list, never None; results and gradients keep their structure.
+A Function accepts containers of tensors already. This decorator gives the narrower contract that formulas of
+registered ops use. Only tuples, and lists of nothing but tensors, are structure. The gradient of a list is a
+list, never None. Results and gradients keep their structure.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ not_list_of_tensor: Callable[[Any], bool] = leaf_unless_list_of(Tensor)
 """Leaf test of arguments: only tuples and lists of tensors are structure."""
 
 not_list_of_optional_tensor: Callable[[Any], bool] = leaf_unless_list_of(Tensor, or_none=True)
-"""Leaf test of gradients: None may stand in a list too."""
+"""Leaf test of gradients: a list may also hold None."""
 
 
 @dataclass
 class Metadata:
-    """Structure of one call; travels as an extra last argument, and then stands at ``ctx._pt_metadata``.
+    """The structure of one call. It is an additional last argument, and then ``ctx._pt_metadata``.
 
     Attributes:
-        input_spec: structure of the arguments.
-        output_spec: structure of the results, once forward has run.
+        input_spec: the structure of the arguments.
+        output_spec: the structure of the results, after forward has run.
         result_is_tuple: whether forward returned a tuple.
     """
 
@@ -58,11 +58,11 @@ def supports_tensorlist(cls: _C, *, or_none: bool = False) -> _C:
 
     Args:
         cls: a subclass of Function with a static ``forward(ctx, *args)`` and ``backward(ctx, *grads)``.
-        or_none: whether None may stand in these lists too. In torch it may, and then no tensor of the list
+        or_none: whether these lists may also hold None. In torch they may, and then no tensor of the list
             gets a gradient.
 
     Returns:
-        The same class, its ``forward``, ``backward`` and ``apply`` replaced.
+        The same class with new ``forward``, ``backward`` and ``apply``.
 
     Example:
         >>> import oplib

@@ -1,8 +1,8 @@
-"""A Function called on traced Tensors that nobody records: what JAX differentiates then is its backward.
+"""Calls of a Function that only JAX differentiates: traced Tensors, without recording.
 
-The tape does not see such a call, so the rule is handed to JAX, as a ``jax.custom_vjp``. Forward and backward
-are traced like any function; what forward saved, and Tensors and arrays that it set on ctx, go from one to
-the other as residuals, and everything else on ctx as it is.
+The tape does not record such a call, so JAX gets the rule as a ``jax.custom_vjp``. Forward and backward are
+traced like any function. Saved values, and Tensors and arrays set on ctx, are the residuals. Other attributes
+of ctx are kept in Python.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Arrays = Sequence[Any]
 
 
 def is_differentiated_by_jax(cls: FunctionClass, call: FunctionCall) -> bool:
-    """Tells whether a call hands its rule to JAX: nobody records it, and it has traced inputs and a rule."""
+    """Returns whether JAX gets the rule: the call is not recorded, has traced inputs, and has a rule."""
     if call.recording or call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
@@ -52,12 +52,12 @@ def call_traced(
     Args:
         cls: the Function.
         args: the positional arguments.
-        keywords: those by keyword.
-        leaves: both, flat.
-        call: what is known of the call.
+        keywords: the keyword arguments.
+        leaves: all arguments, flat.
+        call: the facts of the call.
 
     Returns:
-        What forward returns, as where it is not traced.
+        The result of forward, as without a trace.
 
     Raises:
         TracingError: a tensor from outside the trace would be written.
@@ -70,7 +70,7 @@ def call_traced(
 
 
 class _TracedCall:
-    """One call, as the three functions that JAX asks for."""
+    """One call, as the three functions that JAX needs."""
 
     def __init__(
         self,
@@ -87,16 +87,16 @@ class _TracedCall:
         self._leaves = leaves
         self._call = call
         self._ctx: BackwardCFunction
-        self._outputs: list[Any]  # the flat results, with what stands for a Tensor in its place
+        self._outputs: list[Any]  # flat results, with a placeholder for each Tensor
         self._kind: Any
         self._constant: list[bool] = []
 
     def forward(self, *arrays: Any) -> tuple[Any, ...]:
-        """Runs the user's forward, and gives back the arrays of its Tensors."""
+        """Runs the user's forward, and returns the arrays of its Tensors."""
         return self._run(arrays)[0]
 
     def forward_and_save(self, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
-        """Does the same, and gives back what backward reads."""
+        """Runs the user's forward, and returns the arrays of its Tensors and the residuals."""
         outputs, saved = self._run(arrays)
         attributes = {name: value for name, value in vars(self._ctx).items() if _is_array(value)}
         residuals = [None if tensor is None else tensor._storage.array for tensor in saved]
@@ -133,7 +133,7 @@ class _TracedCall:
         return tuple([leaf._storage.array for leaf in flat if isinstance(leaf, Tensor)]), saved
 
     def backward(self, residuals: Any, cotangents: Arrays) -> tuple[Any, ...]:
-        """Runs the user's backward on what was saved; complex gradients are the conjugates of JAX's."""
+        """Runs the user's backward on residuals. Complex gradients are the conjugates of JAX's."""
         saved, attributes = residuals
         ctx = _new(self._cls._backward_cls)
         ctx.__dict__.update(vars(self._ctx))
@@ -150,7 +150,7 @@ class _TracedCall:
         return self._validate(ctx, ctx._flat_results(results))
 
     def _arrange(self, ctx: BackwardCFunction, cotangents: Arrays) -> tuple[Any, ...]:
-        """Puts the gradients of the results in their places."""
+        """Puts the gradients of the results at their places."""
         due = iter(zip(cotangents, self._constant, strict=True))
         grads: list[Tensor | None] = []
         for output in self._outputs:
@@ -182,7 +182,7 @@ class _TracedCall:
         )
 
     def rebuild(self, arrays: Arrays) -> Any:
-        """Returns what forward returned, with the arrays that JAX gives for its Tensors."""
+        """Returns the result of forward, with the arrays of JAX in its Tensors."""
         left = iter(arrays)
         leaves: list[Any] = []
         for output in self._outputs:
@@ -200,7 +200,7 @@ class _TracedCall:
 
 
 class _Other:
-    """A result that is no Tensor."""
+    """A result that is not a Tensor."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,4 @@
-"""Arguments, results and gradients of a Function as flat lists, whatever containers they stand in."""
+"""Flat lists of the arguments, results and gradients of a Function, which may be in containers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Tensor
 
 Specs = Mapping[int, TreeSpec]
-"""The structure of each value that is a container of tensors, by its position; the others are leaves."""
+"""The structure of each value that is a container of tensors, by its position. Other values are leaves."""
 
 _ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None)))
 _NO_SPECS: Specs = {}
 
 
 def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
-    """Takes apart the values that hold tensors; a container without any is a leaf like a number."""
+    """Flattens the values that hold tensors. A container without tensors is a leaf."""
     leaves: list[Any] = []
     specs: dict[int, TreeSpec] | None = None
     for position, value in enumerate(values):
@@ -35,7 +35,7 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
 
 
 def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[Any, ...]:
-    """Puts ``count`` values together again."""
+    """Rebuilds ``count`` values from leaves."""
     if not specs:
         return tuple(leaves)
     values: list[Any] = []
@@ -52,7 +52,7 @@ def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[A
 
 
 def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list[Any]:
-    """Takes apart what a backward returned for the arguments; None stands for a whole argument.
+    """Flattens the results of a backward. None may stand for a whole argument.
 
     Raises:
         AutogradError: a gradient has another structure than its argument.

@@ -1,4 +1,4 @@
-"""``Function``: a forward and its backward, written by hand in Python."""
+"""``Function``: the base class of a forward and its backward, written in Python."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ class FunctionMeta(type):
 
 
 class Function(metaclass=FunctionMeta):
-    """Base class of hand-written differentiable functions on Tensors; used through ``apply``.
+    """Base class of hand-written differentiable functions on Tensors. They are called by ``apply``.
 
-    Define ``forward(ctx, *args)``, or ``forward(*args)`` and ``setup_context(ctx, inputs, output)``, and
-    ``backward(ctx, *grads)``, all static. Forward and setup_context run with grad mode off, on the tensors
-    given; backward runs as plain Python each time, recorded if ``create_graph`` says so.
+    Define ``backward(ctx, *grads)`` and either ``forward(ctx, *args)``, or ``forward(*args)`` and
+    ``setup_context(ctx, inputs, output)``. All are static methods. Forward and setup_context run with grad
+    mode off, on the given tensors. Backward runs as plain Python each time, and is recorded under
+    ``create_graph``.
 
-    Tensors may stand in lists, tuples, dictionaries and dataclasses, in arguments and results: the gradient
-    of a container is the same container with a Tensor or None for each leaf, or None for all of it. There is
-    one gradient for each argument of the call; where some parameters are keyword-only, for each parameter.
+    Arguments and results may hold Tensors in lists, tuples, dictionaries and dataclasses. The gradient of a
+    container is the same container with a Tensor or None for each leaf, or None for the whole. Backward
+    returns one gradient for each argument of the call, or, with keyword-only parameters, for each parameter.
 
-    Inside ``jax.jit``, ``jax.vmap`` and the like the tape runs as ever. Where no Tensor requires grad and a
-    JAX transformation differentiates by itself, as ``jax.grad`` does, it finds backward too, as that of a
-    ``jax.custom_vjp``: it has no forward mode, and zeros stand for gradients that are not there. For a rule
-    that serves both modes register an op: ``oplib.custom_op``.
+    Inside ``jax.jit``, ``jax.vmap`` and the like the tape records as usual. If no Tensor requires grad and a
+    JAX transformation such as ``jax.grad`` differentiates the call, it uses backward, as in a
+    ``jax.custom_vjp``. Such a call has no forward mode, and absent gradients are zeros. For a rule that
+    serves both modes, register an op: ``oplib.custom_op``.
 
     Example:
         >>> import oplib
@@ -71,19 +72,22 @@ class Function(metaclass=FunctionMeta):
 
     generate_vmap_rule: ClassVar[bool] = False
     _takes_trees: ClassVar[bool] = True
-    _is_users: ClassVar[bool] = True  # and not made for an op, whose rule for maps is registered
+    _is_users: ClassVar[bool] = True  # False for Functions made for an op, whose vmap rule is registered
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
 
-    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is the same mistake
+    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is an error
         raise AutogradError(
             f"{type(self).__name__}: a Function is not instantiated. Its methods are static and its state "
             f"is ctx. Call {type(self).__name__}.apply(...)."
         )
 
     @staticmethod
-    def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG004  what a definition gets
-        """Computes the result; to be defined. Gets ``ctx`` first unless ``setup_context`` is defined."""
+    def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG004  a definition has them
+        """Computes the result. Subclasses define it.
+
+        The first argument is ``ctx``, unless ``setup_context`` is defined.
+        """
         raise MissingRuleError(
             "Function: it has no forward. apply() was called on a class that does not define it. Define a "
             "static forward(ctx, *args)."
@@ -91,12 +95,12 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:  # noqa: ARG004  likewise
-        """Saves what backward needs, where ``forward`` is defined without ``ctx``."""
+        """Saves the values for backward, if ``forward`` is defined without ``ctx``."""
         raise MissingRuleError("Function: setup_context is not defined. Nothing calls it then. Define it.")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004  likewise
-        """Computes a gradient for each argument of forward from one for each result; to be defined."""
+        """Computes a gradient for each argument of forward from one for each result. Subclasses define it."""
         raise MissingRuleError(
             f"{ctx.name()}: its Function has no backward. A gradient was asked of it. Define a static "
             f"backward(ctx, *grads), or vjp."
@@ -104,16 +108,16 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def vjp(ctx: Any, *grads: Any) -> Any:
-        """Another name for ``backward``; define one of the two."""
+        """Another name of ``backward``. Define one of the two."""
         return Function.backward(ctx, *grads)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:  # noqa: ARG004  likewise
-        """Computes a tangent for each result from one for each argument; to be defined for forward mode.
+        """Computes a tangent for each result from one for each argument. Forward mode needs it.
 
-        ``ctx.saved_tensors`` is then what was given to ``save_for_forward``. The tangent of an argument
-        without one is zeros, or None after ``set_materialize_grads(False)``; None too where the argument is
-        no floating or complex Tensor.
+        ``ctx.saved_tensors`` then holds the arguments of ``save_for_forward``. An argument without tangent
+        gets zeros, or None after ``set_materialize_grads(False)``. An argument that is not a floating or
+        complex Tensor gets None.
         """
         raise MissingRuleError(
             f"{ctx.name()}: its Function has no jvp. An argument has a tangent. Define a static "
@@ -122,7 +126,7 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:  # noqa: ARG004  likewise
-        """Computes a whole batch; to be defined, or ``generate_vmap_rule = True``."""
+        """Computes a whole batch. Define it, or set ``generate_vmap_rule = True``."""
         raise MissingRuleError(
             "Function: it has no vmap rule. A map over a batch dimension was asked of it. Define a static "
             "vmap(info, in_dims, *args), or set generate_vmap_rule = True."
@@ -130,19 +134,19 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function and records it where an argument requires grad.
+        """Calls the function, and records the call if an argument requires grad.
 
         Args:
-            *args: what forward takes.
-            **kwargs: by the names of forward's parameters.
+            *args: the arguments of forward.
+            **kwargs: arguments of forward by name.
 
         Returns:
-            What forward returns, its tensors on the tape.
+            The result of forward. Its tensors have history.
 
         Raises:
-            TypeError: forward does not take these arguments.
-            AutogradError: a rule of ``mark_dirty`` is broken, or ctx was given an attribute that it has;
-                inside ``vmap``, it has no rule for that.
+            TypeError: forward does not accept these arguments.
+            AutogradError: forward broke a rule of ``mark_dirty``, or set an attribute that every ctx has.
+                Inside ``vmap``: the Function has no rule for it.
         """
         try:
             if map_levels.stack and cls._is_users:
@@ -154,7 +158,7 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def _apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Calls and records it as it is, whatever map it stands in."""
+        """Calls and records the Function without regard to vmap."""
         binding = cls._binding()
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args

@@ -1,4 +1,4 @@
-"""What a Function says of a map over a batch dimension, checked: the map itself is in the floors above."""
+"""Checks of a Function's rule for vmap. The map itself is in ``transforms``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .user_function import Function
 
 
 def uses_own_rule(cls: type[Function]) -> bool:
-    """Tells how a Function is mapped: by its static ``vmap``, or (False) by mapping forward and backward.
+    """Returns True if a Function is mapped by its static ``vmap``, and False if its methods are mapped.
 
     Args:
         cls: the Function.
 
     Raises:
-        AutogradError: it has both, or neither, or its forward takes ctx, so that there is nothing to map.
+        AutogradError: it has both rules, or none, or its forward takes ctx and so cannot be mapped.
 
     Example:
         >>> import oplib
@@ -57,19 +57,19 @@ def uses_own_rule(cls: type[Function]) -> bool:
 def call_own_rule(
     cls: type[Function], info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[list[Any], list[int | None], Any]:
-    """Calls the static ``vmap`` of a Function and checks what it returns.
+    """Calls the static ``vmap`` of a Function and checks its result.
 
     Args:
         cls: the Function.
-        info: with ``batch_size`` and ``randomness``.
-        in_dims: for each argument which of its dimensions is the batch, or None; containers as in ``args``.
-        args: the arguments, whole batches.
+        info: an object with ``batch_size`` and ``randomness``.
+        in_dims: the batch dimension of each argument, or None, in containers as in ``args``.
+        args: the arguments with their batch dimensions.
 
     Returns:
-        The flat outputs, for each its batch dimension or None, and the structure of the outputs.
+        The flat outputs, the batch dimension of each or None, and the structure of the outputs.
 
     Raises:
-        AutogradError: it did not return a pair, or one whose parts have different structures.
+        AutogradError: the result is not a pair, or its parts have different structures.
     """
     returned = cls.vmap(info, in_dims, *args)
     if not isinstance(returned, tuple) or len(returned) != 2:
