@@ -49,6 +49,13 @@ VIEWS = {
 }
 
 
+def has_view(name: str, shape: tuple[int, ...], *, is_contiguous: bool) -> bool:
+    """Whether a value has a view of this name; a transposed matrix has none in which its items are one row."""
+    if len(shape) < VIEWS[name][2] or shape[0] < 2:
+        return False
+    return name != "flat" or is_contiguous or len(shape) == 1
+
+
 class Instruction(NamedTuple):
     """One step: an op by name, the values that it reads, and a number for what else there is to choose.
 
@@ -105,7 +112,7 @@ class Tape(Machine):
             if place >= len(self.leaves):
                 IN_PLACE[name][0](t, u if u.shape == t.shape else u.mean())
         elif kind == "view":
-            if place >= len(self.leaves) and t.ndim >= VIEWS[name][2] and t.shape[0] > 1:
+            if place >= len(self.leaves) and has_view(name, t.shape, is_contiguous=t.is_contiguous()):
                 self.values.append(VIEWS[name][0](t))
         elif kind == "detach":
             self.values.append(t.detach().clone())
@@ -212,7 +219,8 @@ class Functions(Machine):
                 takes_other = name not in ("sin_", "tanh_")
                 self.live[t.storage] = self.live[t.storage] or (takes_other and self.is_live(u))
         elif kind == "view":
-            if place >= self.count and a.ndim >= VIEWS[name][2] and a.shape[0] > 1:
+            is_contiguous = bool((np.diff(t.positions.ravel()) == 1).all())
+            if place >= self.count and has_view(name, a.shape, is_contiguous=is_contiguous):
                 self.values.append(View(t.storage, VIEWS[name][1](t.positions), t.live))
         elif kind == "detach":
             self.add(a, live=False)

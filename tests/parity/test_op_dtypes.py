@@ -152,7 +152,13 @@ def name_dtype(tensor: Any) -> str:
 
 
 def choose(count: int) -> list[tuple[str, str]]:
-    cells = [(row.name, dtype) for row in list_rows() for letter in DTYPES for dtype in DTYPES[letter]]
+    cells = [
+        (row.name, dtype)
+        for row in list_rows()
+        for letter in DTYPES
+        for dtype in DTYPES[letter]
+        if letter not in LESS.get(row.name, ("", ""))[0]
+    ]
     return draw_cases(cells, count, "dtypes")
 
 

@@ -18,6 +18,11 @@ pytestmark = pytest.mark.spec("001.2")
 
 
 @pytest.fixture
+def x():
+    return oplib.tensor([1.0, 2.0], requires_grad=True)
+
+
+@pytest.fixture
 def made():
     with oplib.inference_mode():
         return oplib.tensor([3.0, 4.0])
