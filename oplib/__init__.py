@@ -1,7 +1,7 @@
-"""Operations for JAX, written once with their rules: on an eager tape and in every transformation."""
+"""Operations for JAX, written once with their rules, for an eager tape and every transformation."""
 
-# The composition root: the only file that sees every floor. It imports them in order, fills the table of
-# upcalls, by which the tensor floor reaches the ops and the engine, and lists the public names.
+# Only this file imports every floor. It imports the floors in order, fills the table of upcalls
+# through which the tensor floor calls the ops and the engine, and lists the public names.
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ __all__ += _registry.__all__
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Makes the function of an op, such as ``oplib.exp``, when it is asked for; imports what few need."""
+    """Makes the function of an op, such as ``oplib.exp``, at its first use; imports rarely used modules."""
     if name in ("random", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
     if name not in _registry.FUNCTIONS:

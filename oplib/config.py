@@ -1,4 +1,4 @@
-"""Settings of the whole process. Assign to them: ``oplib.config.compile_kernels = False``."""
+"""The settings of the process, changed by assignment: ``oplib.config.compile_kernels = False``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Config:
     """The settings; a misspelt name raises AttributeError.
 
     Attributes:
-        compile_kernels: with False, kernels and rules annotated ``jax.Array`` run as plain Python on every
-            call instead of as one cached ``jax.jit``: slow, but a debugger can step through every line.
+        compile_kernels: False makes kernels and rules annotated ``jax.Array`` run as plain Python on every
+            call, instead of as one cached ``jax.jit``. This is slow, but debuggers see every line.
         traceback: ``"short"`` (the default) shows one line of oplib for each call into it, and hides the
             frames of JAX; ``"full"`` shows all frames of oplib.
     """

@@ -1,50 +1,50 @@
-"""Every error oplib raises on purpose, as a tree.
+"""All errors that oplib raises on purpose, as a tree.
 
-Each class also derives from the builtin that users of the field expect in that place, so that
-``except RuntimeError`` written for torch keeps working::
+Each class also derives from the builtin class that users of the field expect, so ``except RuntimeError``
+written for torch still works::
 
     OplibError
     ├── SchemaError (RuntimeError)            a schema string that does not parse or contradicts itself
-    ├── SchemaInferenceError (ValueError)     a function whose hints give no schema
+    ├── SchemaInferenceError (ValueError)     a function whose annotations give no schema
     ├── RegistrationError (RuntimeError)      a registration that conflicts with what is registered
     │   ├── RegistrationValueError (ValueError)
     │   ├── RegistrationTypeError (TypeError)
     │   ├── ExclusiveTagsError (AssertionError)
     │   └── UnsupportedRegistrationError (NotImplementedError)
     ├── LibraryDestroyedError (AssertionError) a call on a library after its destruction
-    ├── UnknownOperatorError (AttributeError) a name under which nothing is registered
+    ├── UnknownOperatorError (AttributeError) a name that is not registered
     ├── ArgumentError (RuntimeError)          arguments that do not fit a schema
     │   ├── DimensionError (IndexError)       a dim or an index that the tensor does not have
-    │   ├── LinAlgError                       a matrix that has not what was asked for, such as an inverse
-    │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload takes
-    │   ├── ArgumentValueError (ValueError)   an argument of the right type, with a value that it cannot have
+    │   ├── LinAlgError                       a matrix without the requested result, such as an inverse
+    │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload accepts
+    │   ├── ArgumentValueError (ValueError)   an argument of the right type with an invalid value
     │   ├── ArgumentOverflowError (OverflowError) an integer that no dtype holds
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
     │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
-    ├── MissingRuleError (NotImplementedError) no kernel, formula, fake or batching rule for what was asked
-    ├── TracingError (RuntimeError)           something that cannot be done while a function is traced
+    ├── MissingRuleError (NotImplementedError) no kernel, formula, fake kernel or batching rule for a call
+    ├── TracingError (RuntimeError)           an action that is not possible while a function is traced
     ├── CompilationWarning (UserWarning)      a static argument that makes an op compile again and again
-    ├── AutogradError (RuntimeError)          a graph, or a gradient, that does not allow what was asked
+    ├── AutogradError (RuntimeError)          a graph or a gradient that does not allow the request
     │   ├── GradientTypeError (TypeError)
     │   ├── GradientValueError (ValueError)
-    │   │   └── StrategyError (AssertionError) a way of computing derivatives that does not exist
-    │   ├── MisplacedCallError (AssertionError) what belongs into a backward pass or a context, outside of it
-    │   └── SavedTensorError                  a saved tensor that was freed, or overwritten after saving
+    │   │   └── StrategyError (AssertionError) a strategy for derivatives that does not exist
+    │   ├── MisplacedCallError (AssertionError) a call outside of the backward pass or context that it needs
+    │   └── SavedTensorError                  a saved tensor that was freed, or written after it was saved
     ├── CheckpointError (RuntimeError)        a recomputation that does not repeat the forward
     ├── CheckError                            a check of derivatives or of an op has failed
-    │   ├── GradcheckError (RuntimeError)     derivatives that finite differences contradict
-    │   ├── OpCheckError                      an op one of whose rules is wrong
-    │   ├── OpMismatchError (AssertionError)  what an op gives in two ways that have to agree
+    │   ├── GradcheckError (RuntimeError)     derivatives that disagree with finite differences
+    │   ├── OpCheckError                      an op with a wrong rule
+    │   ├── OpMismatchError (AssertionError)  two computations of an op that must agree and differ
     │   └── CheckOptionError (AssertionError) options of a check that exclude each other
-    ├── DataError (ValueError)                data of which no tensor can be made
+    ├── DataError (ValueError)                data that cannot be converted to a tensor
     │   └── DataTypeError (TypeError)
     ├── DtypeError (TypeError)                a dtype that would lose values, or does not fit
     └── DeviceError (RuntimeError)            a device that does not exist, or is not one device
 
-A message has three beats: where and what; the evidence; what to do. The subject stands first and
-values are shown short (``f32[2,3]``, see :func:`describe`).
+A message has three parts: where and what; the evidence; what to do. It starts with its subject and shows
+values in a short form (``f32[2,3]``, see :func:`describe`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from typing import Any
 
 
 class OplibError(Exception):
-    """Root of the tree: catches everything oplib raises on purpose."""
+    """The root of the tree, which catches all errors that oplib raises on purpose."""
 
 
 class SchemaError(OplibError, RuntimeError):
@@ -90,11 +90,11 @@ class LibraryDestroyedError(OplibError, AssertionError):
 
 
 class UnknownOperatorError(OplibError, AttributeError):
-    """Nothing is registered under this name."""
+    """A name that is not registered."""
 
 
 class ArgumentError(OplibError, RuntimeError):
-    """Arguments that do not fit the schema of the op they were given to."""
+    """Arguments that do not fit the schema of their op."""
 
 
 class DimensionError(ArgumentError, IndexError):
@@ -102,19 +102,19 @@ class DimensionError(ArgumentError, IndexError):
 
 
 class LinAlgError(ArgumentError):
-    """A matrix has not what was asked for: an inverse, or a Cholesky factor."""
+    """A matrix without the requested result, such as an inverse or a Cholesky factor."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument of a type that no overload takes."""
+    """An argument of a type that no overload accepts."""
 
 
 class ArgumentValueError(ArgumentError, ValueError):
-    """An argument of the right type, with a value that it cannot have."""
+    """An argument of the right type with an invalid value."""
 
 
 class ArgumentOverflowError(ArgumentError, OverflowError):
-    """An integer that no dtype holds, or none while JAX's 64 bits are off."""
+    """An integer that no available dtype holds."""
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):
@@ -122,34 +122,34 @@ class UnsupportedArgumentError(ArgumentError, NotImplementedError):
 
 
 class UnsupportedDtypeError(ArgumentError, NotImplementedError, TypeError):
-    """A dtype for which the op is not defined, such as complex numbers for an order.
+    """A dtype for which the op is not defined, such as a complex dtype for a comparison by order.
 
-    Torch's ops raise NotImplementedError there, and Python's operators on the same tensors TypeError.
+    Torch's ops raise NotImplementedError in this case, and Python's operators on the same tensors TypeError.
     """
 
 
 class ResultError(OplibError, RuntimeError):
-    """A kernel returned what its schema does not allow."""
+    """A kernel's result that its schema does not allow."""
 
 
 class ResultTypeError(ResultError, TypeError):
-    """A kernel returned a single value where its schema has a tuple."""
+    """A single result of a kernel whose schema declares a tuple."""
 
 
 class MissingRuleError(OplibError, NotImplementedError):
-    """The op has no kernel, formula, fake kernel or batching rule for what was asked of it."""
+    """An op without the kernel, formula, fake kernel or batching rule that a call needs."""
 
 
 class TracingError(OplibError, RuntimeError):
-    """Something that cannot be done while a kernel, a rule or a user's function is traced."""
+    """An action that is not possible while a kernel, a rule or a user's function is traced."""
 
 
 class CompilationWarning(UserWarning):
-    """An op compiles anew for each value of one of its static arguments."""
+    """An op compiles again for each value of one of its static arguments."""
 
 
 class AutogradError(OplibError, RuntimeError):
-    """The graph, or a gradient flowing through it, does not allow what was asked."""
+    """A graph or a gradient that does not allow the request."""
 
 
 class GradientTypeError(AutogradError, TypeError):
@@ -161,35 +161,35 @@ class GradientValueError(AutogradError, ValueError):
 
 
 class MisplacedCallError(AutogradError, AssertionError):
-    """Something that belongs into a backward pass, or into a context, was called outside of it."""
+    """A call outside of the backward pass or context that it needs."""
 
 
 class StrategyError(GradientValueError, AssertionError):
-    """A way of computing derivatives was asked for that does not exist."""
+    """A strategy for derivatives that does not exist."""
 
 
 class SavedTensorError(AutogradError):
-    """A saved tensor was freed, or written in place after it was saved."""
+    """A saved tensor that was freed, or written in place after it was saved."""
 
 
 class CheckpointError(OplibError, RuntimeError):
-    """What a checkpoint computes again is not what its forward computed."""
+    """A recomputation of a checkpoint that differs from its forward."""
 
 
 class CheckError(OplibError):
-    """A check of derivatives or of an op has failed."""
+    """A failed check of derivatives or of an op."""
 
 
 class GradcheckError(CheckError, RuntimeError):
-    """The derivatives of a function are not what finite differences say."""
+    """Derivatives of a function that disagree with finite differences."""
 
 
 class OpCheckError(CheckError):
-    """One of the rules of an op is wrong."""
+    """An op with a wrong rule."""
 
 
 class OpMismatchError(CheckError, AssertionError):
-    """What an op gives in two ways that have to agree differs."""
+    """Two computations of an op that must agree and differ."""
 
 
 class CheckOptionError(CheckError, AssertionError):
@@ -197,19 +197,19 @@ class CheckOptionError(CheckError, AssertionError):
 
 
 class DataError(OplibError, ValueError):
-    """Data of which no tensor can be made, such as nested lists of unequal length."""
+    """Data that cannot be converted to a tensor, such as nested lists of unequal length."""
 
 
 class DataTypeError(DataError, TypeError):
-    """Data of a type of which no tensor can be made."""
+    """Data of a type that cannot be converted to a tensor."""
 
 
 class DtypeError(OplibError, TypeError):
-    """A dtype that would lose values silently, or that an operation does not take."""
+    """A dtype that would lose values silently, or that an operation does not accept."""
 
 
 class DeviceError(OplibError, RuntimeError):
-    """A device that does not exist here, or a tensor that is not on exactly one."""
+    """A device that does not exist, or a tensor that is not on exactly one device."""
 
 
 _KIND = re.compile(r"^(bfloat|float|uint|int|complex)(?=\d)")
@@ -220,7 +220,7 @@ def describe_dtype(dtype: Any) -> str:
     """Returns a dtype's short name: ``f32``, ``bf16``, ``i64``, ``bool``, ``f8_e4m3fn``.
 
     Args:
-        dtype: anything with a ``name``, such as a numpy dtype.
+        dtype: an object with a ``name``, such as a numpy dtype.
 
     Example:
         >>> import numpy as np
@@ -231,10 +231,10 @@ def describe_dtype(dtype: Any) -> str:
 
 
 def describe(value: object) -> str:
-    """Returns a value as error messages show it: arrays as ``f32[2,3]``, the rest as a short ``repr``.
+    """Returns a value as error messages show it: an array as ``f32[2,3]``, others as a short ``repr``.
 
     Args:
-        value: anything; whatever has a ``shape`` and a ``dtype`` is shown by these.
+        value: any object; one with a ``shape`` and a ``dtype`` is shown by these.
 
     Example:
         >>> import numpy as np

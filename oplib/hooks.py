@@ -1,4 +1,4 @@
-"""Handles of registered hooks."""
+"""Handles that remove registered hooks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Self
 
 
 class RemovableHandle:
-    """Takes a hook out of its dictionary again; also a context manager that does so on leaving.
+    """Removes a hook from its dictionary; as a context manager it does so at the end of the block.
 
-    The dictionary is held weakly: a handle keeps neither tensor nor node alive. Removing twice is harmless.
+    The handle refers to the dictionary weakly, so it keeps neither tensor nor node alive.
 
     Attributes:
-        id: the hook's key; unique in the process, also for handles that were unpickled.
+        id: the key of the hook, unique in the process even for unpickled handles.
     """
 
     next_id: int = 0
@@ -24,7 +24,7 @@ class RemovableHandle:
         RemovableHandle.next_id += 1
 
     def remove(self) -> None:
-        """Takes the hook away; does nothing if it is gone already."""
+        """Removes the hook; a second call has no effect."""
         hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)

@@ -1,4 +1,4 @@
-"""Importing without looking for garbage: what an import makes, stays."""
+"""Imports without garbage collection, because the objects that an import creates stay."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collecting_later() -> Generator[None]:
-    """Puts off the search for garbage: one through all of JAX takes a quarter of the time of our import.
+    """Delays garbage collection: a collection through all of JAX takes a quarter of the import time of oplib.
 
-    What was made meanwhile counts as old when it ends, or the next object made would set off a search through
-    all of it. Where somebody has frozen objects, that search is put up with: to thaw is to thaw theirs too.
+    At the end the new objects are moved to the oldest generation. Otherwise the next new object would start a
+    collection through all of them. If the user has frozen objects, this step is omitted, because unfreezing
+    would also unfreeze the user's objects.
     """
     was_enabled = gc.isenabled()
     gc.disable()

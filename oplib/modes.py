@@ -1,7 +1,7 @@
-"""Modes of the running thread: what a call does depends on them, and each thread has its own.
+"""The modes of a thread, on which the behaviour of its calls depends.
 
-They live near the ground because the tensor, the tape and the dispatcher all ask for them, on every call. Hot
-code reads ``modes.state`` once and then its plain attributes: one look-up in thread-local storage, not four.
+They are on a low floor because the tensor, the tape and the dispatcher read them on every call. Hot code
+reads ``modes.state`` once and then its plain attributes: one look-up in thread-local storage, not four.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ class ModeState:
     """The modes of one thread.
 
     Attributes:
-        anomaly: anomaly detection is on.
-        check_nan: a NaN is an error while it is.
+        anomaly: whether anomaly detection is on.
+        check_nan: whether anomaly detection raises for a NaN.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
-        forward_enabled: forward mode carries tangents on, where a level is open.
-        grad_enabled: operations on tensors that require grad are recorded.
-        inference: ``inference_mode`` is active.
-        locations: each recorded node remembers the line of code that it comes from.
+        forward_enabled: whether forward mode propagates tangents at an open level.
+        grad_enabled: whether operations on tensors that require grad are recorded.
+        inference: whether ``inference_mode`` is active.
+        locations: whether each recorded node stores the line of code that it comes from.
         multithreading: the flag of ``set_multithreading_enabled``.
-        tracing: name of the op whose compiled kernel or rule is being traced by oplib, or None.
-        tracing_scope: counts such traces; a tensor made inside one carries its number.
-        sequence_nr: number of the next node recorded in this thread.
-        watchers: how many things want the calls of this thread to take the complete path: a trace of ours, or
-            whatever must see each recorded call. The generated short cut asks for this number alone, so a new
-            mode costs nothing where it is off.
+        tracing: the name of the op whose compiled kernel or rule oplib is tracing, or None.
+        tracing_scope: the number of such traces so far; a tensor made inside one stores it.
+        sequence_nr: the number of the next node that this thread records.
+        watchers: the number of reasons for the calls of this thread to take the complete path, such as a
+            trace of oplib or a mode that must see each recorded call. The generated fast path reads only this
+            number, so a new mode costs nothing while it is off.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class ModeState:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Makes the calls of this thread take the complete path; nests."""
+        """Makes the calls of this thread take the complete path; may be nested."""
         self.watchers += 1
         try:
             yield
@@ -81,10 +81,10 @@ def _delegate(name: str) -> property:
 
 
 class ThreadModes(threading.local):
-    """The modes of whichever thread asks; a new thread starts with the defaults.
+    """The modes of the current thread; a new thread starts with the defaults.
 
     Attributes:
-        state: all of them, for code that reads several.
+        state: all modes, for code that reads several.
     """
 
     def __init__(self) -> None:

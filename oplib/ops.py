@@ -1,7 +1,7 @@
-"""The way to every op: ``oplib.ops.namespace.name.overload``.
+"""The public path of every op: ``oplib.ops.namespace.name.overload``.
 
-The built-in ops are registered in the namespace ``oplib`` as any user's. Their tables, and the functions that
-are made from these, are in ``oplib/builtin/``.
+The built-in ops are registered in the namespace ``oplib``, like the ops of users. Their tables, and the
+functions that are made from them, are in ``oplib/builtin/``.
 """
 
 from __future__ import annotations

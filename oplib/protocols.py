@@ -1,4 +1,4 @@
-"""What a lower floor must know of a higher one."""
+"""The protocols of classes on higher floors that lower floors use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Protocol
 
 
 class GraphNode(Protocol):
-    """What a Tensor asks of the node that made it."""
+    """The interface of a node that a Tensor uses."""
 
     def name(self) -> str:
         """Returns the name of the backward step."""
         ...
 
     def retain_grad(self, tensor: Any) -> None:
-        """Stores the gradient of this node's output ``tensor`` in ``tensor.grad`` whenever it runs."""
+        """Stores the gradient of this node's output ``tensor`` in ``tensor.grad`` at each run."""
         ...
 
     def _register_hook_dict(self, tensor: Any) -> None:

@@ -1,9 +1,9 @@
-"""Trees of containers, flattened into lists of leaves: optree with torch's conventions.
+"""Trees of containers, flattened to lists of leaves: optree with torch's conventions.
 
-``None`` is a leaf, dictionaries keep their insertion order, and so does the equality of two specs. A Tensor
-is a leaf here; only ``jax.tree_util`` takes it apart.
+``None`` is a leaf, and dictionaries keep their insertion order, also in the comparison of two specs. A Tensor
+is a leaf; only ``jax.tree_util`` treats it as a container.
 
-Classes are registered in a namespace of oplib's own, so nothing here changes what optree or JAX do elsewhere.
+Classes are registered in a namespace of oplib, so this module does not affect optree or JAX.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ IsLeaf: TypeAlias = "Callable[[Any], bool] | None"
 Types: TypeAlias = "type[Any] | tuple[type[Any], ...] | types.UnionType"
 
 _NAMESPACE = "oplib"
-_DATACLASSES = "oplib.dataclasses"  # the same, in which plain dataclasses are nodes too
+_DATACLASSES = "oplib.dataclasses"  # a second namespace, in which plain dataclasses are nodes too
 
-# Held open for the life of the process: optree offers the setting only as a context manager.
+# Open for the life of the process: optree offers the setting only as a context manager.
 _insertion_order = contextlib.ExitStack()
 for _name in (_NAMESPACE, _DATACLASSES):
     _insertion_order.enter_context(optree.dict_insertion_ordered(True, namespace=_name))
 atexit.register(_insertion_order.close)
 
 _registration = threading.Lock()
-_seen_dataclasses: set[type[Any]] = set()  # those that nobody registered but this file
+_seen_dataclasses: set[type[Any]] = set()  # the classes that only this file has registered
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """Takes a tree apart.
+    """Flattens a tree.
 
     Args:
-        tree: lists, tuples, namedtuples, dictionaries, deques and registered classes; the rest are leaves.
-        is_leaf: says of a subtree that it is not to be taken apart.
+        tree: lists, tuples, namedtuples, dictionaries, deques and registered classes; other objects are
+            leaves.
+        is_leaf: returns True for a subtree that is to be a leaf.
 
     Returns:
         The leaves in order, and the structure.
@@ -58,14 +59,14 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
 
 
 def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """Takes a tree apart as :func:`tree_flatten` does, and instances of plain dataclasses with it.
+    """Flattens a tree as :func:`tree_flatten`, including instances of plain dataclasses.
 
-    Every field is a subtree. Rebuilding sets the fields without calling ``__init__`` or ``__post_init__``, so
-    frozen dataclasses work, and leaves need not be what the fields declare.
+    Every field is a subtree. Unflattening sets the fields without a call of ``__init__`` or
+    ``__post_init__``. So frozen dataclasses work, and leaves need not have the declared types.
 
     Args:
         tree: as for :func:`tree_flatten`.
-        is_leaf: says of a subtree that it is not to be taken apart.
+        is_leaf: returns True for a subtree that is to be a leaf.
 
     Returns:
         The leaves in order, and the structure.
@@ -91,7 +92,7 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
 
 
 def _is_plain_dataclass(leaf: Any, is_leaf: IsLeaf) -> bool:
-    # The field table is looked up on the class: a dataclass type that stands in the tree is no instance.
+    # The field table is looked up on the class, because a dataclass type in the tree is no instance.
     return hasattr(type(leaf), "__dataclass_fields__") and not (is_leaf is not None and is_leaf(leaf))
 
 
@@ -105,7 +106,7 @@ def _register_dataclass(cls: type[Any]) -> None:
     def unflatten(present: Any, children: Any) -> Any:
         instance: Any = object.__new__(cls)
         for name, child in zip(present, children, strict=True):
-            object.__setattr__(instance, name, child)  # past the guard of frozen dataclasses
+            object.__setattr__(instance, name, child)  # bypasses the guard of frozen dataclasses
         return instance
 
     with _registration:
@@ -115,17 +116,17 @@ def _register_dataclass(cls: type[Any]) -> None:
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
-    """Puts a tree together again; torch's order of arguments.
+    """Rebuilds a tree, with torch's order of arguments.
 
     Args:
-        leaves: as many as the structure has places.
-        spec: what a flattening function returned.
+        leaves: one leaf per position of the structure.
+        spec: the structure that a flattening function returned.
 
     Returns:
         A new tree.
 
     Raises:
-        ValueError: too many leaves or too few.
+        ValueError: the number of leaves is wrong.
     """
     return optree.tree_unflatten(spec, leaves)
 
@@ -145,9 +146,9 @@ def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLe
 
     Args:
         function: called with one leaf of each tree.
-        tree: its structure is that of the result.
+        tree: the tree whose structure the result has.
         *rests: trees with the same structure, or a deeper one; dictionaries are matched by key.
-        is_leaf: says of a subtree of ``tree`` that it is not to be taken apart.
+        is_leaf: returns True for a subtree of ``tree`` that is to be a leaf.
 
     Returns:
         A tree of the results.
@@ -168,19 +169,19 @@ def tree_map_only(
     tree: Any,
     is_leaf: IsLeaf = None,
 ) -> Any:
-    """Applies a function to the leaves of some types, and keeps the others.
+    """Applies a function to the leaves of some types, and keeps the other leaves.
 
     Args:
-        types_or_predicate: a type, a tuple or union of types, or a predicate that picks leaves.
-        function: called with each leaf that is picked.
+        types_or_predicate: a type, a tuple or union of types, or a predicate that selects leaves.
+        function: called with each selected leaf.
         tree: any tree.
-        is_leaf: says of a subtree that it is not to be taken apart.
+        is_leaf: returns True for a subtree that is to be a leaf.
 
     Returns:
         A tree of the same structure.
 
     Raises:
-        ArgumentTypeError: ``types_or_predicate`` is none of these.
+        ArgumentTypeError: ``types_or_predicate`` is another object.
 
     Example:
         >>> tree_map_only(int, lambda leaf: leaf + 1, [1, "a", (2, None)])
@@ -193,15 +194,15 @@ def tree_map_only(
         )
     if not callable(types_or_predicate):
         raise ArgumentTypeError(
-            f"tree_map_only: the first argument picks leaves. Got {types_or_predicate!r}. "
-            f"Give a type, a tuple of types, a union, or a function from a leaf to a bool."
+            f"tree_map_only: the first argument selects leaves. Got {types_or_predicate!r}. "
+            f"Pass a type, a tuple of types, a union, or a function from a leaf to a bool."
         )
     picks: Callable[[Any], bool] = types_or_predicate
     return tree_map(lambda leaf: function(leaf) if picks(leaf) else leaf, tree, is_leaf=is_leaf)
 
 
 def tree_any_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
-    """Returns whether the predicate holds for some leaf of these types; False where there is none.
+    """Returns whether the predicate is true for a leaf of these types; False if there is no such leaf.
 
     Example:
         >>> tree_any_only(int, lambda leaf: leaf > 1, [1, "a", (2,)])
@@ -211,7 +212,7 @@ def tree_any_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_
 
 
 def tree_all_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
-    """Returns whether the predicate holds for all leaves of these types; True where there is none.
+    """Returns whether the predicate is true for all leaves of these types; True if there is no such leaf.
 
     Example:
         >>> tree_all_only(int, lambda leaf: leaf > 1, [1, "a", (2,)])
@@ -225,12 +226,12 @@ def register_pytree_node(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[Iterable[Any], Any], Any],
 ) -> None:
-    """Makes instances of a class nodes of oplib's trees (not of JAX's or optree's own).
+    """Makes instances of a class nodes of oplib's trees, but not of JAX's or optree's.
 
     Args:
         cls: the class; its subclasses stay leaves.
-        flatten: gives the children and a hashable context from which the instance can be made again.
-        unflatten: makes an instance from children and context, torch's order of arguments.
+        flatten: returns the children, and a hashable context from which the instance can be rebuilt.
+        unflatten: makes an instance from children and context, in torch's order of arguments.
 
     Raises:
         ValueError: the class is registered already.
@@ -256,14 +257,15 @@ def register_pytree_node(
 
 
 def leaf_unless_list_of(types: Types, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Makes the leaf test for arguments where only tuples, and lists of one kind, are structure.
+    """Makes the leaf test for arguments in which only tuples, and lists of one type, are containers.
 
     Args:
-        types: what a list must hold throughout to be taken apart, such as ``Tensor``.
-        or_none: whether None may stand in such a list too.
+        types: the type of all items of a list that is a container, such as ``Tensor``.
+        or_none: whether such a list may also contain None.
 
     Returns:
-        A function that is False for a tuple and for such a list (an empty one included), True for all else.
+        A function that returns False for a tuple and for such a list (also an empty one), True for other
+            objects.
 
     Example:
         >>> is_leaf = leaf_unless_list_of(int)

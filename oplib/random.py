@@ -1,4 +1,4 @@
-"""The global Generator under torch's path ``torch.random``; all but ``fork_rng`` is at the root too.
+"""The functions of the global Generator, under torch's path ``torch.random``.
 
 Example:
     >>> import oplib
@@ -43,18 +43,18 @@ def fork_rng(
     *,
     device_type: str | None = None,
 ) -> Pausing[None]:
-    """Sets the global Generator back, at the end of a block, to what it was before: seed and count of draws.
+    """Restores the seed and the count of draws of the global Generator at the end of a block.
 
     Args:
-        devices: what torch takes here; without effect, as one Generator serves all devices.
-        enabled: whether it does anything.
-        device_type: likewise without effect, but that for "meta" nothing is set back, as in torch.
+        devices: accepted for parity and ignored, because one Generator serves all devices.
+        enabled: False makes the function do nothing.
+        device_type: accepted for parity; for "meta" nothing is restored, as in torch.
 
     Raises:
         TracingError: the Generator belongs to another trace.
 
     Gradient:
-        None: nothing is computed.
+        None: the function computes no tensor.
 
     Source:
         ``torch.random.fork_rng`` of PyTorch 2.13.

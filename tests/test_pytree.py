@@ -104,7 +104,7 @@ def test_tree_map_only_picks_by_type_tuple_union_or_predicate() -> None:
 
 
 def test_tree_map_only_refuses_what_picks_nothing() -> None:
-    with pytest.raises(TypeError, match=r"tree_map_only: the first argument picks leaves\. Got 3\."):
+    with pytest.raises(TypeError, match=r"tree_map_only: the first argument selects leaves\. Got 3\."):
         tree_map_only(3, lambda leaf: leaf, [1])  # type: ignore[arg-type]
 
 
