@@ -1,4 +1,4 @@
-"""What stands behind a Tensor or an array: its array, and its values where they are known."""
+"""The array of a Tensor, and the values of a Tensor or array if they are known."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from oplib.tensor import Tensor, default_int_dtype
 
 
 def find_array(value: Any) -> Any:
-    """Returns the array of a Tensor, and anything else as it is."""
+    """Returns the array of a Tensor, and any other value unchanged."""
     return value._storage.array if isinstance(value, Tensor) else value
 
 
 def is_traced(value: Any) -> bool:
-    """Whether the values of a Tensor or array are not known yet."""
+    """Tells whether the values of a Tensor or array are traced, and so not known yet."""
     return isinstance(find_array(value), Tracer)
 
 
 def box_like(value: Any, found: Any, dtype: Any = None) -> Any:
-    """Returns numbers as what ``value`` is, a Tensor on its device or an array.
+    """Returns numbers in the form of ``value``: a Tensor on its device, or an array.
 
     Args:
         value: a Tensor or an array.
-        found: numbers.
-        dtype: of the result; by default default ints.
+        found: the numbers.
+        dtype: the dtype of the result; by default that of default ints.
     """
     kind = np.dtype(default_int_dtype() if dtype is None else dtype)
     if isinstance(value, Tensor):
@@ -37,12 +37,12 @@ def box_like(value: Any, found: Any, dtype: Any = None) -> Any:
 
 
 def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    """Returns zeros in the world of a tensor or array, and of its dtype."""
+    """Returns zeros in the world and the dtype of a tensor or array."""
     return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)
 
 
 def read_known(value: Any) -> np.ndarray[Any, Any] | None:
-    """Returns the values of a tensor or array; None where they are not known yet."""
+    """Returns the values of a tensor or array; None if they are traced."""
     return None if is_traced(value) else np.asarray(find_array(value))
 
 
@@ -51,18 +51,18 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
 
     Args:
         op: the op's name, for errors.
-        value: of any shape and dtype.
+        value: a Tensor or array of any shape and dtype.
 
     Raises:
-        ArgumentTypeError: it is neither.
-        TracingError: they are not known yet.
+        ArgumentTypeError: the value is neither.
+        TracingError: the values are traced.
     """
     array = find_array(value)
     if not hasattr(array, "dtype"):
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     if isinstance(array, Tracer):
         raise TracingError(
-            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
+            f"{op}: it reads values, which are unknown under a trace. Got {describe(array)}. Call it "
             "outside of jit, or use where and a mask of fixed size."
         )
     return np.asarray(array)

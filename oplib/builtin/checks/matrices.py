@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Results of linear algebra are looked at eagerly: compiled code does not raise, but gives inf or nan."""
+"""Checks of eager results of linear algebra: compiled code does not raise, but returns inf or nan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _are_finite(array: Any) -> Any:
 
 
 def _is_broken(value: Any) -> bool:
-    """Whether something is known to hold what is no finite number."""
+    """Tells whether a value is known to contain a number that is not finite."""
     array = find_array(value)
     if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
         return False
@@ -32,7 +32,7 @@ def _is_broken(value: Any) -> bool:
 
 
 def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Any:
-    """Makes the wrapper of an op that needs matrices of a kind, in the calls that ``inverts`` tells."""
+    """Makes the wrapper of an op that needs a kind of matrix; ``inverts`` selects the calls to check."""
 
     def wrap(function: Function, _: str) -> Function:
         @functools.wraps(function)
@@ -49,7 +49,7 @@ def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | 
 
 
 def _with_info(lacks: str, cure: str, *, always: bool = False) -> Any:
-    """Makes the wrapper of an op that tells a place where it found a 0, if it is asked to look at that."""
+    """Makes the wrapper of an op that returns the position of a 0, if it is called with a check."""
 
     def wrap(function: Function, name: str) -> Function:
         @functools.wraps(function)
@@ -74,7 +74,7 @@ _find_zero = jax.jit(find_zero)
 _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
 _ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
 _SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
-_UNSOLVED = "Call linalg.lu_factor_ex to have them all the same."
+_UNSOLVED = "Call linalg.lu_factor_ex to get them nevertheless."
 CHECKED_RESULTS: dict[str, Callable[[Function, str], Function]] = {
     "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
     "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),

@@ -1,7 +1,7 @@
-"""What stands where functions made of several ops expect a tensor, and is none: a TypeError, as of one op.
+"""Errors for arguments that are no tensors, in functions made of several ops: a TypeError, as of one op.
 
-A single op binds its arguments to a schema, which refuses such a thing. A function of several asks for its
-shape or dtype first, and that a list has none of these is all that Python says.
+A single op binds its arguments to a schema, which refuses such a value. A function of several ops first reads
+shape or dtype, and Python only reports that a list has none.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, ty
 
 
 def refuse_untensors(function: Function) -> Function:
-    """Lets a function say which of its arguments is no tensor, where it fails by that.
+    """Wraps a function so that its error names the argument that is no tensor.
 
     Args:
-        function: made of several ops. Calls that succeed pass as they are.
+        function: a function made of several ops. Calls that succeed are unchanged.
     """
 
     @functools.wraps(function)
@@ -43,7 +43,7 @@ def refuse_untensors(function: Function) -> Function:
 def _find_untensor(
     function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> ArgumentTypeError | None:
-    """Returns the error about an argument that is no Tensor, where that is why the function failed."""
+    """Returns the error about an argument that is no Tensor; None for any other failure."""
     if not isinstance(error, (AttributeError, TypeError)) or isinstance(error, OplibError):
         return None
     if isinstance(error, AttributeError) and isinstance(error.obj, _NO_TENSORS):
@@ -51,7 +51,7 @@ def _find_untensor(
             if _holds(value, error.obj):
                 return _explain(function, name, value, error.obj)
     for value in (*args, *kwargs.values()):
-        if is_foreign(value):  # and no op has said so
+        if is_foreign(value):  # no op has reported it
             kind = type(value)
             return ArgumentTypeError(
                 f"{_name(function)}: expected a value of type 'Tensor' but found {describe(value)}, of type "
@@ -75,5 +75,5 @@ def _explain(function: Function, name: str, value: Any, what: Any) -> ArgumentTy
     return ArgumentTypeError(
         f"{_name(function)}: argument '{name}' expected a value of type "
         f"'{kind}' but found {describe(value)}. {describe(what)} is no tensor, but of type "
-        f"{type(what).__name__}. Pass oplib.tensor(...) in its place."
+        f"{type(what).__name__}. Pass oplib.tensor(...) instead."
     )

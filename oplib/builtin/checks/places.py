@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Places are looked at before a call: compiled code does not raise, but clamps or drops what is not there."""
+"""Checks of positions before a call: compiled code does not raise, but clamps or drops invalid positions."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .stored_numbers import check_fits
 
 Function = Callable[..., Any]
 
-# Of these torch counts negative places from the end; elsewhere it refuses them.
+# For these functions torch counts negative positions from the end; for others it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
 
 
 def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
-    """Raises where a tensor holds a number that is no place.
+    """Raises if a tensor contains a number that is no position.
 
     Args:
         op: the op's name, for the error.
-        index: a tensor or array of places; what is traced, or holds no integers, is left alone.
-        length: how many places there are.
-        low: the lowest number allowed.
-        but: a number that is allowed besides.
+        index: a tensor or array of positions; traced values and values that are no integers are not checked.
+        length: the number of positions.
+        low: the lowest valid number.
+        but: a further valid number.
 
     Raises:
-        DimensionError: there is such a number.
+        DimensionError: the tensor contains such a number.
     """
     array = index._storage.array if isinstance(index, Tensor) else index
     if (
@@ -47,7 +47,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     ):
         return
     values = np.asarray(array)
-    if values.min() >= low and values.max() < length:  # a fifth of what it costs to say which is wrong
+    if values.min() >= low and values.max() < length:  # a fifth of the cost of finding the wrong number
         return
     wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
     if wrong.size:
@@ -60,7 +60,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
 def _along(function: Function, name: str) -> Function:
     @functools.wraps(function)
     def checked(input: Any, dim: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-        shape = input.shape or (1,)  # a tensor without axes has one place
+        shape = input.shape or (1,)  # a tensor without axes has one position
         if isinstance(dim, int) and -len(shape) <= dim < len(shape):
             length = shape[dim]
             check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
@@ -105,7 +105,7 @@ def _of_classes(function: Function, name: str) -> Function:
 
 
 def _of_labels(function: Function, name: str) -> Function:
-    """Of several labels, -1 is the end of a row."""
+    """Checks several labels per row, in which -1 marks the end of the row."""
     low = -1 if name == "multilabel_margin_loss" else 0
 
     @functools.wraps(function)
@@ -118,7 +118,7 @@ def _of_labels(function: Function, name: str) -> Function:
 
 
 def _masked(function: Function, name: str) -> Function:
-    """The source of masked_scatter has an item for each place; only a short one makes us count these."""
+    """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
 
     @functools.wraps(function)
     def checked(input: Any, mask: Any, source: Any) -> Any:
@@ -128,8 +128,8 @@ def _masked(function: Function, name: str) -> Function:
             count = int(np.asarray(array).sum())
             if count > math.prod(source.shape):
                 raise ArgumentError(
-                    f"{name}: the source has fewer items than the mask has places. Got {describe(source)} "
-                    f"for {count} places. Give {count} items."
+                    f"{name}: the source has too few items. Got {describe(source)} "
+                    f"for {count} positions. Pass {count} items."
                 )
         return function(input, mask, source)
 

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Probabilities are looked at where a loss takes them: the formula gives a number outside [0, 1] too."""
+"""Checks of the probabilities that a loss takes: outside [0, 1] the formula would still return a number."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Function = Callable[..., Any]
 
 @jax.jit
 def _find_extremes(*arrays: Any) -> Any:
-    """Lowest and highest item of each, one line for each array; nan where there is one."""
+    """Returns the lowest and highest item of each array, one row per array; nan if it contains nan."""
     return jnp.stack([jnp.stack([jnp.min(one), jnp.max(one)]).astype(jnp.float32) for one in arrays])
 
 
 def check_shares(function: Function, name: str) -> Function:
-    """Has a loss of probabilities refuse what are none, where the values are known.
+    """Wraps a loss so that it refuses probabilities outside [0, 1], if the values are known.
 
     Args:
-        function: of the op, ``function(input, target, ...)``.
-        name: of the op, for the error.
+        function: the function of the op, ``function(input, target, ...)``.
+        name: the name of the op, for the error.
     """
 
     @functools.wraps(function)
     def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(input, target, *args, **kwargs)  # whatever else is wrong is said before
+        result = function(input, target, *args, **kwargs)  # other errors have priority
         arrays = [find_array(one) for one in (input, target)]
         if all(map(_has_values, arrays)):
             extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
             for kind, (low, high) in extremes:
-                if not (low >= 0 and high <= 1):  # so that nan is refused
+                if not (low >= 0 and high <= 1):  # also refuses nan
                     raise ArgumentError(
                         f"{name}: all elements of {kind} should be between 0 and 1. Got {describe(input)} "
                         f"and {describe(target)}, {kind} from {low:.6g} to {high:.6g}. Take sigmoid of it, "

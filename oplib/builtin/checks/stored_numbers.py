@@ -1,4 +1,4 @@
-"""Numbers that are stored in a tensor as they are: one that its dtype does not hold would become another."""
+"""Checks of numbers that are stored in a tensor: one that the dtype cannot hold would change."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from oplib.library.arguments.scalars import is_narrow
 
 
 def check_fits(op: str, tensor: Any, value: Any) -> None:
-    """Raises where a Python number is beyond the dtype of what it is to be stored in.
+    """Raises if a Python number is outside the range of the tensor's dtype.
 
-    As in torch a negative number wraps in a dtype without sign, a float loses its digits in an integer, and
-    a bool is true of any number but 0. Of a complex number an imaginary part of 0 may be left out.
+    As in torch, a negative number wraps in an unsigned dtype, a float loses its fraction in an integer, and a
+    bool is true for any number except 0. An imaginary part of 0 may be dropped.
 
     Args:
         op: the op's name, for the error.
-        tensor: a Tensor or array; what has no dtype is left to the schema.
-        value: what is no number is left alone.
+        tensor: a Tensor or array; the schema checks values without a dtype.
+        value: the value; one that is no number is not checked.
 
     Raises:
-        ArgumentOverflowError: it is beyond it, or complex in a dtype that is not.
+        ArgumentOverflowError: the number is outside the range, or complex for a real dtype.
     """
     if not isinstance(value, (int, float, complex)) or not hasattr(tensor, "dtype"):
         return
@@ -59,7 +59,7 @@ def _check_parts(op: str, tensor: Any, value: complex) -> None:
 
 @functools.cache
 def _find_limits(dtype: Any) -> tuple[Any, Any]:
-    """The lowest and highest number that may be stored in a dtype."""
+    """Returns the lowest and highest number that a dtype can store."""
     if jnp.issubdtype(dtype, jnp.integer):
         info = jnp.iinfo(dtype)
         return (int(info.min) or -int(info.max)), int(info.max)

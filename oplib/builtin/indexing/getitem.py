@@ -1,4 +1,4 @@
-"""``x[...]``: subscripts put as calls of the ops that take items out."""
+"""``x[...]``: conversion of subscripts to calls of the ops that select items."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .subscripts import Choice, check_place, check_places, is_static, read_slice
 class Getter:
     """``getitem(input, index)``.
 
-    As in torch, numbers, slices and None are applied first and one after the other, each as the op it is;
-    then all tensors among the subscripts at once.
+    As in torch, numbers, slices and None are applied first, one after the other, each as its own op. Then all
+    tensors among the subscripts are applied at once.
     """
 
     def __init__(self, overloads: Mapping[str, OpOverload]) -> None:
@@ -27,7 +27,7 @@ class Getter:
         self._index = overloads["index"]
 
     def getitem(self, whole: Any, index: Any) -> Any:
-        """Returns the items that subscripts name; of a Tensor a view, where no tensor is among these."""
+        """Returns the items that subscripts select; a view of a Tensor, if no subscript is a tensor."""
         if isinstance(whole, Tensor):
             return look_at(whole, index, self._index)
         if index.__class__ is int and whole.ndim:
@@ -74,7 +74,7 @@ class Getter:
 
 
 def look_at(whole: Tensor, index: Any, index_op: OpOverload) -> Tensor:
-    """Returns the view that numbers, slices and None make; then tensors take items out of that."""
+    """Returns the view that numbers, slices and None select; tensors then select items of the view."""
     frame, starts, node_class, indices, dims = read_window(index, whole._storage.spec.shape)
     if not indices:
         return make_view(whole, frame, starts, node_class)

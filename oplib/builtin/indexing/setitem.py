@@ -1,4 +1,4 @@
-"""``x[...] = value``: subscripts put as a call of the op that stores, or as a view that is written."""
+"""``x[...] = value``: conversion of subscripts to a call of the op that stores, or to a write into a view."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
-    """Stores a value where subscripts say: ``input[index] = value``."""
+    """Stores a value at the items that subscripts select: ``input[index] = value``."""
     require_tensor_to_write(input, "setitem_")
-    if input.dtype not in _HALF or isinstance(value, complex):  # there it becomes inf, as in torch
+    if input.dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
         check_fits("setitem_", input, value)
     mask = _find_mask(index, input.shape)
     if mask is not None and isinstance(value, _NUMBERS):
@@ -61,7 +61,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
 
 
 def _is_itself(target: Tensor, value: Any) -> bool:
-    """Whether the value is what stands there, as in ``x[i] += 1``; it is counted, and nothing is done."""
+    """Tells whether the value is the target itself, as in ``x[i] += 1``: only the version is counted."""
     if not isinstance(value, Tensor) or value._root is None or value._root is not target._root:
         return False
     own: Any = target._storage
@@ -76,12 +76,12 @@ def _to_value(value: Any, dtype: Any) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         return value
     if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
-        value = value.real  # the other part is 0, or it would have been refused
+        value = value.real  # the imaginary part is 0, otherwise it would have been refused
     return np.asarray(value).astype(dtype)
 
 
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
-    """A subscript that is one mask, shaped so that it broadcasts to the whole; None for any other."""
+    """Returns a single mask, shaped to broadcast to the whole; None for other subscripts."""
     if not is_array_subscript(index) or index.dtype != np.bool_ or not index.ndim:
         return None
     check_mask(index, shape, 0)
@@ -90,14 +90,14 @@ def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
 
 @dataclass
 class Place:
-    """Where something is stored, as the op ``setitem`` takes it.
+    """The arguments of the op ``setitem`` that say where to store.
 
     Attributes:
-        starts: starts of windows that are operands, so that a loop over them compiles once.
-        indices: tensors among the subscripts.
-        windows: for each dim start (None for an operand), length and step.
-        dims: where the tensors stand in the shape.
-        shape: what the windows leave, selected dims left out and new ones put in.
+        starts: the starts of windows that are operands, so that a loop over them compiles once.
+        indices: the tensors among the subscripts.
+        windows: for each dim the start (None for an operand), length and step.
+        dims: the positions of the tensors in the shape.
+        shape: the shape that the windows leave, without selected dims and with new ones.
     """
 
     starts: list[Any] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Place:
 
 
 def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
-    """Reads subscripts as the arguments of ``setitem`` after the value."""
+    """Converts subscripts to the arguments of ``setitem`` after the value."""
     place, fixed = Place(), is_static(whole)
     for item in read_subscripts(index, whole.shape):
         dim = len(place.windows)

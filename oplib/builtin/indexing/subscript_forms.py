@@ -1,4 +1,4 @@
-"""Forms of subscripts that torch still takes and warns of: a list in a tuple's place, bytes as a mask."""
+"""Deprecated forms of subscripts, which warn as in torch: a list in place of a tuple, bytes as a mask."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from oplib.tensor import Tensor
 
 _PACKAGE = __name__.partition(".")[0]
 _PLAIN = frozenset({int, slice, type(None), type(...)})
-_LONGEST = 32  # a list as long as that is places, whatever stands in it
+_LONGEST = 32  # a list of this length contains positions, whatever its items are
 
 
 def is_array_subscript(value: object) -> bool:
-    """Whether a subscript is a tensor or an array."""
+    """Tells whether a subscript is a tensor or an array."""
     return isinstance(value, (Tensor, jax.Array, np.ndarray))
 
 
 def list_subscripts(index: Any) -> list[Any]:
-    """Returns the subscripts one by one, masks of bytes as masks of bools."""
+    """Returns the subscripts as a list, with masks of bytes as masks of bools."""
     if isinstance(index, tuple):
         items: list[Any] = list(index)
     elif isinstance(index, list) and _stands_for_tuple(index):
         _warn(
             "index: a list in a tuple's place is deprecated. It is read as one subscript for each dim. "
-            "Write x[tuple(seq)], or x[oplib.tensor(seq)] where it is places."
+            "Write x[tuple(seq)], or x[oplib.tensor(seq)] if it contains positions."
         )
         items = list(index)
     else:
@@ -41,10 +41,10 @@ def list_subscripts(index: Any) -> list[Any]:
 
 
 def refuse_bytes_to_fill(index: Any, value: Any) -> None:
-    """Refuses one number written where a single mask of bytes is true, as torch does.
+    """Refuses a single number that is stored through a mask of bytes, as torch does.
 
     Raises:
-        ArgumentError: that is asked for.
+        ArgumentError: the arguments have this form.
     """
     items: list[Any] = list(index) if isinstance(index, (tuple, list)) else [index]
     arrays = [item for item in items if is_array_subscript(item) and item.ndim]
@@ -56,7 +56,7 @@ def refuse_bytes_to_fill(index: Any, value: Any) -> None:
 
 
 def _stands_for_tuple(items: list[Any]) -> bool:
-    """Torch's rule: it is short, and holds what is no place."""
+    """Applies torch's rule: a short list with an item that is no position stands for a tuple."""
     return len(items) < _LONGEST and any(
         item is None
         or item is Ellipsis
@@ -79,7 +79,7 @@ def _to_bools(item: Any) -> Any:
 
 
 def _warn(text: str) -> None:
-    """Warns at the innermost line outside this package."""
+    """Issues a warning at the innermost line outside this package."""
     level = 2
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:

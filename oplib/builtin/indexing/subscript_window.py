@@ -1,4 +1,4 @@
-"""Subscripts as one window: torch's views one after the other, done at once."""
+"""Subscripts as one window, which joins the sequence of torch's views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL = slice(None)
 
 
 def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Returns window, starts and node class of subscripts, and the tensors among them with their dims."""
+    """Returns the window, starts and node class of subscripts, and the tensors among them with their dims."""
     if index.__class__ is int and shape:
         place = check_place(index, shape[0], 0)
         return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
@@ -31,12 +31,12 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 class _WindowReader:
-    """Reads subscripts as one window: torch's views one after the other, done at once.
+    """Reads subscripts as one window, which joins the sequence of torch's views.
 
     Attributes:
-        node_class: named as the last of them.
-        indices: tensors among the subscripts.
-        dims: where these stand in the shape of the window.
+        node_class: the class that is named after the last view.
+        indices: the tensors among the subscripts.
+        dims: the positions of these tensors in the shape of the window.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What stands between the brackets of ``x[...]``: read and checked, one subscript for each dim."""
+"""The subscripts of ``x[...]``: read and checked, one per dim."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from .subscript_forms import is_array_subscript, list_subscripts
 
 
 class Choice(NamedTuple):
-    """A bool as a subscript: it puts in a dim of length 1, and takes all of it or nothing.
+    """A bool as a subscript: it adds a dim of length 1, and selects all or nothing of it.
 
     Attributes:
-        places: the one place of the new dim, or none.
+        places: the single position of the new dim, or none.
     """
 
     places: np.ndarray[Any, Any]
 
 
 def is_static(whole: Any) -> bool:
-    """Whether places are to be static: in a trace they better are, and over several devices they must."""
+    """Tells whether positions are static: this is better in a trace, and required over several devices."""
     array = find_array(whole)
     return isinstance(array, Tracer) or array.sharding.num_devices > 1
 
 
 def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Returns one subscript for each dim, and None or a choice for each new one; masks become places.
+    """Returns one subscript per dim, and None or a choice for each new dim; masks become positions.
 
     Raises:
-        DimensionError: there are more than dims, or one is nothing that could index.
-        ArgumentTypeError: one is a text.
-        TracingError: a mask is traced, so that nobody knows how many items it has.
+        DimensionError: there are more subscripts than dims, or an invalid subscript.
+        ArgumentTypeError: a subscript is a text.
+        TracingError: a mask is traced, so its number of items is unknown.
     """
     items = [_read_one(item) for item in list_subscripts(index)]
     consumed = sum(_count_dims(item) for item in items)
     if consumed > len(shape):
         raise DimensionError(
-            f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Leave some out."
+            f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Remove some."
         )
     rest = [slice(None)] * (len(shape) - consumed)
     where = next((place for place, item in enumerate(items) if item is Ellipsis), len(items))
@@ -54,7 +54,7 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
 
 
 def _with_dims(items: list[Any]) -> list[tuple[Any, int]]:
-    """Pairs each subscript with the dim of the whole that it begins at."""
+    """Pairs each subscript with the first dim of the whole that it covers."""
     pairs: list[tuple[Any, int]] = []
     dim = 0
     for item in items:
@@ -87,31 +87,31 @@ def _read_one(item: Any) -> Any:
 
 
 def _count_dims(item: Any) -> int:
-    """How many dims of the whole a subscript stands for."""
+    """Returns the number of dims of the whole that a subscript covers."""
     if item is None or item is Ellipsis or isinstance(item, Choice):
         return 0
     return item.ndim if is_array_subscript(item) and item.dtype == np.bool_ else 1
 
 
 def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
-    """A mask stands for the places where it is true, one array of integers for each of its dims."""
+    """Converts a mask to the positions of its true items, one array of integers per dim."""
     if not is_array_subscript(item) or item.dtype != np.bool_:
         return (item,)
     check_mask(item, shape, dim)
     array = find_array(item)
     if isinstance(array, Tracer):
         raise TracingError(
-            f"index: a traced mask does not tell how many items the result has. Got {describe(array)}. "
+            f"index: the number of items under a traced mask is not known. Got {describe(array)}. "
             f"Use oplib.where(mask, x, other), or index outside the trace."
         )
     return [places.astype(np.int32) for places in np.nonzero(np.asarray(array))]
 
 
 def check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
-    """Checks that a mask has the sizes of the dims from this one on.
+    """Checks that a mask has the sizes of the dims from ``dim`` on.
 
     Raises:
-        DimensionError: it has others.
+        DimensionError: it has other sizes.
     """
     own = shape[dim : dim + mask.ndim]
     if tuple(mask.shape) != own:
@@ -130,7 +130,7 @@ def _check_step(step: Any) -> None:
 
 
 def read_slice(given: slice, length: int) -> tuple[int, int, int]:
-    """Returns start, number of items and step."""
+    """Returns the start, the number of items and the step of a slice."""
     _check_step(given.step)
     step = 1 if given.step is None else operator.index(given.step)
     if is_symbolic(length):
@@ -141,7 +141,7 @@ def read_slice(given: slice, length: int) -> tuple[int, int, int]:
 
 
 def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any, int]:
-    """As ``slice.indices``, of a length that is a symbol: what it does not tell is a symbol too."""
+    """Resolves a slice as ``slice.indices`` for a symbolic length; unknown results are symbols too."""
 
     def clip(place: Any, default: Any) -> Any:
         if place is None:
@@ -153,10 +153,10 @@ def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any
 
 
 def check_place(place: int, length: int, dim: int) -> int:
-    """Returns a place counted from the start.
+    """Returns a position counted from the start.
 
     Raises:
-        DimensionError: there is no such place.
+        DimensionError: the position does not exist.
     """
     if not -length <= place < length:
         raise DimensionError(
@@ -167,10 +167,10 @@ def check_place(place: int, length: int, dim: int) -> int:
 
 
 def check_places(index: Any, length: int, dim: int) -> None:
-    """Raises where a tensor holds a place that is not there; a traced one is clamped later, as JAX does.
+    """Raises if a tensor contains an invalid position; a traced position is clamped later, as in JAX.
 
     Raises:
-        DimensionError: there is such a place.
+        DimensionError: the tensor contains one.
     """
     array = find_array(index)
     if isinstance(array, Tracer) or not array.size:

@@ -1,1 +1,1 @@
-"""What the kernels of several tables share."""
+"""The code that the kernels of several tables share."""

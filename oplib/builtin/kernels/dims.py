@@ -1,4 +1,4 @@
-"""Reading dims as users give them: negative ones count from the end."""
+"""The dims that users pass to ops: checked, and counted from the start."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from oplib.errors import ArgumentError, DimensionError, describe
 
 
 def name_places(length: int, *, low: int | None = None) -> str:
-    """Returns which places of an axis there are, as the last words of an error.
+    """Returns a sentence with the valid positions of an axis, for the end of an error.
 
     Args:
-        length: of the axis.
-        low: the lowest that is allowed; by default they are counted from the end too.
+        length: the length of the axis.
+        low: the lowest valid position; by default positions may also be counted from the end.
     """
     if not length:
-        return "The tensor is empty there: ask only where its size is not 0."
+        return "The tensor is empty there: index only axes whose size is not 0."
     return f"Give one from {-length if low is None else low} to {length - 1}."
 
 
 def find_dim(op: str, ndim: int, dim: int) -> int:
-    """Returns a dim counted from the start.
+    """Returns a dim as an axis number counted from the start.
 
     Raises:
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
     """
-    count = max(ndim, 1)  # a tensor without axes takes 0 and -1, as in torch
+    count = max(ndim, 1)  # a tensor without axes accepts 0 and -1, as in torch
     if not -count <= dim < count:
         raise DimensionError(
             f"{op}: dimension out of range. Expected to be in range of [{-count}, {count - 1}], but got "
@@ -36,11 +36,11 @@ def find_dim(op: str, ndim: int, dim: int) -> int:
 
 
 def find_dims(op: str, array: Any, dims: Sequence[int] | None) -> tuple[int, ...]:
-    """Returns the axes that a reduction means: all of them for None and for none.
+    """Returns the axes of a reduction; None and an empty list mean all axes.
 
     Raises:
-        DimensionError: there is no such dim.
-        ArgumentError: one of them stands there twice.
+        DimensionError: a dim does not exist.
+        ArgumentError: a dim occurs twice.
     """
     found = tuple(find_dim(op, array.ndim, dim) for dim in dims or ())
     if len(set(found)) < len(found):

@@ -1,4 +1,4 @@
-"""Classes of dtypes: what a row says that its op takes, its kernel checks, once for each signature."""
+"""Classes of dtypes: a kernel checks, once per signature, that its row allows the dtype."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def classify(dtype: np.dtype[Any]) -> str:
 
 
 def describe_classes(classes: str) -> str:
-    """Returns classes in words; "all" where these are all.
+    """Returns the names of classes; "all" for all classes.
 
     Example:
         >>> describe_classes("ihf")
@@ -49,17 +49,17 @@ def describe_classes(classes: str) -> str:
 
 
 def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable[..., Any]:
-    """Makes a kernel refuse dtypes: that in which its operands meet, or the one given as ``dtype``.
+    """Wraps a kernel so that it refuses a dtype: the common dtype of its operands, or its argument ``dtype``.
 
-    Factors, which are numbers given by keyword, do not count: they come in the dtype of the result.
+    Keyword-only number arguments are not considered: they have the dtype of the result.
 
     Args:
         op: the op's name, for errors.
-        kernel: of arrays.
-        classes: letters of ``CLASSES``.
+        kernel: a kernel of arrays.
+        classes: the allowed classes, as letters of ``CLASSES``.
 
     Returns:
-        The kernel, which raises UnsupportedDtypeError.
+        The wrapped kernel, which raises UnsupportedDtypeError.
     """
     if set(ALL) <= set(classes):
         return kernel

@@ -1,14 +1,15 @@
-"""Attention in memory that grows with the length and not with its square: Pallas kernels for accelerators.
+"""Attention whose memory grows linearly with the length: Pallas kernels for accelerators.
 
-The scores are computed block by block and never stored. Forward keeps, beside the result, the logarithm of
-each row's sum of exponentials; backward computes the weights from that anew (Dao et al., "FlashAttention",
-2022, and "FlashAttention-2", 2023). There are three sweeps: of queries over keys for the result, the same for
-the gradient of the queries, and of keys over queries for the gradients of keys and values.
+The scores are computed block by block and never stored. The forward keeps the result and the logarithm of the
+sum of exponentials of each row. The backward recomputes the weights from this logarithm (Dao et al.,
+"FlashAttention", 2022, and "FlashAttention-2", 2023). There are three sweeps: of queries over keys for the
+result, of queries over keys for the gradient of the queries, and of keys over queries for the gradients of
+keys and values.
 
-They lower for TPUs and for CUDA, and compute the right numbers in Pallas's interpreter; tests say both. They
-have not run on an accelerator, so the sizes of blocks are the usual ones, and not measured.
+The tests lower the kernels for TPUs and for CUDA, and check their numbers in Pallas's interpreter. The
+kernels have not run on an accelerator, so the block sizes are common values that were not measured.
 
-This module is imported when an attention is traced: Pallas takes longer to import than the rest of oplib.
+This module is imported when an attention is traced, because importing Pallas takes longer than oplib.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from jax.experimental.pallas import triton
 
 from .flash_sweeps import ZERO, Operands, Sweep, sweep_in_loop, sweep_on_grid
 
-LOWEST = -1e30  # instead of -inf, whose difference to itself is nan
+LOWEST = -1e30  # replaces -inf, because -inf - -inf is nan
 Run = Callable[..., list[Any]]
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How attention is cut.
+    """The partition of an attention into blocks.
 
     Attributes:
-        queries: how many a block has.
-        keys: how many, each with its value, a block has.
-        length: of the keys, without those that were added to fill the last block.
-        is_causal: whether a query sees only the keys up to its own place.
-        scale: of the products.
+        queries: the number of queries in a block.
+        keys: the number of keys in a block, each with its value.
+        length: the number of keys without those that fill the last block.
+        is_causal: whether a query attends only to the keys up to its own position.
+        scale: the factor of the products.
     """
 
     queries: int
@@ -49,28 +50,28 @@ class Blocks:
     scale: float
 
     def find_keys(self, block: Any, count: int) -> tuple[Any, Any]:
-        """Returns from which to which block of ``count`` keys are seen by a block of queries."""
+        """Returns the first and last block of ``count`` blocks of keys that a block of queries attends to."""
         if not self.is_causal:
             return ZERO, np.int32(count)
         past = (block + 1) * self.queries + (self.keys - 1)
         return ZERO, jnp.minimum(lax.div(past, np.int32(self.keys)), count)
 
     def find_queries(self, block: Any, count: int) -> tuple[Any, Any]:
-        """Returns from which to which block of ``count`` queries see a block of keys."""
+        """Returns the first and last block of ``count`` blocks of queries that attend to a block of keys."""
         first = lax.div(block * self.keys, np.int32(self.queries)) if self.is_causal else ZERO
         return first, np.int32(count)
 
 
-# What is done at one pair of blocks -------------------------------------------------------------------------
+# The computation for one pair of blocks ---------------------------------------------------------------------
 
 
 def _dot(x: Any, y: Any, *, over: tuple[int, int]) -> Any:
-    """A product of two blocks over one axis of each, summed in single precision."""
+    """Returns a product of two blocks over one axis of each, summed in single precision."""
     return lax.dot_general(x, y, (((over[0],), (over[1],)), ((), ())), preferred_element_type=jnp.float32)
 
 
 def _score(blocks: Blocks, query: Any, key: Any, row: Any, column: Any) -> Any:
-    """The scores ``f32[queries, keys]`` of one pair of blocks; those that do not count are lowest."""
+    """Returns the scores ``f32[queries, keys]`` of one pair of blocks; masked scores are ``LOWEST``."""
     scores = _dot(query, key, over=(1, 1)) * blocks.scale
     columns = column * blocks.keys + lax.broadcasted_iota(jnp.int32, scores.shape, 1)
     counts = columns < blocks.length
@@ -80,7 +81,7 @@ def _score(blocks: Blocks, query: Any, key: Any, row: Any, column: Any) -> Any:
 
 
 def make_forward(blocks: Blocks, widths: tuple[int, int]) -> Sweep:
-    """The sweep of a block of queries over the keys: result, and logarithm of the sum of exponentials."""
+    """Makes the sweep of queries over keys for the result and the logarithm of the sum of exponentials."""
 
     def step(held: Any, swept: Any, carry: Any, row: Any, column: Any) -> tuple[Any, ...]:
         (query,), (key, value), (top, total, result) = held, swept, carry
@@ -101,7 +102,7 @@ def make_forward(blocks: Blocks, widths: tuple[int, int]) -> Sweep:
 
 
 def make_query_backward(blocks: Blocks, widths: tuple[int, int]) -> Sweep:
-    """The sweep of a block of queries over the keys: the gradient of the queries."""
+    """Makes the sweep of queries over keys for the gradient of the queries."""
 
     def step(held: Any, swept: Any, carry: Any, row: Any, column: Any) -> tuple[Any, ...]:
         (query, grad, total, delta), (key, value) = held, swept
@@ -113,7 +114,7 @@ def make_query_backward(blocks: Blocks, widths: tuple[int, int]) -> Sweep:
 
 
 def make_key_backward(blocks: Blocks, widths: tuple[int, int]) -> Sweep:
-    """The sweep of a block of keys over the queries: the gradients of keys and values."""
+    """Makes the sweep of keys over queries for the gradients of keys and values."""
 
     def step(held: Any, swept: Any, carry: Any, column: Any, row: Any) -> tuple[Any, ...]:
         (key, value), (query, grad, total, delta) = held, swept
@@ -136,12 +137,12 @@ def _same(carry: Any) -> Any:
 
 @dataclass(frozen=True)
 class Platform:
-    """How a platform runs sweeps.
+    """The execution of sweeps on a platform.
 
     Attributes:
-        run: runs one.
-        block: how many places a block has at most.
-        find_width: to what a width is filled up.
+        run: runs a sweep.
+        block: the maximal number of positions in a block.
+        find_width: returns the padded width for a width.
     """
 
     run: Run
@@ -153,12 +154,12 @@ def attend(platform: Platform, query: Any, key: Any, value: Any, *, is_causal: b
     """Returns the result of attention, and the logarithms ``f32[..., L]`` of the sums of exponentials.
 
     Args:
-        platform: how sweeps run.
-        query: ``[..., H, L, E]``, of one floating dtype as all are.
-        key: ``[..., K, S, E]``, where K divides H; as many queries' heads share one.
+        platform: the execution of sweeps.
+        query: ``[..., H, L, E]``, of a floating dtype that all operands share.
+        key: ``[..., K, S, E]``, where K divides H; each key head serves H / K query heads.
         value: ``[..., K, S, V]``.
-        is_causal: whether a query sees only the keys up to its own place.
-        scale: of the products.
+        is_causal: whether a query attends only to the keys up to its own position.
+        scale: the factor of the products.
     """
     blocks, (q, k, v) = _cut(platform, query, key, value, is_causal=is_causal, scale=scale)
     results = ((v.shape[2], query.dtype), (1, jnp.float32))
@@ -179,9 +180,9 @@ def differentiate(
     """Returns the gradients of query, key and value.
 
     Args:
-        platform: how sweeps run.
+        platform: the execution of sweeps.
         operands: query, key and value; the logarithms ``f32[..., L]`` of the forward; for each row the
-            product of the result and its gradient, less the gradient of the logarithm; the gradient of the
+            product of the result and its gradient, minus the gradient of the logarithm; the gradient of the
             result.
         is_causal: as in the forward.
         scale: as in the forward.
@@ -206,7 +207,7 @@ def differentiate(
 def _cut(
     platform: Platform, query: Any, key: Any, value: Any, *, is_causal: bool, scale: float
 ) -> tuple[Blocks, list[Any]]:
-    """Makes arrays ``[heads, places, width]`` whose places are whole blocks, and whose width fits."""
+    """Returns arrays ``[heads, positions, width]`` that are padded to whole blocks and a supported width."""
     rows, columns = [min(platform.block, pl.next_power_of_2(max(one.shape[-2], 16))) for one in (query, key)]
     filled: list[Any] = []
     for one, size in ((query, rows), (key, columns), (value, columns)):
@@ -216,12 +217,12 @@ def _cut(
 
 
 def _fill(array: Any, places: int, width: int) -> Any:
-    """Adds zeros behind the places and the width of an array."""
+    """Appends zeros to the positions and the width of an array."""
     return jnp.pad(array, ((0, 0), (0, places - array.shape[1]), (0, width - array.shape[2])))
 
 
 def _take(grad: Any, like: Any) -> Any:
-    """Takes off what was added, and sums over the heads that share one of ``like``."""
+    """Removes the padding of a gradient, and sums over the heads that share a head of ``like``."""
     places, width = like.shape[-2:]
     heads = like.size // (places * width)
     shared = lax.reshape(grad[:, :places, :width], (heads, grad.shape[0] // heads, places, width))
@@ -245,5 +246,5 @@ PLATFORMS = {
 
 
 def interpret(platform: Platform) -> Platform:
-    """The same run by Pallas's interpreter, on any machine."""
+    """Returns the platform with Pallas's interpreter, which runs on any machine."""
     return Platform(partial(platform.run, interpret=True), platform.block, platform.find_width)

@@ -1,8 +1,8 @@
 """Pallas kernels that hold one block of some arrays and sweep over all blocks of others.
 
-What is done at one pair of blocks is the same on every platform. How a sweep goes is not: on TPUs the last
-axis of the grid is the sweep, and what is carried stays in scratch memory from one step to the next; programs
-on GPUs run in no order, so there each has a loop.
+The computation for one pair of blocks is the same on every platform, but the sweep differs. On TPUs the last
+axis of the grid is the sweep, and the carry stays in scratch memory from one step to the next. On GPUs
+programs run in no order, so each program contains a loop.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu
 
 Function = Callable[..., Any]
-ZERO = np.int32(0)  # with x64 on, a Python number would be an int64, which accelerators do not count in
+ZERO = np.int32(0)  # not a Python number, which x64 makes an int64: accelerators cannot count in it
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is computed.
+    """The computation of a sweep.
 
     Attributes:
-        step: ``step(held, swept, carry, block, at) -> carry``, at one pair of blocks, with their numbers.
-        finish: from the last carry to the results of the held block.
-        starts: shape and value of each part of the first carry, f32.
-        find_range: ``find_range(block, count) -> (first, end)``, which of ``count`` blocks a held one needs.
+        step: ``step(held, swept, carry, block, at) -> carry`` for one pair of blocks and their numbers.
+        finish: maps the last carry to the results of the held block.
+        starts: the shape and value of each part of the first carry, f32.
+        find_range: ``find_range(block, count) -> (first, end)``, the range of ``count`` blocks that a held
+            block needs.
     """
 
     step: Function
@@ -41,15 +42,15 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Operands:
-    """What a sweep goes over: arrays ``[heads, places, width]``, cut along their places.
+    """The arrays of a sweep, ``[heads, positions, width]``, partitioned along their positions.
 
-    Several heads may share one of an array that has fewer.
+    Several heads may share a head of an array that has fewer heads.
 
     Attributes:
-        held: arrays of which a program holds one block.
-        swept: arrays that it sweeps over.
-        sizes: of a block of the held and of the swept.
-        results: width and dtype of each result; they have the places of the held arrays.
+        held: the arrays of which a program holds one block.
+        swept: the arrays over which it sweeps.
+        sizes: the block sizes of the held and of the swept arrays.
+        results: the width and dtype of each result; the results have the positions of the held arrays.
     """
 
     held: Sequence[Any]
@@ -59,29 +60,29 @@ class Operands:
 
     @property
     def heads(self) -> int:
-        """How many programs run side by side for one block."""
+        """The number of programs that run in parallel for one block."""
         return max(array.shape[0] for array in (*self.held, *self.swept))
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many blocks the held and the swept arrays have."""
+        """The number of blocks of the held and of the swept arrays."""
         return self.held[0].shape[1] // self.sizes[0], self.swept[0].shape[1] // self.sizes[1]
 
     def split(self, refs: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """Takes the references of a kernel apart: held, swept, results, and what is beyond them."""
+        """Splits the references of a kernel: held, swept, results, and the others."""
         ends = (len(self.held), len(self.held) + len(self.swept))
         last = ends[1] + len(self.results)
         return refs[: ends[0]], refs[ends[0] : ends[1]], refs[ends[1] : last], refs[last:]
 
     def specify(self, array: Any, size: int, find: Function) -> Any:
-        """The blocks of one array: each has one head, ``size`` places, and the whole width."""
+        """Returns the block specification of one array: one head, ``size`` positions, the whole width."""
         share = np.int32(self.heads // array.shape[0])
         return pl.BlockSpec(
             (None, size, array.shape[2]), lambda head, *at: (lax.div(head, share), find(*at), ZERO)
         )
 
     def shape_results(self) -> list[jax.ShapeDtypeStruct]:
-        """The shapes of the results; in ``jax.shard_map`` they vary as the operands do."""
+        """Returns the shapes of the results; in ``jax.shard_map`` they vary like the operands."""
         varying, places = jax.typeof(self.held[0]).manual_axis_type, self.held[0].shape[1]
         return [
             jax.ShapeDtypeStruct((self.heads, places, width), dtype, manual_axis_type=varying)
@@ -90,7 +91,7 @@ class Operands:
 
 
 def sweep_on_grid(sweep: Sweep, operands: Operands, *, interpret: bool = False) -> list[Any]:
-    """Runs a sweep as TPUs want it."""
+    """Runs a sweep in the form for TPUs."""
     count = operands.counts[1]
 
     def kernel(*refs: Any) -> None:
@@ -124,7 +125,7 @@ def sweep_on_grid(sweep: Sweep, operands: Operands, *, interpret: bool = False) 
 def sweep_in_loop(
     sweep: Sweep, operands: Operands, *, interpret: bool = False, params: Any = None
 ) -> list[Any]:
-    """Runs a sweep as GPUs want it; ``params`` are those of the compiler."""
+    """Runs a sweep in the form for GPUs; ``params`` are the parameters of the compiler."""
     size = operands.sizes[1]
 
     def kernel(*refs: Any) -> None:

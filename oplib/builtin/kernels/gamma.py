@@ -1,4 +1,4 @@
-"""The gamma function and its derivatives, also at poles and at infinity, where JAX's are nan."""
+"""The gamma function and its derivatives, correct at poles and at infinity, where JAX's are nan."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def compute_polygamma(n: int, x: Any) -> Any:
     """Returns a derivative of digamma.
 
     Args:
-        n: how many times digamma is differentiated.
-        x: of single precision at least.
+        n: the order of the derivative of digamma.
+        x: an array of at least single precision.
     """
     zero = strong(0, x)
     if not n:

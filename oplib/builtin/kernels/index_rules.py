@@ -1,4 +1,4 @@
-"""What an index of gather, scatter and their kin may be, and which items of an array it means."""
+"""The checks of an index of gather, scatter and similar ops, and the items that it selects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from oplib.tensor.dtypes import names as dtypes
 
 
 def check_index(op: str, index: Any) -> None:
-    """Checks that an index holds ints.
+    """Checks that an index contains integers.
 
     Raises:
-        ArgumentError: it holds something else.
+        ArgumentError: it does not.
     """
     if index.dtype not in (dtypes.int32, dtypes.int64):
         raise ArgumentError(
@@ -23,10 +23,10 @@ def check_index(op: str, index: Any) -> None:
 
 
 def check_vector(op: str, index: Any) -> None:
-    """Checks that an index holds ints, and has one dim at most.
+    """Checks that an index contains integers and has at most one dim.
 
     Raises:
-        ArgumentError: it holds something else.
+        ArgumentError: it does not contain integers.
         DimensionError: it has more dims.
     """
     check_index(op, index)
@@ -35,10 +35,10 @@ def check_vector(op: str, index: Any) -> None:
 
 
 def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
-    """Checks that an index of gather or scatter holds ints, and is no larger than the tensor but along a dim.
+    """Checks that an index contains integers and is no larger than the tensor, except along one dim.
 
     Raises:
-        ArgumentError: it is larger, has other dims, or holds something else.
+        ArgumentError: it is larger, has another number of dims, or does not contain integers.
     """
     check_index(op, index)
     sizes = zip(index.shape, self.shape, strict=False)
@@ -46,13 +46,13 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
         mine > other for place, (mine, other) in enumerate(sizes) if place != axis
     ):
         raise ArgumentError(
-            f"{op}: index must have the same number of dimensions as input, and be no larger but along dim "
+            f"{op}: index must have the same number of dimensions as input, and be no larger except in dim "
             f"{axis}. Got {describe(index)} for {describe(self)}. Reshape it."
         )
 
 
 def list_places(index: Any, axis: int) -> tuple[Any, ...]:
-    """Returns the index of an array that takes ``[..., index[...], ...]`` along an axis."""
+    """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis."""
     return tuple(
         index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
         for place in range(index.ndim)

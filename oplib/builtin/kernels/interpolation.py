@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Interpolation: items between the items, by one matrix for each axis."""
+"""Interpolation: new items between the items of a tensor, by one matrix per axis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
-    """Returns the ranges of places that are pooled into each of ``count`` places."""
+    """Returns the ranges of positions that are pooled into each of ``count`` positions."""
     return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
 
 
@@ -29,7 +29,7 @@ def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
 
 
 def _find_sources(count: int, size: int, align_corners: bool, scale: float | None) -> _Array:
-    """Where along an axis of ``size`` places the items of ``count`` are taken from."""
+    """Returns the source coordinates, along an axis of ``size`` items, of each of ``count`` items."""
     places = np.arange(count)
     if align_corners:
         return places * ((size - 1) / (count - 1) if count > 1 else 0.0)
@@ -38,7 +38,7 @@ def _find_sources(count: int, size: int, align_corners: bool, scale: float | Non
 
 
 def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Array:
-    """The matrix that interpolates along one axis, ``[count, size]``."""
+    """Returns the matrix ``[count, size]`` that interpolates along one axis."""
     weights = np.zeros((count, size))
     rows = np.arange(count)
     step = size / count if scale is None else 1 / scale
@@ -62,17 +62,17 @@ def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scal
 
 
 def _near(x: _Array, a: float) -> _Array:
-    """Keys' kernel for distances up to 1."""
+    """Returns Keys' kernel for distances up to 1."""
     return ((a + 2) * x - (a + 3)) * x * x + 1
 
 
 def _far(x: _Array, a: float) -> _Array:
-    """Keys' kernel for distances from 1 to 2."""
+    """Returns Keys' kernel for distances from 1 to 2."""
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
 def weigh_cubic(t: _Array) -> dict[int, _Array]:
-    """Returns Keys' kernel with a = -0.75, at the four places around."""
+    """Returns Keys' kernel with a = -0.75 at the four neighbouring positions."""
     a = -0.75
     return {-1: _far(t + 1, a), 0: _near(t, a), 1: _near(1 - t, a), 2: _far(2 - t, a)}
 
@@ -80,7 +80,7 @@ def weigh_cubic(t: _Array) -> dict[int, _Array]:
 def _find_smooth_weights(
     mode: str, count: int, size: int, *, align_corners: bool, scale: float | None
 ) -> _Array:
-    """The same with a kernel as wide as the step, so that nothing finer than that remains."""
+    """Returns the matrix for a kernel as wide as the step, which removes all finer detail."""
     if align_corners:
         step = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
@@ -92,7 +92,7 @@ def _find_smooth_weights(
         start = max(int(center - reach + 0.5), 0)
         stop = min(int(center + reach + 0.5), size)
         away = np.abs((np.arange(start, stop) - center + 0.5) / width)
-        if mode == "bicubic":  # with the constant that the field uses here
+        if mode == "bicubic":  # with the usual constant for this mode
             kernel = np.where(away < 1, _near(away, -0.5), np.where(away < 2, _far(away, -0.5), 0.0))
         else:
             kernel = np.maximum(1 - away, 0)
@@ -101,23 +101,23 @@ def _find_smooth_weights(
 
 
 def _find_taps(matrix: _Array) -> tuple[_Array, _Array]:
-    """Where each row has weights, and these; short rows are filled up with places of weight 0."""
+    """Returns the positions and weights of each row; short rows are padded with weight 0."""
     count = max(int((matrix != 0).sum(1).max(initial=0)), 1)
     places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
     return places, np.take_along_axis(matrix, places, 1)
 
 
 def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
-    """Weighs the items along an axis; one that is inf or nan reaches those that weigh it, as in torch.
+    """Sums weighted items along an axis; an inf or nan affects only the results with its weight, as in torch.
 
-    A product with the matrix would spread it along the whole axis. It is the derivative, which XLA computes
-    much sooner than the additions to places that the derivative of looking items up would be.
+    A product with the matrix would spread an inf or nan along the whole axis. The product is used for the
+    derivative, because XLA computes it faster than the scattered additions of a look-up's derivative.
     """
     places, weights = _find_taps(matrix)
 
     @jax.custom_jvp
     def look_up(x: Any) -> Any:
-        if places.shape[1] == 1:  # its weight is 1
+        if places.shape[1] == 1:  # the weight is 1
             return jnp.take(x, places[:, 0], axis=axis, mode="clip")
         shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
         parts = jnp.take(x, places, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
@@ -148,7 +148,7 @@ def _check_sizes(size: Any, scale_factor: Any, recompute: bool | None) -> None:
     if (size is None) == (scale_factor is None):
         raise ArgumentValueError(
             f"interpolate: only one of size or scale_factor should be defined. Got size={size} and "
-            f"scale_factor={scale_factor}. Give just one."
+            f"scale_factor={scale_factor}. Pass only one."
         )
     if recompute and size is not None:
         raise ArgumentValueError(
@@ -181,12 +181,12 @@ def _check_count(input: Any, given: Sequence[Any]) -> None:
     if len(given) != rank:
         raise ArgumentValueError(
             "interpolate: input and output must have the same number of spatial dimensions. Got "
-            f"{describe(input)} and {[*given]}. Give one number, or a sequence of {rank}."
+            f"{describe(input)} and {[*given]}. Pass one number, or a sequence of {rank}."
         )
 
 
 def check_spatial(function: Function, name: str) -> Function:  # noqa: ARG001  as of all checks
-    """Has a sequence of one number counted before the call, where the schema makes one of a bare number too.
+    """Wraps ``interpolate`` with a check that the number of given sizes matches the number of spatial axes.
 
     Args:
         function: interpolate.
@@ -204,7 +204,7 @@ def check_spatial(function: Function, name: str) -> Function:  # noqa: ARG001  a
 
 
 def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:
-    """How many places are wanted along each axis, and the factors, if these were given."""
+    """Returns the number of items along each axis, and the scale factors if they were given."""
     rank = input.ndim - 2
     given = list(size if scale_factor is None else scale_factor)
     given *= rank if len(given) == 1 else 1  # one number comes in a list too

@@ -1,4 +1,4 @@
-"""The frames of the ops with several views: the parts of an axis."""
+"""The frames of ops with several views, which are the parts of an axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .view_rules import Part, Several, cut_at, pick
 
 
 def unbind(spec: Any, dim: int = 0) -> Several:
-    """One view for each place of an axis."""
+    """Returns one view per position of an axis."""
     shape = tuple(spec.shape)
     if not shape:
         raise DimensionError(
@@ -26,7 +26,7 @@ def unbind(spec: Any, dim: int = 0) -> Several:
 
 
 def split(spec: Any, sizes: Sequence[int], dim: int = 0) -> Several:
-    """Views of an axis of given lengths."""
+    """Returns views of an axis with given lengths."""
     shape = tuple(spec.shape)
     axis = find_dim("split", len(shape), dim)
     if sum(sizes) != shape[axis] or any(size < 0 for size in sizes):
@@ -43,17 +43,17 @@ def split(spec: Any, sizes: Sequence[int], dim: int = 0) -> Several:
 
 
 def split_evenly(spec: Any, split_size: int, dim: int = 0) -> Several:
-    """Views of an axis of a given length, the last of which may be shorter."""
+    """Returns views of an axis with a given length; the last view may be shorter."""
     return split(spec, split_lengths(spec, split_size, dim), dim)
 
 
 def chunk(spec: Any, chunks: int, dim: int = 0) -> Several:
-    """At most so many views of an axis, as equally long as they can be."""
+    """Returns at most ``chunks`` views of an axis with lengths as equal as possible."""
     return split(spec, chunk_lengths(spec, chunks, dim), dim)
 
 
 def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
-    """The lengths of parts of a given length, the last of which may be shorter."""
+    """Returns the lengths of parts of a given length; the last part may be shorter."""
     shape = tuple(spec.shape)
     if not shape:
         raise ArgumentError(
@@ -70,7 +70,7 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
 
 
 def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:
-    """The lengths of at most so many parts, as equal as they can be."""
+    """Returns the lengths of at most ``chunks`` parts, as equal as possible."""
     if isinstance(chunks, float):
         raise TypeError("the schema says it better")
     if not len(spec.shape) or chunks < 1:

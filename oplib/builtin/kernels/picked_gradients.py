@@ -1,6 +1,6 @@
-"""Gradients of items that are picked along a dim: each goes to the place that the op says it was picked at.
+"""Gradients of selected items: each gradient goes to the position that the op returns for its item.
 
-The places are all that is saved, so the tensor may be written before the gradient is asked for, as in torch.
+Only the positions are saved, so the tensor may be written before the backward, as in torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _save_chosen(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _put_back(ctx: Any, g: Any, _: Any) -> Any:
-    """Puts a gradient where its item was, and none for the arguments that are no tensors."""
+    """Scatters a gradient to the position of its item, and returns None for arguments that are no tensors."""
     (places,) = ctx.saved_tensors
     return (_spread(ctx, g, places), *[None] * ctx.rest)
 
@@ -49,10 +49,10 @@ def _spread(ctx: Any, g: Any, places: Any) -> Any:
 
 
 OF_SORTED = Derivative(backward=_put_back, setup_context=_save_sorted)
-"""Of ``sort``."""
+"""The formula of ``sort``."""
 
 OF_LARGEST = Derivative(backward=_put_back, setup_context=_save_largest)
-"""Of ``topk``."""
+"""The formula of ``topk``."""
 
 OF_CHOSEN = Derivative(backward=_put_back, setup_context=_save_chosen)
-"""Of one item along a dim: ``(self, ..., dim, keepdim)``."""
+"""The formula of an op that selects one item along a dim: ``(self, ..., dim, keepdim)``."""

@@ -1,7 +1,7 @@
-"""How the operands of a kernel meet: one dtype by torch's rule, one shape by broadcasting.
+"""The conversion of operands to one dtype by torch's rule, and to one shape by broadcasting.
 
-Everything here runs while a kernel is traced, and makes each conversion explicit, so that the kernels work
-under ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``.
+The code runs while a kernel is traced, and makes each conversion explicit. So the kernels work under
+``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PYTHON_KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
 def is_number(operand: Any) -> bool:
-    """Whether an operand was a Python number: these arrive as weakly typed arrays without axes."""
+    """Tells whether an operand was a Python number, which arrives as a weakly typed array without axes."""
     aval = jax.typeof(operand)
     return aval.weak_type and not aval.shape
 
 
 def promote_operands(*operands: Any) -> Dtype:
-    """Returns the dtype of an arithmetic result of these operands."""
+    """Returns the dtype of the arithmetic result of these operands."""
     ranks: tuple[list[Dtype], list[Dtype], list[Dtype]] = ([], [], [])
     for operand in operands:
         if is_number(operand):
@@ -42,10 +42,10 @@ def promote_operands(*operands: Any) -> Dtype:
 
 
 def check_dtypes(op: str, *operands: Any) -> None:
-    """Makes sure that operands have one dtype.
+    """Checks that operands have one dtype.
 
     Raises:
-        ArgumentError: they have not.
+        ArgumentError: they have several.
     """
     if len({operand.dtype for operand in operands}) > 1:
         raise ArgumentError(
@@ -55,12 +55,12 @@ def check_dtypes(op: str, *operands: Any) -> None:
 
 
 def is_integral(dtype: Dtype) -> bool:
-    """Whether a dtype is integral or bool."""
+    """Tells whether a dtype is integral or bool."""
     return dtype in INTEGRAL or dtype == dtypes.bool
 
 
 def to_floating_dtype(dtype: Dtype) -> Dtype:
-    """What a function with floating results makes of a dtype."""
+    """Returns the dtype of a floating result for an input dtype."""
     return get_default_dtype() if is_integral(dtype) else dtype
 
 
@@ -73,14 +73,14 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
     """Broadcasts arrays to their common shape.
 
     Raises:
-        ArgumentError: there is none.
+        ArgumentError: there is no common shape.
     """
     shape = find_common_shape(op, *arrays)
     return [broadcast_to(array, shape) for array in arrays]
 
 
 def meet(op: str, *operands: Any) -> list[Any]:
-    """Returns operands in their common dtype and shape; integers stay what they are."""
+    """Returns operands in their common dtype and shape; integers stay integers."""
     dtype = promote_operands(*operands)
     return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
 
@@ -90,11 +90,11 @@ def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[i
 
     Args:
         op: the op's name, for the error.
-        *arrays: whatever has a shape.
-        lead: where the axes end that are meant, ``-2`` for batches of matrices.
+        *arrays: objects with a shape.
+        lead: the end of the axes to broadcast: ``-2`` for batches of matrices.
 
     Raises:
-        ArgumentError: there is none.
+        ArgumentError: there is no common shape.
     """
     try:
         shape: Any = jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays])
@@ -115,20 +115,20 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
-    """Beside a Python number, half precision is computed in single and rounded once, as torch does."""
+    """Returns single precision for half precision beside a Python number: it is rounded once, as in torch."""
     return dtypes.float32 if dtype in _HALF and any(map(is_number, operands)) else dtype
 
 
 def elementwise(
     op: str, function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
 ) -> Callable[..., Any]:
-    """Makes the kernel of an op on several operands from a function of arrays of one dtype and shape.
+    """Makes the kernel of an op with several operands from a function of arrays of one dtype and shape.
 
     Args:
         op: the op's name, for errors.
-        function: of as many arrays as the op has operands.
+        function: a function of as many arrays as the op has operands.
         floating: integers are converted to the default dtype.
-        check: ``check(op, *operands)`` raises for dtypes that the op does not take.
+        check: ``check(op, *operands)`` raises for dtypes that the op does not accept.
     """
 
     def kernel(*operands: Any) -> Any:
@@ -145,7 +145,7 @@ def elementwise(
 
 
 def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the kernel of a comparison, which gives bools."""
+    """Makes the kernel of a comparison, which returns bools."""
 
     def kernel(self: Any, other: Any) -> Any:
         dtype = promote_operands(self, other)
@@ -156,12 +156,12 @@ def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the kernel of a function with floating results of one array."""
+    """Makes the kernel of a function of one array with a floating result."""
     return lambda self: function(to_floating(self))
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Has a function of several steps compute half precision in single and round once, as torch does."""
+    """Makes a function of several steps compute half precision in single and round once, as in torch."""
 
     def computed(*arrays: Any) -> Any:
         dtype = arrays[0].dtype
@@ -174,10 +174,10 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def strong(value: Any, like: Any) -> Any:
-    """A Python number as an array of another's dtype."""
+    """Returns a Python number as an array of another array's dtype."""
     return jnp.asarray(value, like.dtype)
 
 
 def to_dtype_of(value: Any, like: Any) -> Any:
-    """An array, or a traced number, converted to the dtype of another."""
+    """Returns an array, or a traced number, converted to the dtype of another array."""
     return lax.convert_element_type(value, like.dtype)

@@ -1,4 +1,4 @@
-"""Quotients of polynomials that stand for special functions, with the numbers of who found them.
+"""Quotients of polynomials that approximate special functions, with published coefficients.
 
 For erfcx: W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969). For
 the inverse of the normal distribution: S. L. Moshier, Cephes mathematical library, ``ndtri``.
@@ -15,7 +15,7 @@ Quotient = tuple[Sequence[float], Sequence[float]]
 
 
 def divide_polynomials(quotient: Quotient, x: Any) -> Any:
-    """Computes one polynomial over another at x; the highest powers stand first."""
+    """Evaluates the quotient of two polynomials at x; the highest powers come first."""
     above, below = (_sum_powers(numbers, x) for numbers in quotient)
     return above / below
 
@@ -64,7 +64,7 @@ CENTRE: Quotient = (
         *(1.59056225126211695515e1, -1.18331621121330003142),
     ),
 )
-"""ndtri(x + 1 / 2) / sqrt(2 * pi) is x + x ** 3 times this, of x ** 2."""
+"""ndtri(x + 1 / 2) / sqrt(2 * pi) is x + x ** 3 times this quotient, a function of x ** 2."""
 
 NEAR_TAIL: Quotient = (
     (
@@ -78,7 +78,7 @@ NEAR_TAIL: Quotient = (
         *(-3.80806407691578277194e-2, -9.33259480895457427372e-4),
     ),
 )
-"""Of 1 / x with x = sqrt(-2 * log(p)) below 8: what x - log(x) / x + ndtri(p) is, times x."""
+"""A function of 1 / x with x = sqrt(-2 * log(p)) below 8: the value of (x - log(x) / x + ndtri(p)) * x."""
 
 FAR_TAIL: Quotient = (
     (
@@ -92,4 +92,4 @@ FAR_TAIL: Quotient = (
         *(2.89247864745380683936e-6, 6.79019408009981274425e-9),
     ),
 )
-"""The same from 8 on."""
+"""The same function for x from 8 on."""

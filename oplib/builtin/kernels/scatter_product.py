@@ -1,8 +1,8 @@
-"""Products of the items that are scattered to one place, made of multiplications alone.
+"""Products of the items that are scattered to one position, computed by multiplication only.
 
-JAX has no derivative of its own scattered product with respect to the items. Dividing the product by an item,
-as its formula would, fails where an item is 0; a scan along the items in the order of their places multiplies
-and nothing else, so its derivatives of every order are right there too.
+JAX's scattered product has no derivative with respect to the items. The usual formula divides the product by
+an item, and so fails for an item of 0. A scan along the items, sorted by position, only multiplies. So its
+derivatives of every order are correct for 0 too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .promotion import strong
 
 
 def multiply_scattered(whole: Any, place: tuple[Any, ...], items: Any, *, include_self: bool) -> Any:
-    """Returns the whole with the products of items at their places.
+    """Returns the whole with the products of items at their positions.
 
     Args:
-        whole: any shape.
-        place: for each axis of the whole where each item goes; those that are not there are left out.
-        items: of the shape of these.
+        whole: an array of any shape.
+        place: for each axis of the whole, the position of each item; invalid positions are ignored.
+        items: an array of the shape of the positions.
         include_self: whether the item of the whole is a factor too.
     """
     size = whole.size
@@ -31,7 +31,7 @@ def multiply_scattered(whole: Any, place: tuple[Any, ...], items: Any, *, includ
     values = lax.reshape(items, (items.size,))[order]
     _, products = lax.associative_scan(_combine, (targets, values))
     following = jnp.concatenate([targets[1:], jnp.full((1,), -1, targets.dtype)])
-    ends = jnp.where(targets != following, targets, strong(size, targets))  # others are dropped
+    ends = jnp.where(targets != following, targets, strong(size, targets))  # the others are dropped
     whole_flat = lax.reshape(whole, (size,))
     factors = jnp.ones((size,), whole.dtype).at[ends].set(products, mode="drop")
     if include_self:
@@ -41,13 +41,13 @@ def multiply_scattered(whole: Any, place: tuple[Any, ...], items: Any, *, includ
 
 
 def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Of two runs in the order of the targets, the last target and the product of what goes there."""
+    """Combines two runs sorted by target: returns the last target and the product of its items."""
     same = first[0] == second[0]
     return second[0], jnp.where(same, first[1] * second[1], second[1])
 
 
 def _find_flat(shape: tuple[int, ...], place: tuple[Any, ...]) -> Any:
-    """The number of each place, counted row by row; the size of the whole for one that is not there."""
+    """Returns the row-major number of each position; the size of the whole for an invalid position."""
     count = 1
     flat: Any = jnp.zeros_like(place[0])
     is_there: Any = jnp.ones(place[0].shape, bool)

@@ -1,4 +1,4 @@
-"""Gradients of extrema: equal items share them, and among items that are no numbers torch's rules decide."""
+"""Gradients of extrema: equal items share the gradient, and nan items get it by torch's rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _share_of_all(ctx: Any, g: Any) -> Any:
-    """Where the result is nan, the items that are share its gradient."""
+    """Shares the gradient of a nan result among the nan items."""
     x, y = ctx.saved_tensors
     y = broadcast_to(y, x.shape)
     is_it = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
@@ -49,7 +49,7 @@ def _share_of_extrema(ctx: Any, low: Any, high: Any) -> Any:
 
 
 def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
-    """No item equals a nan: 0 / 0 then is what all of them get, so that it does not pass unseen."""
+    """Shares the gradient among the items equal to the result; a nan result gives all of them 0 / 0."""
     axes = find_dims("extremum", x, ctx.dim)
     if not ctx.keepdim:
         y, g = lax.expand_dims(y, axes), lax.expand_dims(g, axes)
@@ -59,7 +59,7 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
 
 
 def _share_by(is_worse: Any) -> Any:
-    """The formula of the extremum of two items: where one of them is nan, both have the whole gradient."""
+    """Returns the formula of the extremum of two items; if one is nan, both get the whole gradient."""
 
     def backward(ctx: Any, g: Any) -> Any:
         x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
@@ -70,16 +70,16 @@ def _share_by(is_worse: Any) -> Any:
 
 
 OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both)
-"""Of an extremum, or a median, of all items."""
+"""The formula of an extremum, or a median, of all items."""
 
 ALONG = Derivative(backward=_share_along, setup_context=_save_along)
-"""Of extrema along dims: ``(self, dim, keepdim)``."""
+"""The formula of extrema along dims: ``(self, dim, keepdim)``."""
 
 OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema)
-"""Of smallest and largest items: ``(self, *, dim, keepdim)``."""
+"""The formula of smallest and largest items: ``(self, *, dim, keepdim)``."""
 
 LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs)
-"""Of the larger of two items."""
+"""The formula of the larger of two items."""
 
 SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs)
-"""Of the smaller of two items."""
+"""The formula of the smaller of two items."""

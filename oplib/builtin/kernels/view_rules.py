@@ -1,8 +1,7 @@
-"""The frames of the view ops: from the shape of a tensor, and the arguments, to what the view shows of it.
+"""The frames of the view ops: from the shape of a tensor and the arguments to the items of the view.
 
-A rule ``rule(spec, *args)`` gives a frame and its starts; ``spec`` is anything with a shape, be it an
-array, or a storage that has not been read. The same frames are the kernels on arrays, so the two worlds
-cannot differ.
+A rule ``rule(spec, *args)`` returns a frame and its starts. ``spec`` is any object with a shape: an array, or
+a storage that has not been read. The same frames are the kernels on arrays, so the two worlds cannot differ.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ Rule = Callable[..., Any]
 
 
 class Several(NamedTuple):
-    """What the rule of an op with several views gives.
+    """The result of the rule of an op with several views.
 
     Attributes:
-        parts: frame and starts of each.
-        joined_by: what undoes the op, ``"stack"`` or ``"concatenate"``.
-        dim: along which axis.
+        parts: the frame and starts of each view.
+        joined_by: the inverse of the op, ``"stack"`` or ``"concatenate"``.
+        dim: the axis.
     """
 
     parts: list[Part]
@@ -53,7 +52,7 @@ class Several(NamedTuple):
 
 
 def make_view_kernel(rule: Rule) -> Callable[..., Any]:
-    """Makes the function of arrays that takes what a rule says."""
+    """Makes the function of arrays that selects the items of a rule."""
 
     def kernel(self: Any, *args: Any) -> Any:
         found = rule(self, *args)
@@ -66,7 +65,7 @@ def make_view_kernel(rule: Rule) -> Callable[..., Any]:
 
 
 class Itself:
-    """What the rule of an op gives that returns its tensor."""
+    """The result of the rule of an op that returns its tensor."""
 
 
 # Windows over whole axes ------------------------------------------------------------------------------------
@@ -77,22 +76,22 @@ def rearrange(shape: Shape, axes: tuple[int | None, ...], sizes: Shape | None = 
     """Returns the window that shows whole axes in another order; None is a new axis.
 
     Args:
-        shape: of the tensor.
-        axes: for each axis of the view, that of the tensor.
-        sizes: the shape of the view, where axes of length 1 are repeated.
+        shape: the shape of the tensor.
+        axes: for each axis of the view, the axis of the tensor.
+        sizes: the shape of the view, if axes of length 1 are repeated.
     """
     shown = tuple(1 if axis is None else shape[axis] for axis in axes) if sizes is None else sizes
     return make_window(shape, shape, (1,) * len(shape), axes, shown)
 
 
 def alias(spec: Any) -> Part:
-    """The whole."""
+    """Returns the frame of the whole tensor."""
     shape = tuple(spec.shape)
     return rearrange(shape, tuple(range(len(shape)))), ()
 
 
 def transpose(spec: Any, dim0: int, dim1: int) -> Part:
-    """Two axes exchanged."""
+    """Exchanges two axes."""
     shape = tuple(spec.shape)
     order = list(range(len(shape)))
     first, second = find_dim("transpose", len(shape), dim0), find_dim("transpose", len(shape), dim1)
@@ -102,7 +101,7 @@ def transpose(spec: Any, dim0: int, dim1: int) -> Part:
 
 
 def t(spec: Any) -> Part:
-    """The transposed matrix."""
+    """Transposes a matrix."""
     shape = tuple(spec.shape)
     if len(shape) > 2:
         raise ArgumentError(
@@ -112,13 +111,13 @@ def t(spec: Any) -> Part:
 
 
 def reverse(spec: Any) -> Part:
-    """All axes in reverse order."""
+    """Reverses the order of all axes."""
     shape = tuple(spec.shape)
     return rearrange(shape, tuple(reversed(range(len(shape))))), ()
 
 
 def permute(spec: Any, dims: Sequence[int]) -> Part:
-    """The axes in a given order."""
+    """Arranges the axes in a given order."""
     shape = tuple(spec.shape)
     order = tuple([find_dim("permute", len(shape), dim) for dim in dims])
     if sorted(order) != list(range(len(shape))):
@@ -130,7 +129,7 @@ def permute(spec: Any, dims: Sequence[int]) -> Part:
 
 
 def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] | int) -> Part:
-    """Some axes put elsewhere, the others in their order."""
+    """Moves some axes to given positions; the others keep their order."""
     count = len(spec.shape)
     given = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
     start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in given)
@@ -145,7 +144,7 @@ def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] |
 
 
 def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
-    """Axes of length 1 left out."""
+    """Removes axes of length 1."""
     shape = tuple(spec.shape)
     given = [dim] if isinstance(dim, int) else dim
     chosen = range(len(shape)) if given is None else {find_dim("squeeze", len(shape), one) for one in given}
@@ -154,7 +153,7 @@ def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
 
 
 def unsqueeze(spec: Any, dim: int) -> Part:
-    """An axis of length 1 put in."""
+    """Inserts an axis of length 1."""
     shape = tuple(spec.shape)
     place = find_dim("unsqueeze", len(shape) + 1, dim)
     axes = (*range(place), None, *range(place, len(shape)))
@@ -162,7 +161,7 @@ def unsqueeze(spec: Any, dim: int) -> Part:
 
 
 def expand(spec: Any, size: Sequence[int]) -> Part:
-    """Axes of length 1 repeated, and new ones."""
+    """Repeats axes of length 1, and adds new axes."""
     own = tuple(spec.shape)
     lead = len(size) - len(own)
     lengths = (*[None] * lead, *own)
@@ -175,8 +174,8 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
         raise TypeError("the schema says it better")
     if not fits:
         raise ArgumentError(
-            f"expand: the sizes must match the existing ones where these are not 1. Got {describe(spec)} and "
-            f"{list(size)}. Use -1 for a size that stays."
+            f"expand: the sizes must match the existing sizes that are not 1. Got {describe(spec)} and "
+            f"{list(size)}. Use -1 to keep a size."
         )
     return rearrange(own, (*[None] * lead, *range(len(own))), shape), ()
 
@@ -186,7 +185,7 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
 
 @lru_cache(maxsize=2048)
 def cut(shape: Shape, dim: int, length: int, step: int = 1) -> Window:
-    """Returns the window of so many items of one axis."""
+    """Returns the window of ``length`` items of one axis."""
     sizes = (*shape[:dim], length, *shape[dim + 1 :])
     steps = (*(1,) * dim, step if length > 1 else 1, *(1,) * (len(shape) - dim - 1))
     return make_window(shape, sizes, steps, tuple(range(len(shape))), sizes)
@@ -194,14 +193,14 @@ def cut(shape: Shape, dim: int, length: int, step: int = 1) -> Window:
 
 @lru_cache(maxsize=2048)
 def pick(shape: Shape, dim: int) -> Window:
-    """Returns the window of one place of an axis, which is left out."""
+    """Returns the window of one position of an axis, without that axis."""
     sizes = (*shape[:dim], 1, *shape[dim + 1 :])
     axes = tuple([axis for axis in range(len(shape)) if axis != dim])
     return make_window(shape, sizes, (1,) * len(shape), axes, (*shape[:dim], *shape[dim + 1 :]))
 
 
 def select(spec: Any, dim: int, index: Any) -> Part:
-    """The items at one place of an axis."""
+    """Selects the items at one position of an axis."""
     shape = tuple(spec.shape)
     if not shape:
         raise DimensionError(
@@ -218,7 +217,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
 
 
 def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
-    """Some items of an axis in a row."""
+    """Selects consecutive items of an axis."""
     shape = tuple(spec.shape)
     if not shape:
         raise ArgumentError(
@@ -227,7 +226,7 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     axis = find_dim("narrow", len(shape), dim)
     whole = shape[axis]
     if isinstance(start, (float, np.floating)):
-        raise TypeError  # the schema says so in words; a fraction would be cut where the start is an operand
+        raise TypeError  # the schema's error is clearer; an operand would lose its fraction
     if not -whole <= start <= whole:
         raise DimensionError(
             f"narrow: start is out of range. Expected to be in range of [{-whole}, {whole}], but got "
@@ -243,7 +242,7 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
 
 
 def cut_at(shape: Shape, dim: int, start: int, length: int, step: int = 1) -> Part:
-    """Some items of an axis, from a place that is there."""
+    """Selects items of an axis from a valid position on."""
     window = cut(shape, dim, length, step)
     return window, (start if length else 0,) if window.start_count else ()
 
@@ -252,7 +251,7 @@ def cut_at(shape: Shape, dim: int, start: int, length: int, step: int = 1) -> Pa
 
 
 def fill_in_length(op: str, spec: Any, shape: Sequence[int]) -> Shape:
-    """Fills in the one length that may be left open by -1."""
+    """Replaces a length of -1 by its value."""
     size = math.prod(spec.shape)
     known = math.prod(length for length in shape if length != -1)
     if isinstance(known, float):
@@ -268,7 +267,7 @@ def fill_in_length(op: str, spec: Any, shape: Sequence[int]) -> Shape:
 
 
 def reshape(spec: Any, shape: Shape) -> Part | None:
-    """The frame to another shape; None where torch would copy, since the memory does not have that shape."""
+    """Returns the frame of another shape; None if the memory layout forces torch to copy."""
     own = tuple(spec.shape)
     if own == shape:
         return alias(spec)
@@ -278,7 +277,7 @@ def reshape(spec: Any, shape: Shape) -> Part | None:
 
 
 def view(spec: Any, shape: Sequence[int]) -> Part:
-    """Another shape of the same memory."""
+    """Returns the frame of another shape of the same memory."""
     found = reshape(spec, fill_in_length("view", spec, shape))
     if found is None:
         raise ArgumentError(
@@ -290,7 +289,7 @@ def view(spec: Any, shape: Sequence[int]) -> Part:
 
 
 def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
-    """The shape in which some axes in a row are one."""
+    """Returns the shape in which consecutive axes are joined."""
     shape = tuple(spec.shape)
     first, last = find_dim("flatten", len(shape), start_dim), find_dim("flatten", len(shape), end_dim)
     if first > last:
@@ -301,7 +300,7 @@ def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
 
 
 def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
-    """The shape in which one axis is several."""
+    """Returns the shape in which one axis is split."""
     shape = tuple(spec.shape)
     axis = find_dim("unflatten", len(shape), dim)
     known = math.prod(length for length in sizes if length != -1)
@@ -316,7 +315,7 @@ def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
 
 
 def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
-    """The diagonal of two axes."""
+    """Returns the frame of the diagonal of two axes."""
     shape = tuple(spec.shape)
     first, second = find_dim("diagonal", len(shape), dim1), find_dim("diagonal", len(shape), dim2)
     if first == second:
@@ -330,13 +329,13 @@ def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
 
 
 def view_as_real(spec: Any) -> Part:
-    """Complex numbers as pairs."""
+    """Returns the frame of complex numbers as pairs."""
     _require_complex("view_as_real", spec)
     return AsReal.of(tuple(spec.shape)), ()
 
 
 def view_as_complex(spec: Any) -> Part:
-    """Pairs as complex numbers."""
+    """Returns the frame of pairs as complex numbers."""
     shape = tuple(spec.shape)
     if spec.dtype.name not in {"float32", "float64"} or not shape or shape[-1] != 2:
         raise ArgumentError(
@@ -354,12 +353,12 @@ def _require_complex(op: str, spec: Any) -> None:
 
 
 def real(spec: Any) -> Part | Itself:
-    """The real parts, or what is real itself."""
+    """Returns the frame of the real parts, or a real tensor itself."""
     return _take_part(spec, 0) if spec.dtype in COMPLEX else Itself()
 
 
 def imag(spec: Any) -> Part:
-    """The imaginary parts."""
+    """Returns the frame of the imaginary parts."""
     _require_complex("imag", spec)
     return _take_part(spec, 1)
 

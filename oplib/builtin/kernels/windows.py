@@ -1,4 +1,4 @@
-"""Windows of pooling and unfolding: where they stand, whether there are any, and what is in them."""
+"""The windows of pooling and unfolding: their positions, their number, and their items."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from oplib.errors import ArgumentError, describe
 
 
 def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Returns one number for each axis; a single one counts for all.
+    """Returns one number per axis; a single number counts for all axes.
 
     Raises:
-        ArgumentError: there are neither one nor as many as axes.
+        ArgumentError: there is neither one number nor one per axis.
     """
     found = tuple(value)
     if len(found) == 1:
@@ -31,10 +31,10 @@ def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tupl
 
 
 def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
-    """Raises where a number, such as a stride, is too small.
+    """Raises if a number, such as a stride, is too small.
 
     Raises:
-        ArgumentError: one of them is below ``least``.
+        ArgumentError: a number is below ``least``.
     """
     for name, numbers in named.items():
         if any(number < least for number in numbers):
@@ -45,16 +45,16 @@ def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
 
 
 def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
-    """Raises where an input has no batch, channels and places, or none of these but of the batch.
+    """Raises if an input lacks an axis of batch, channels and positions, or one except the batch is empty.
 
     Args:
         op: the op's name.
-        rank: how many axes of places there are.
-        array: the input; the batch may be left out, and may be empty.
-        has_channels: there must be a channel.
+        rank: the number of spatial axes.
+        array: the input; the batch is optional and may be empty.
+        has_channels: whether the input has an axis of channels.
 
     Raises:
-        ArgumentError: it has another number of axes, or nothing in one.
+        ArgumentError: the input has another number of axes, or an empty axis.
     """
     if array.ndim not in (rank + 1, rank + 2):
         raise ArgumentError(
@@ -65,26 +65,26 @@ def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = Tru
     if 0 in needed:
         raise ArgumentError(
             f"{op}: expected a tensor with optional 0 dim batch size, and other axes with items. Got "
-            f"{describe(array)}. Leave the call out where there is nothing."
+            f"{describe(array)}. Do not call the op on empty tensors."
         )
 
 
 class Windows:
-    """Where the windows of a pooling stand, along each axis.
+    """The positions of the windows of a pooling along each axis.
 
     Args:
         op: the op's name, for errors.
-        sizes: of the axes that are pooled.
-        kernel: sizes of a window.
-        stride: steps from one window to the next; empty for those of the window.
-        padding: places that are added on both sides.
-        dilation: steps from one place of a window to the next.
-        ceil_mode: whether a last window may stand out.
-        limits_padding: it may be no more than half a window.
+        sizes: the sizes of the pooled axes.
+        kernel: the sizes of a window.
+        stride: the steps from one window to the next; empty for the sizes of the window.
+        padding: the number of positions added on both sides.
+        dilation: the steps from one position of a window to the next.
+        ceil_mode: whether the last window may extend beyond the input.
+        limits_padding: whether the padding is limited to half a window.
 
     Attributes:
-        counts: how many windows there are along each axis.
-        ends: how many places are added at the end of each.
+        counts: the number of windows along each axis.
+        ends: the number of positions added at the end of each axis.
 
     Raises:
         ArgumentError: a number is too small, the padding too large, or there are no windows.
@@ -126,7 +126,7 @@ class Windows:
         self.ends = [self._end(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
 
     def _reach(self, axis: int) -> int:
-        """How many places a window spans."""
+        """Returns the number of positions that a window spans."""
         return self.dilation[axis] * (self.kernel[axis] - 1) + 1
 
     def _count(self, axis: int, size: int, ceil_mode: bool) -> int:
@@ -137,29 +137,29 @@ class Windows:
         return count - 1 if is_beyond else count
 
     def _end(self, axis: int, size: int, ceil_mode: bool) -> int:
-        """Places added at the end, by which the last window is complete."""
+        """Returns the number of positions to add at the end, so that the last window is complete."""
         pad = self.padding[axis]
         last = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
         return max(last - size - pad, 0) if ceil_mode else pad
 
     def sum(self, array: Any) -> Any:
-        """Sums the items of each window; those beyond the edge count as 0."""
+        """Sums the items of each window; positions beyond the edge count as 0."""
         lead = array.ndim - len(self.kernel)
         ones = (1,) * lead
         pads = [(0, 0)] * lead + list(zip(self.padding, self.ends, strict=True))
-        nothing = np.zeros((), array.dtype)  # a concrete 0, by which JAX sees that it is a sum
+        nothing = np.zeros((), array.dtype)  # a concrete 0, by which JAX recognizes a sum
         window, steps = (*ones, *self.kernel), (*ones, *self.stride)
         return lax.reduce_window(array, nothing, lax.add, window, steps, pads)
 
     def gather(self, array: Any, fill: Any) -> Any:
-        """All items of each window, along a new first axis."""
+        """Returns all items of each window, along a new first axis."""
         lead = array.ndim - len(self.kernel)
         pads = [(0, 0, 0)] * lead + [(a, b, 0) for a, b in zip(self.padding, self.ends, strict=True)]
         padded = lax.pad(array, fill, pads)
         return jnp.stack([self._shift(padded, offset, lead) for offset in self._offsets()])
 
     def scatter(self, items: Any, like: Any) -> Any:
-        """Sums items of windows at their places: the transpose of :meth:`gather`, on an array like this."""
+        """Sums items of windows at their positions: the transpose of :meth:`gather`, shaped as ``like``."""
         transposed = jax.linear_transpose(
             lambda array: self.gather(array, np.zeros((), items.dtype)),
             jax.ShapeDtypeStruct(like, items.dtype),

@@ -54,7 +54,7 @@ def test_the_complaint_names_the_argument_and_what_it_was():
     with pytest.raises(
         TypeError,
         match=r"diff: argument 'input' expected a value of type 'Tensor' but found \[1.0, 2.0\]. "
-        r"\[1.0, 2.0\] is no tensor, but of type list. Pass oplib.tensor\(...\) in its place",
+        r"\[1.0, 2.0\] is no tensor, but of type list. Pass oplib.tensor\(...\) instead",
     ):
         oplib.diff([1.0, 2.0])
 

@@ -114,7 +114,7 @@ PLACES = [
     Refusal("masked_select", "the sizes of the operands must match, or be", X, mask(4)),
     Refusal("masked_select", "argument 'mask' is a Tensor", X, None),
     Refusal("masked_scatter", "expected a mask of bools", X, at([0, 1, 2], [3, 4, 5]), X),
-    Refusal("masked_scatter", "the source has fewer items than the mask has places", X, mask(2, 3), real(1)),
+    Refusal("masked_scatter", "the source has too few items", X, mask(2, 3), real(1)),
     Refusal("masked_scatter", "the sizes of the operands must match, or be", X, mask(4), X),
     Refusal(
         "masked_scatter", "expected self.dtype to be equal to src.dtype", X, mask(2, 3), at(0, 1, 2, 3, 4, 5)

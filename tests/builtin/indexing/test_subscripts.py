@@ -58,7 +58,7 @@ def test_a_place_that_is_not_there_is_refused(index, kind, text):
 def test_a_place_along_nothing_is_said_to_be_on_an_empty_tensor():
     empty = oplib.ones(0)
     for ask in (lambda: empty[0], lambda: empty.select(0, 0), lambda: empty.select_scatter(empty, 0, 0)):
-        with pytest.raises(DimensionError, match=r"The tensor is empty there: ask only where its size"):
+        with pytest.raises(DimensionError, match=r"The tensor is empty there: index only axes whose size"):
             ask()
 
 
