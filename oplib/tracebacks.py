@@ -79,20 +79,34 @@ def hide_frames(error: BaseException) -> None:
     """Takes the hidden frames out of the traceback of an error that is about to leave an entry point.
 
     Of frames inside oplib that follow one another the innermost stays. Frames of JAX go, as do those of
-    optree. Everything else is the user's. The errors behind this one are treated alike.
+    optree. Everything else is the user's. The errors behind this one are treated alike, unless the user's
+    code handles them: it may raise them again.
 
     Args:
         error: that is being handled. A bare ``raise`` has to follow.
     """
     if config.traceback == "full":
         return
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        one.__traceback__ = _rebuild(one.__traceback__)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-    _edit_notes(error)
+    _shorten(error)
+    seen = {id(error)}
+    behind = _find_behind(error)
+    while behind is not None and id(behind) not in seen and _begins_inside(behind.__traceback__):
+        _shorten(behind)
+        seen.add(id(behind))
+        behind = _find_behind(behind)
+    if not isinstance(error, OplibError) and _ends_inside(error.__traceback__):
+        _note_setting(error)
+
+
+def _find_behind(error: BaseException) -> BaseException | None:
+    """Returns the error that Python prints before this one."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _shorten(error: BaseException) -> None:
+    error.__traceback__ = _rebuild(error.__traceback__)
+    if isinstance(error, OplibError):
+        _drop_note_of_jax(error)
 
 
 def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
@@ -117,13 +131,21 @@ def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
     return made
 
 
-def _edit_notes(error: BaseException) -> None:
-    """Drops JAX's note on its own frames where oplib raised, and says what is hidden where it did not."""
+def _drop_note_of_jax(error: BaseException) -> None:
+    """Drops the note on the frames of JAX, which say nothing about an error that oplib raised."""
     notes: list[str] = getattr(error, "__notes__", [])
-    if isinstance(error, OplibError):
-        notes[:] = [note for note in notes if _JAX_NOTE not in note]
-    elif _NOTE not in notes and _ends_inside(error.__traceback__):
+    notes[:] = [note for note in notes if _JAX_NOTE not in note]
+
+
+def _note_setting(error: BaseException) -> None:
+    """Says in an error that oplib did not raise on purpose how to see the hidden frames."""
+    if _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
+
+
+def _begins_inside(traceback: TracebackType | None) -> bool:
+    """Whether the function that handles the error of a traceback belongs to oplib or JAX."""
+    return traceback is not None and is_inside[traceback.tb_frame.f_code.co_filename]
 
 
 def _ends_inside(traceback: TracebackType | None) -> bool:

@@ -119,7 +119,7 @@ def load(f: File, map_location: Any = None) -> Any:
         raise DataError(
             f"load: the file is not one that oplib.save has written, or it is damaged. Got {error}. Save it "
             "again; pickled files of other libraries are not read."
-        ) from error
+        ) from None
 
 
 class _Writer:

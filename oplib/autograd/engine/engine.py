@@ -285,11 +285,11 @@ def check_edge(edge: GradientEdge) -> Edge:
         )
     try:
         slot = index(edge[1])
-    except TypeError as error:
+    except TypeError:
         raise GradientTypeError(
             f"GradientEdge: its second item must be an integer. Got {type(edge[1]).__name__}. Use "
             f"get_gradient_edge(tensor)."
-        ) from error
+        ) from None
     if not 0 <= slot < len(node.input_metadata):
         raise AutogradError(
             f"GradientEdge: {node.name()} has no slot {slot}. It has {len(node.input_metadata)}. Use "

@@ -6,6 +6,7 @@ from typing import Any
 
 from oplib.errors import StrategyError
 from oplib.tensor import upcalls
+from oplib.tracebacks import entry_point
 
 from .arguments import Group, take_tuple
 from .evaluation import Function, evaluate
@@ -14,6 +15,7 @@ from .jacobian import jacobian
 from .strictness import require_recorded
 
 
+@entry_point
 def hessian(
     func: Function,
     inputs: Any,

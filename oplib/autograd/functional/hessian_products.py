@@ -7,6 +7,7 @@ from typing import Any
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .arguments import Group, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
@@ -14,6 +15,7 @@ from .jacobian_products import make_cotangents, pull_through
 from .strictness import Found, fill_zeros, find_gradients, require_recorded
 
 
+@entry_point
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """Returns the output of a scalar function, and the product of a vector with its Hessian.
 
@@ -51,6 +53,7 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return results[0], at.untuple(results[1])
 
 
+@entry_point
 def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """Returns the output of a scalar function, and the product of its Hessian with a vector.
 

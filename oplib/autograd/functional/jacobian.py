@@ -7,6 +7,7 @@ from typing import Any
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tracebacks import entry_point
 
 from .arguments import Tensors, detach_results, take_tuple, untuple
 from .basis import count_items, iterate_units, make_basis, split_rows
@@ -17,6 +18,7 @@ from .strictness import find_gradients, make_zeros_like, refuse_constant
 Matrix = tuple[Tensors, ...]
 
 
+@entry_point
 def jacobian(
     func: Function,
     inputs: Any,

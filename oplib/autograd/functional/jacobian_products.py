@@ -8,12 +8,14 @@ import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import enable_grad
 from oplib.tensor import Tensor, box
+from oplib.tracebacks import entry_point
 
 from .arguments import Tensors, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
 from .strictness import fill_zeros, find_gradients, require_recorded
 
 
+@entry_point
 def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """Returns the outputs of a function, and the product of a vector with its Jacobian.
 
@@ -50,6 +52,7 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return outputs.untuple(results[0]), at.untuple(results[1])
 
 
+@entry_point
 def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """Returns the outputs of a function, and the product of its Jacobian with a vector.
 

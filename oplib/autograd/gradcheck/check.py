@@ -10,6 +10,7 @@ import jax
 
 from oplib.errors import CheckOptionError, GradcheckError
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from . import fast, slow
 from .batched import check_batched_gradients
@@ -19,6 +20,7 @@ from .forward import check_batched_tangents, check_undefined_tangents
 from .problem import Problem, as_tuple
 
 
+@entry_point
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],

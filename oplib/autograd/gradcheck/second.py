@@ -11,6 +11,7 @@ import numpy as np
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .check import passes_checks
 from .comparison import Options
@@ -19,6 +20,7 @@ from .directions import draw_directions
 from .problem import as_tuple, needs_grad, to_double
 
 
+@entry_point
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],

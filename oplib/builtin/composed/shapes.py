@@ -149,11 +149,11 @@ def broadcast_tensors(*tensors: Any) -> Any:
     arrays = _listed(tensors)
     try:
         shape = np.broadcast_shapes(*[tuple(one.shape) for one in arrays])
-    except ValueError as error:
+    except ValueError:
         raise ArgumentError(
             f"broadcast_tensors: the sizes of the tensors must match, or be 1. Got "
             f"{', '.join(map(describe, arrays))}. Reshape one of them."
-        ) from error
+        ) from None
     return tuple(ops.expand(one, shape) for one in arrays)
 
 

@@ -239,10 +239,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         )
     try:
         return tuple(np.broadcast_shapes(*given))
-    except ValueError as error:
+    except ValueError:
         raise ArgumentError(
             f"broadcast_shapes: the sizes must match, or be 1. Got {given}. Change one of them."
-        ) from error
+        ) from None
 
 
 COMPOSED = (

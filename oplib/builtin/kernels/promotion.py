@@ -98,12 +98,12 @@ def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[i
     """
     try:
         shape: Any = jnp.broadcast_shapes(*[array.shape[:lead] for array in arrays])
-    except ValueError as error:
+    except ValueError:
         which = "sizes" if lead is None else f"sizes of the axes before the last {-lead}"
         raise ArgumentError(
             f"{op}: the {which} of the operands must match, or be 1. "
             f"Got {', '.join(map(describe, arrays))}. Reshape one of them."
-        ) from error
+        ) from None
     return tuple(shape)
 
 

@@ -108,7 +108,7 @@ class Binder:
         try:
             return self.converters[place](value)
         except UnfitError as error:
-            raise self._unfit(name, place, value, str(error)) from error
+            raise self._unfit(name, place, value, str(error)) from None
 
     def _fit_integer(self, name: str, place: int, values: Sequence[Any]) -> int | float:
         """Returns a 64-bit integer as a float if it stands beside floats and JAX has no such integers."""

@@ -103,7 +103,7 @@ def _convert_item(convert: Converter, item: Any, place: int) -> Any:
         return convert(item)
     except UnfitError as error:
         advice = f": {error}" if str(error) else ""
-        raise UnfitError(f"Its element {place} does not fit{advice}") from error
+        raise UnfitError(f"Its element {place} does not fit{advice}") from None
 
 
 def _limit(convert: Converter, choices: tuple[Any, ...]) -> Converter:

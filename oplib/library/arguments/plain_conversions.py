@@ -113,7 +113,7 @@ def to_str(value: Any) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise UnfitError(f"It is not UTF-8: {error}") from error
+            raise UnfitError(f"It is not UTF-8: {error}") from None
     raise UnfitError
 
 

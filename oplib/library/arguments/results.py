@@ -87,7 +87,7 @@ def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any)
             f"{schema.qualified_name}: the kernel's result{which} has the wrong type. Unable to cast "
             f"{describe(value)}, of type {type(value).__name__}, to '{returned.type}'. Declared: "
             f"{_print_returns(schema)}. {advice}Return what is declared, or declare what is returned."
-        ) from error
+        ) from None
 
 
 def take_returned_arguments(

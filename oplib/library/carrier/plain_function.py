@@ -34,7 +34,7 @@ def make_plain_function(overload: OpOverload, layout: Layout) -> ArrayFunction:
         try:
             return tuple(run_kernel(overload.record, layout, arrays)[1])
         except CONCRETIZATION_ERRORS as error:
-            raise _explain_value(overload.name(), error) from error
+            raise _explain_value(overload.name(), error).with_traceback(error.__traceback__) from None
 
     record = overload.record
     function = run

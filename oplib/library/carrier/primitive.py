@@ -20,6 +20,7 @@ from jax.interpreters import ad, batching, mlir, xla
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
 from oplib.library.kernels.kernel_choice import require_kernels
+from oplib.tracebacks import entry_point
 
 from .bound_call import BoundCall
 from .host_parts import find_spread_lowering
@@ -52,11 +53,11 @@ class Carrier:
             lower_late(primitive)
             primitive.def_impl(partial(xla.apply_primitive, primitive))
             mlir.register_lowering(primitive, lower)
-        batching.fancy_primitive_batchers[self.call] = self._batch_call
-        batching.fancy_primitive_batchers[self.linear] = self._batch_linear
-        ad.primitive_jvps[self.call] = self._differentiate_call
-        ad.primitive_jvps[self.linear] = _differentiate_linear
-        ad.primitive_transposes[self.linear] = _transpose_linear
+        batching.fancy_primitive_batchers[self.call] = entry_point(self._batch_call)
+        batching.fancy_primitive_batchers[self.linear] = entry_point(self._batch_linear)
+        ad.primitive_jvps[self.call] = entry_point(self._differentiate_call)
+        ad.primitive_jvps[self.linear] = entry_point(_differentiate_linear)
+        ad.primitive_transposes[self.linear] = entry_point(_transpose_linear)
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""

@@ -83,8 +83,8 @@ def _fit_dtype(value: Any) -> np.dtype[Any]:
     """Accepts jax.numpy.float32 and numpy.float32 as dtypes too."""
     try:
         return np.dtype(value)
-    except TypeError as error:
-        raise UnsupportedDefaultError from error
+    except TypeError:
+        raise UnsupportedDefaultError from None
 
 
 def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:

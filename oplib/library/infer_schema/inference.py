@@ -103,7 +103,7 @@ def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
         raise signature.refuse(
             f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.hint)}.{advice} "
             f"{SUPPORTED}."
-        ) from error
+        ) from None
 
 
 def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType, mark: str) -> Argument:
@@ -111,11 +111,11 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
     if parameter.default is not EMPTY:
         try:
             default = fit_default(type_, parameter.default, parameter.hint)
-        except UnsupportedDefaultError as error:
+        except UnsupportedDefaultError:
             raise signature.refuse(
                 f"Parameter {parameter.name} has an unsupported default value type "
                 f"{type(parameter.default).__name__}. Got {describe(parameter.default)} for type '{type_}'. "
                 "It is None, a number, string, dtype, device or enum member, or a tuple for a tuple type."
-            ) from error
+            ) from None
     alias = mark_written(type_, mark) if mark else None
     return Argument(parameter.name, type_, default, parameter.kwarg_only, alias)

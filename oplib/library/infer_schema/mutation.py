@@ -117,10 +117,10 @@ def _name_tags(tags: Tags | NamedTag | None) -> set[str]:
 def _read_returns(signature: Signature, hint: Any) -> tuple[SchemaType, ...]:
     try:
         return read_return_hint(hint)
-    except UnsupportedHintError as error:
+    except UnsupportedHintError:
         raise signature.refuse(
             f"Return has unsupported type {spell_hint(hint)}. {SUPPORTED_RETURNS}."
-        ) from error
+        ) from None
 
 
 def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...]) -> tuple[Return, ...]:

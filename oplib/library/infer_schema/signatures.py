@@ -52,7 +52,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     except (TypeError, ValueError) as error:
         raise SchemaInferenceError(
             f"infer_schema({title}): it has no signature. {error}. Give the op a schema."
-        ) from error
+        ) from None
     names = getattr(_find_function(fn), "__globals__", {})
     parameters = tuple(
         Parameter(
@@ -101,9 +101,9 @@ def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
         return typing.get_type_hints(
             types.SimpleNamespace(__annotations__={"hint": hint}), globalns=names, include_extras=True
         )["hint"]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  evaluating an annotation runs the user's code
         raise SchemaInferenceError(
             f"{subject} has an unsupported type annotation {hint}. It is not a type ({type(error).__name__}: "
             f"{error}). Annotations are read at module scope: import their types there, also outside of "
             "`if TYPE_CHECKING`."
-        ) from error
+        ) from None

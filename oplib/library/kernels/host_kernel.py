@@ -110,4 +110,4 @@ def _copy_in(record: Record, value: np.ndarray) -> Any:
         raise ResultError(
             f"{record.name}: the host kernel returned {describe(value)}, which no array here can hold. "
             f"{error} Or return another dtype, such as value.astype(numpy.float32)."
-        ) from error
+        ) from None

@@ -51,11 +51,12 @@ def call_tensor_kernel(
         tensors = find_tensors([*args, *kwargs.values()])
         if not any_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
             raise
-        raise TracingError(
+        better = TracingError(
             f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
             f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
             "runs on the host and can read values."
-        ) from error
+        )
+        raise better.with_traceback(error.__traceback__) from None
 
 
 def find_tensors(values: Iterable[Any]) -> list[Tensor]:

@@ -54,7 +54,8 @@ def running_part(op: str, part: str, *, eager: bool, layout: Layout | None = Non
                 with _tracing(op):
                     yield
             except CONCRETIZATION_ERRORS as error:
-                raise _explain_value(op, part, layout, error) from error
+                better = _explain_value(op, part, layout, error)
+                raise better.with_traceback(error.__traceback__) from None
         except Exception as error:
             if not str(error).startswith(f"{op}:"):
                 error.add_note(f"Raised in the {part} of {op}.")

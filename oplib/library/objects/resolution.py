@@ -53,4 +53,4 @@ def resolve_existing_op(op: Op, *, subject: str) -> OpOverload:
     try:
         return resolve_op(op, subject=subject)
     except UnknownOperatorError as error:
-        raise RegistrationError(str(error)) from error
+        raise RegistrationError(str(error)) from None

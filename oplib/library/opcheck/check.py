@@ -9,6 +9,7 @@ from oplib.errors import OpCheckError, RegistrationError, RegistrationValueError
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
 from oplib.library.objects.resolution import HasOverload, resolve_op
+from oplib.tracebacks import entry_point
 
 from .batching import check_vmap
 from .comparison import Tolerance
@@ -45,6 +46,7 @@ DEFAULT_TEST_UTILS = (
 )
 
 
+@entry_point
 def opcheck(
     op: OpOverload | OpOverloadPacket | HasOverload,
     args: Sequence[Any],

@@ -113,4 +113,4 @@ def find_device_slot(device: str, *, subject: str) -> KernelSlot:
     try:
         return find_slot(device, subject=subject)
     except RegistrationError as error:
-        raise RegistrationValueError(str(error)) from error
+        raise RegistrationValueError(str(error)) from None

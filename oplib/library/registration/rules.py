@@ -194,7 +194,7 @@ def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kw
         raise RegistrationTypeError(
             f"{subject} does not accept its arguments. Got {signature}, expected {due}: {error}. "
             "Give it these parameters."
-        ) from error
+        ) from None
 
 
 def refuse_mutation(schema: FunctionSchema) -> None:
@@ -234,7 +234,7 @@ def check_fake_signature(record: Record, fake: Function) -> None:
         raise RegistrationError(
             f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, the "
             f"schema is {schema}: {error}. Give it the parameters of the kernel."
-        ) from error
+        ) from None
     count = _count_returns(signature.return_annotation)
     if count is not None and count != len(schema.returns):
         raise RegistrationError(

@@ -121,7 +121,7 @@ def _local_devices(kind: str) -> list[JaxDevice]:
         raise DeviceError(
             f"device: JAX has no devices of type {kind!r} here. It has {there}. "
             f"Choose one of these, or install JAX for {kind}."
-        ) from error
+        ) from (None if str(error).startswith("Unknown backend") else error)
 
 
 @lru_cache(maxsize=1024)

@@ -12,8 +12,10 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 
+@entry_point
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Makes a leaf from a copy of the data.
 
@@ -49,7 +51,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             "tensor: the data is a Tensor, and its history is not copied. "
             "Write source.detach().clone() for a copy, with .requires_grad_(True) for a new leaf.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return _box_data(data, dtype, device, requires_grad)
 
@@ -59,6 +61,7 @@ def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -
     return Tensor.from_array(array, requires_grad=requires_grad)
 
 
+@entry_point
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns the data as a Tensor: itself if it is one already, with its history if it must be converted.
 

@@ -137,9 +137,9 @@ def _read_one(op: str, name: str, value: Any) -> Any:
 def _broadcast(first: Any, second: Any) -> tuple[Any, Any]:
     try:
         shape = jnp.broadcast_shapes(first.shape, second.shape)
-    except ValueError as error:
+    except ValueError:
         raise ArgumentError(
             f"allclose: the shapes do not broadcast. Got {describe(first)} and {describe(second)}. "
             "Give tensors of one shape."
-        ) from error
+        ) from None
     return jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)

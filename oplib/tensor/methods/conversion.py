@@ -19,6 +19,7 @@ from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
+from oplib.tracebacks import hide_frames
 
 
 class TensorConversion(TensorMetadata, Generic[TensorT]):
@@ -64,7 +65,11 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             tensor([ 1, -2])
         """
         del non_blocking
-        dtype, placement = _read_target(args, dtype, device)
+        try:
+            dtype, placement = _read_target(args, dtype, device)
+        except Exception as error:
+            hide_frames(error)
+            raise
         result = self
         if dtype is not None and dtype != result.dtype:
             result = upcalls.to_dtype(result, dtype)

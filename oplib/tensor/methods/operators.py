@@ -15,6 +15,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.tensor.shapes.symbolic import SymbolicSize
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
+from oplib.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -189,10 +190,18 @@ class TensorOperators(Generic[TensorT]):
         return upcalls.ge(self, other) if isinstance(other, OPERANDS) else leave(other)
 
     def __getitem__(self, index: Any) -> TensorT:
-        return upcalls.getitem(self, index)
+        try:
+            return upcalls.getitem(self, index)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        upcalls.setitem_(self, index, value)
+        try:
+            upcalls.setitem_(self, index, value)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __iter__(self) -> Iterator[TensorT]:
         if not self._storage.array.ndim:

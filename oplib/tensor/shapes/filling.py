@@ -47,10 +47,10 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
         shape = tuple(
             [one if is_symbolic(one) else _read_length(place, one) for place, one in enumerate(given)]
         )
-    except TypeError as error:
+    except TypeError:
         raise ArgumentTypeError(
             f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
-        ) from error
+        ) from None
     if any(length < 0 for length in shape if not is_symbolic(length)):
         raise ArgumentError(
             f"{op}: no dimension has a negative length. Got size {shape}. Use 0 for an empty one."

@@ -117,16 +117,16 @@ def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -
 def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
-    except ValueError as error:
+    except ValueError:
         raise DataError(
             f"tensor: nested sequences must have equal lengths at each depth. Got {describe(data)}. "
             f"Pad them, or keep a list of tensors."
-        ) from error
-    except AutogradError as error:
+        ) from None
+    except AutogradError:
         raise AutogradError(
             "tensor: the data holds a Tensor that requires grad, whose history would be lost. "
             f"Got {describe(data)}. Use oplib.stack to keep it, or detach the Tensor."
-        ) from error
+        ) from None
     if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.names):
         raise DtypeError(
             f"tensor: the data is not made of numbers that fit a dtype. Got {describe(data)}. "

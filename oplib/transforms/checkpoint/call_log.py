@@ -36,7 +36,8 @@ class CallLog:
             try:
                 return unpack(holder)
             except CheckpointError as error:
-                raise CheckpointError(f"{error}\n{self._describe()}") from error
+                listed = CheckpointError(f"{error}\n{self._describe()}")
+                raise listed.with_traceback(error.__traceback__) from error.__cause__
 
         return explained
 

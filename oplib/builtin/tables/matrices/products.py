@@ -124,8 +124,9 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
     except (ValueError, TypeError, IndexError) as error:
         raise ArgumentError(
             f"einsum: the equation does not fit the operands. Got {equation!r} for "
-            f"{', '.join(map(describe, tensors))}. Write one letter for each axis, of one size everywhere."
-        ) from error
+            f"{', '.join(map(describe, tensors))}: {str(error).splitlines()[0].rstrip('.')}. Write one "
+            "letter for each axis, of one size everywhere."
+        ) from None
 
 
 def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:

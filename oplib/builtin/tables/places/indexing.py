@@ -54,11 +54,11 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
     shapes = [index.shape for index in indices]
     try:
         shape: Any = jnp.broadcast_shapes(*shapes)
-    except ValueError as error:
+    except ValueError:
         raise DimensionError(
             f"index: shape mismatch: indexing tensors could not be broadcast together. "
             f"Got {', '.join(map(describe, indices))}. Reshape one of them."
-        ) from error
+        ) from None
     place: list[Any] = [slice(None)] * ndim
     for dim, index in zip(dims, indices, strict=True):
         place[dim] = broadcast_to(index, shape)

@@ -248,11 +248,11 @@ def _joined(op: str, join: Any) -> Any:
         dtype = jnp.result_type(*tensors) if len({one.dtype for one in tensors}) > 1 else tensors[0].dtype
         try:
             return join([lax.convert_element_type(one, dtype) for one in tensors])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError):
             raise ArgumentError(
                 f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "
                 f"{', '.join(map(describe, tensors))}. Reshape one of them."
-            ) from error
+            ) from None
 
     return kernel
 

@@ -1,0 +1,246 @@
+"""Which frames an error shows: the user's, and one line of oplib for each call into it."""
+
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import traceback
+import weakref
+from pathlib import Path
+
+import pytest
+
+import oplib
+from oplib.errors import ArgumentValueError
+from oplib.tracebacks import entry_point
+
+from .tracebacks import ARGUMENTS, USERS
+
+ROOT = Path(__file__).parent.parent
+OWN = re.compile(r'  File "(?:[^"]*/oplib/[^"]*\.py|<[^"]*>)"')
+FRAME = re.compile(r'  File "([^"]*)", line \d+, in (\S+)')
+CHAINED = "the above exception"
+
+
+@pytest.fixture(scope="module")
+def printed():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_TRACEBACK_FILTERING": "auto"}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.tracebacks"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(autouse=True)
+def short(forget_ops):
+    before, oplib.config.traceback = oplib.config.traceback, "short"
+    yield
+    oplib.config.traceback = before
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_an_error_in_the_arguments_shows_one_line_of_oplib(printed, name):
+    text = printed["short"][name]
+    frames = FRAME.findall(text)
+    assert frames[0][0] == f"/scripts/{name}.py"
+    assert len(OWN.findall(text)) <= 1
+    assert len(frames) <= 3
+    assert len(text.splitlines()) <= 12
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_one_mistake_is_one_error(printed, name):
+    assert CHAINED not in printed["short"][name].lower()
+    assert "JAX_TRACEBACK_FILTERING" not in printed["short"][name]
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_an_error_in_the_users_code_ends_there(printed, name):
+    text = printed["short"][name].rpartition("Traceback (most recent call last)")[2]
+    frames = FRAME.findall(text)
+    assert frames[0][0] == f"/scripts/{name}.py"
+    assert frames[-1] == ("/scripts/prelude.py", "<lambda>" if name == "value of a tracer" else "fail")
+    assert len(OWN.findall(text)) <= 2
+    assert "/site-packages/" not in text
+
+
+@pytest.mark.parametrize("name", [*ARGUMENTS, *USERS])
+def test_the_full_setting_shows_more(printed, name):
+    short, full = (len(FRAME.findall(printed[setting][name])) for setting in ("short", "full"))
+    assert short <= full
+    message = printed["full"][name].splitlines()[-1]
+    assert message in printed["short"][name] or "JAX" in message
+
+
+def test_the_full_setting_shows_how_ops_are_called(printed):
+    for name in ("type", "formula"):
+        assert "/oplib/library/calls/" in printed["full"][name]
+        assert "/oplib/library/calls/" not in printed["short"][name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filtering", ["auto", "off"])
+def test_a_script_prints_few_lines(tmp_path, filtering):
+    script = tmp_path / "script.py"
+    script.write_text("import oplib\na, b = oplib.ones(2), oplib.ones(3)\noplib.mul(a, b)\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_TRACEBACK_FILTERING": filtering}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert len(FRAME.findall(done.stderr)) == 2
+    assert len(done.stderr.splitlines()) <= 8
+
+
+def test_an_unknown_setting_raises():
+    with pytest.raises(ArgumentValueError, match=r"config\.traceback: no such setting\. Got 'long'"):
+        oplib.config.traceback = "long"
+    assert oplib.config.traceback == "short"
+
+
+def list_functions(error):
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def list_files(error):
+    return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def define(name, kernel):
+    def run(x: oplib.Tensor) -> oplib.Tensor:
+        return kernel(x)
+
+    return oplib.custom_op(f"tracebacks_test::{name}", run, mutates_args=())
+
+
+def test_a_debugger_after_the_error_stops_in_the_users_frame():
+    def kernel(x):
+        secret = 3
+        raise KeyError(secret)
+
+    with pytest.raises(KeyError) as caught:
+        define("stop", kernel)(oplib.ones(2))
+    step = caught.value.__traceback__
+    while step.tb_next is not None:
+        step = step.tb_next
+    assert step.tb_frame.f_locals["secret"] == 3
+
+
+def test_a_cause_that_the_user_gives_stays():
+    inner = ValueError("inner")
+
+    def kernel(x):
+        raise KeyError("outer") from inner
+
+    with pytest.raises(KeyError) as caught:
+        define("cause", kernel)(oplib.ones(2))
+    assert caught.value.__cause__ is inner
+
+
+def test_an_error_that_the_user_handles_keeps_its_frames():
+    oplib.config.traceback = "full"
+    try:
+        oplib.mul(oplib.ones(2), oplib.ones(3))
+    except RuntimeError as handled:
+        before = list_functions(handled)
+        oplib.config.traceback = "short"
+        with pytest.raises(RuntimeError):
+            oplib.mul(oplib.ones(2), oplib.ones(4))
+        assert list_functions(handled) == before
+        assert len(before) > 5
+
+
+def test_an_interrupt_passes_as_it_is():
+    def kernel(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        define("interrupt", kernel)(oplib.ones(2))
+    assert "dispatch.py" in list_files(caught.value)
+
+
+def test_an_error_that_oplib_did_not_expect_names_the_setting():
+    with pytest.raises(TypeError) as caught:
+        entry_point(oplib.pytree.tree_map)(len, 3)
+    assert 'oplib.config.traceback = "full"' in "".join(caught.value.__notes__)
+
+
+def test_calls_inside_the_users_code_show_one_line_each():
+    def kernel(x):
+        return x * oplib.ones(7)
+
+    with pytest.raises(RuntimeError) as caught:
+        define("nested", kernel)(oplib.ones(2))
+    files = list_files(caught.value)
+    assert files.count("test_tracebacks.py") == 3
+    assert len(files) == 5
+
+
+def test_a_backward_inside_a_backward_shows_one_line_each():
+    class Inner(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            with oplib.enable_grad():
+                leaf = oplib.ones(2, requires_grad=True)
+                (leaf * leaf).backward(oplib.ones(3))
+
+    x = oplib.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Mismatch in shape") as caught:
+        Inner.apply(x).sum().backward()
+    assert len(list_files(caught.value)) == 4
+
+
+def test_anomaly_mode_still_names_the_forward_call():
+    def fail(grad):
+        raise KeyError("hook")
+
+    x = oplib.ones(2, requires_grad=True)
+    with (
+        pytest.warns(UserWarning, match="nomaly"),
+        oplib.autograd.detect_anomaly(),
+        pytest.raises(KeyError) as caught,
+    ):
+        y = x.exp()
+        y.register_hook(fail)
+        y.sum().backward()
+    assert list_functions(caught.value)[-1] == "fail"
+
+
+def test_threads_and_generators_are_shortened_alike():
+    found = []
+
+    def generate():
+        yield oplib.ones(2) * oplib.ones(3)
+
+    def work():
+        try:
+            next(generate())
+        except RuntimeError as error:
+            found.append(list_functions(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found[0][:2] == ["work", "generate"]
+    assert len(found[0]) == 3
+
+
+def test_an_error_that_was_handled_keeps_no_tensor_alive():
+    x = oplib.ones(2)
+    alive = weakref.ref(x)
+    gc.disable()
+    try:
+        try:
+            x.sum(dim=5)
+        except IndexError:
+            pass
+        del x
+        assert alive() is None
+    finally:
+        gc.enable()
