@@ -1,6 +1,5 @@
 """Which frames an error shows: the user's, and one line of oplib for each call into it."""
 
-import gc
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import sys
 import threading
 import traceback
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,17 +68,11 @@ def test_an_error_in_the_users_code_ends_there(printed, name):
 
 
 @pytest.mark.parametrize("name", [*ARGUMENTS, *USERS])
-def test_the_full_setting_shows_more(printed, name):
-    short, full = (len(FRAME.findall(printed[setting][name])) for setting in ("short", "full"))
-    assert short <= full
-    message = printed["full"][name].splitlines()[-1]
-    assert message in printed["short"][name] or "JAX" in message
-
-
-def test_the_full_setting_shows_how_ops_are_called(printed):
-    for name in ("type", "formula"):
-        assert "/oplib/library/calls/" in printed["full"][name]
-        assert "/oplib/library/calls/" not in printed["short"][name]
+def test_the_full_setting_keeps_every_frame(printed, name):
+    short, full = (len(OWN.findall(printed[setting][name])) for setting in ("short", "full"))
+    assert full >= short
+    if name in {"shapes", "dim", "axis", "gradient", "type", "kernel", "formula", "hook"}:
+        assert full >= 3
 
 
 @pytest.mark.slow
@@ -141,15 +135,22 @@ def test_a_cause_that_the_user_gives_stays():
 
 def test_an_error_that_the_user_handles_keeps_its_frames():
     oplib.config.traceback = "full"
-    try:
+    with pytest.raises(RuntimeError) as first:
         oplib.mul(oplib.ones(2), oplib.ones(3))
-    except RuntimeError as handled:
-        before = list_functions(handled)
-        oplib.config.traceback = "short"
-        with pytest.raises(RuntimeError):
-            oplib.mul(oplib.ones(2), oplib.ones(4))
-        assert list_functions(handled) == before
-        assert len(before) > 5
+    oplib.config.traceback = "short"
+    before = list_functions(first.value)
+    assert len(before) > 5
+
+    def call_again():
+        try:
+            raise first.value
+        except RuntimeError:
+            oplib.ones(2).sum(dim=5)
+
+    with pytest.raises(IndexError) as second:
+        call_again()
+    assert second.value.__context__ is first.value
+    assert list_functions(first.value)[-len(before) :] == before
 
 
 def test_an_interrupt_passes_as_it_is():
@@ -196,20 +197,26 @@ def test_a_backward_inside_a_backward_shows_one_line_each():
     assert len(list_files(caught.value)) == 4
 
 
+@pytest.mark.filterwarnings("ignore")  # anomaly mode warns, and prints the forward call
 def test_anomaly_mode_still_names_the_forward_call():
     def fail(grad):
-        raise KeyError("hook")
+        raise KeyError("backward")
 
-    x = oplib.ones(2, requires_grad=True)
-    with (
-        pytest.warns(UserWarning, match="nomaly"),
-        oplib.autograd.detect_anomaly(),
-        pytest.raises(KeyError) as caught,
-    ):
-        y = x.exp()
-        y.register_hook(fail)
-        y.sum().backward()
+    class Failing(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return fail(grad)
+
+    with oplib.autograd.detect_anomaly():
+        y = Failing.apply(oplib.ones(2, requires_grad=True)).sum()
+        with pytest.raises(KeyError) as caught:
+            y.backward()
     assert list_functions(caught.value)[-1] == "fail"
+    assert "y = Failing.apply" in "".join(caught.value.__notes__)
 
 
 def test_threads_and_generators_are_shortened_alike():
@@ -231,16 +238,10 @@ def test_threads_and_generators_are_shortened_alike():
     assert len(found[0]) == 3
 
 
-def test_an_error_that_was_handled_keeps_no_tensor_alive():
+def test_an_error_that_was_handled_keeps_no_tensor_alive(collector_off):
     x = oplib.ones(2)
     alive = weakref.ref(x)
-    gc.disable()
-    try:
-        try:
-            x.sum(dim=5)
-        except IndexError:
-            pass
-        del x
-        assert alive() is None
-    finally:
-        gc.enable()
+    with suppress(IndexError):
+        x.sum(dim=5)
+    del x
+    assert alive() is None

@@ -1,6 +1,6 @@
 """Scripts whose errors ``test_tracebacks.py`` reads. Run as a program, it prints each as a script would.
 
-The output is JSON: for each setting of ``oplib.config.traceback`` the text that Python prints for each script.
+The output is JSON: by the setting of ``oplib.config.traceback`` and the script, the text that Python prints.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run(name: str, script: str, names: dict[str, Any]) -> str:
     names["leaf"] = oplib.ones(2, requires_grad=True)
     try:
         exec(compile(script, file, "exec"), names)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  any error of a script is printed
         error.__traceback__ = error.__traceback__.tb_next
         return "".join(traceback.format_exception(error))
     return "no error"
