@@ -2,13 +2,15 @@
 
 They are on a low floor because the tensor, the tape and the dispatcher read them on every call. Hot code
 reads ``modes.state`` once and then its plain attributes: one look-up in thread-local storage, not four.
+
+Python delivers an interrupt when a function begins and after a call. So code of oplib changes a mode in
+``try``, by plain attributes of ``state``, and changes it back in ``finally`` before it calls anything. A
+generator with ``contextmanager`` changes no mode: an interrupted one is closed at some later time.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 
 
 class ModeState:
@@ -59,15 +61,6 @@ class ModeState:
         self.tracing_scope = 0
         self.sequence_nr = 0
         self.watchers = 0
-
-    @contextmanager
-    def watching(self) -> Generator[None]:
-        """Makes the calls of this thread take the complete path; may be nested."""
-        self.watchers += 1
-        try:
-            yield
-        finally:
-            self.watchers -= 1
 
 
 def _delegate(name: str) -> property:

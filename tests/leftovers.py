@@ -10,13 +10,14 @@ from typing import Any
 import jax
 
 from oplib.autograd.engine.run import engine_state
-from oplib.autograd.saved.hooks import _stack
+from oplib.autograd.saved.hooks import hook_stack
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
-from oplib.library.objects.observers import _stack as observer_stack
+from oplib.library.objects.observers import observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
+from oplib.tensor.random.draw_log import open_logs
 from oplib.tensor.storage.map_level import map_levels
 from oplib.transforms.checkpoint.checkpoint import _switches
 from oplib.transforms.checkpoint.recompute import _groups
@@ -46,9 +47,10 @@ class World:
             "run of the engine": engine_state.run,
             "vmap levels": engine_state.vmap_levels,
             "maps": map_levels.stack,
-            "hooks for saved tensors": (_stack.pairs, _stack.disabled),
+            "hooks for saved tensors": (hook_stack.pairs, hook_stack.disabled),
             "writing saved tensors": is_mutation_allowed(),
             "observers": observer_stack.observers,
+            "logs of draws": open_logs.stack,
             "group of checkpoints": _groups.current,
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }
@@ -88,7 +90,7 @@ class World:
         registry.restore(self.ops)
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
-        _stack.pairs, _stack.disabled = self.state["hooks for saved tensors"]
+        hook_stack.pairs, hook_stack.disabled = self.state["hooks for saved tensors"]
         observer_stack.observers = self.state["observers"]
         _groups.current = self.state["group of checkpoints"]
         _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]

@@ -52,12 +52,13 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def run_once(ctx: Any, *grads: Any) -> Any:
-        grad_mode = modes.grad_enabled
-        modes.grad_enabled = False
+        state = modes.state
+        grad_mode = state.grad_enabled
         try:
+            state.grad_enabled = False
             results = backward(ctx, *grads)
         finally:
-            modes.grad_enabled = grad_mode
+            state.grad_enabled = grad_mode
         if not grad_mode:
             return results
         message = (

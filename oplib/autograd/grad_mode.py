@@ -30,11 +30,13 @@ class _GradMode(Mode):
     enabled: bool
 
     def __enter__(self) -> None:
-        self._before.append(modes.grad_enabled)
-        modes.grad_enabled = self.enabled
+        state = modes.state
+        self._before.append(state.grad_enabled)
+        state.grad_enabled = self.enabled
 
     def __exit__(self, *exc_info: object) -> None:
-        modes.grad_enabled = self._before.pop()
+        modes.state.grad_enabled = self._before[-1]
+        del self._before[-1]
 
 
 class no_grad(_GradMode):  # noqa: N801  users call it like a function
@@ -166,8 +168,9 @@ class inference_mode(Mode):  # noqa: N801
 
     def __exit__(self, *exc_info: object) -> None:
         state = modes.state
-        state.inference, state.grad_enabled = self._before.pop()
+        state.inference, state.grad_enabled = self._before[-1]
         state.watchers -= self.mode
+        del self._before[-1]
 
 
 class set_multithreading_enabled(Mode):  # noqa: N801

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError
+from oplib.modes import modes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -21,6 +22,9 @@ class Mode:
     """A context manager that is also a decorator. Each call of a decorated function enters a new manager.
 
     The manager keeps earlier settings on a stack, so it can be entered again inside itself.
+
+    Python delivers a signal when a function begins and after a call. So the last statements of ``__enter__``
+    and the first of ``__exit__`` change the modes without a call: an interrupt leaves all changed or none.
     """
 
     def __init__(self) -> None:
@@ -73,8 +77,13 @@ def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable
 def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
     def run(*args: Any, **kwargs: Any) -> Any:
-        with mode.clone():
-            return function(*args, **kwargs)
+        state = modes.state
+        before = state.grad_enabled, state.inference, state.forward_enabled, state.watchers
+        try:
+            with mode.clone():
+                return function(*args, **kwargs)
+        finally:  # an interrupt may come before __exit__ has begun, but not in here
+            state.grad_enabled, state.inference, state.forward_enabled, state.watchers = before
 
     return run
 

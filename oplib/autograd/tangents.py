@@ -7,8 +7,7 @@ path (the level counts as a watcher) and look for tangents. Without a level no c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -58,14 +57,13 @@ def carries_tangents() -> bool:
     return state.dual_level is not None and state.forward_enabled and not state.inference
 
 
-@contextmanager
-def tangents_off() -> Generator[None]:
-    """Turns forward mode off, as around the forward of a Function. Tensors show no tangents inside."""
+def run_without_tangents(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function with forward mode off, such as a forward of a Function. No tensor shows a tangent."""
     state = modes.state
     before = state.forward_enabled
-    state.forward_enabled = False
     try:
-        yield
+        state.forward_enabled = False
+        return function(*args)
     finally:
         state.forward_enabled = before
 

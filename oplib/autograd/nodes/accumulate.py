@@ -64,11 +64,8 @@ class AccumulateGrad(TapeNode):
                 "that was recorded too. Write into a clone() of it."
             )
         if grad is not None:
-            adding.acquire()  # `with` costs three times as much
-            try:
+            with adding:  # an interrupt between acquire() and `try` would leave it locked
                 self._add(leaf, grad, run)
-            finally:
-                adding.release()
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
                 _refuse_result(hook(leaf), hook)
@@ -127,9 +124,8 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
 
 
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
-    """Makes the accumulator, unless another thread has made it."""
-    _making.acquire()  # `with` costs three times as much
-    try:
+    """Makes the accumulator unless another thread has made it."""
+    with _making:
         held = leaf._accumulator
         accumulator = None if held is None else held()
         if accumulator is None:
@@ -139,8 +135,6 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
                 accumulator.has_hooks = True
             leaf._accumulator = ref(accumulator)
         return accumulator
-    finally:
-        _making.release()
 
 
 def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:

@@ -40,12 +40,12 @@ class _HookStack(threading.local):
     disabled: str | None = None
 
 
-_stack = _HookStack()
+hook_stack = _HookStack()
 
 
 def active_pairs() -> tuple[HookPair, ...]:
     """Returns the pairs for a tensor saved now, in order. Often it is the innermost pair alone."""
-    pairs = _stack.pairs
+    pairs = hook_stack.pairs
     if not pairs:
         return ()
     return pairs[::-1] if pairs[-1].compose else pairs[-1:]
@@ -76,10 +76,11 @@ def push_hooks(
         GradientTypeError: a hook is not callable.
     """
     pair = make_pair(pack_hook, unpack_hook, compose=compose, caller="saved_tensors_hooks")
-    if _stack.disabled is not None:
-        raise AutogradError(_stack.disabled)
-    _stack.pairs = (*_stack.pairs, pair)
-    modes.state.watchers += 1
+    if hook_stack.disabled is not None:
+        raise AutogradError(hook_stack.disabled)
+    state = modes.state
+    hook_stack.pairs = (*hook_stack.pairs, pair)
+    state.watchers += 1
 
 
 def pop_hooks() -> None:
@@ -88,13 +89,14 @@ def pop_hooks() -> None:
     Raises:
         AutogradError: no pair is active.
     """
-    if not _stack.pairs:
+    if not hook_stack.pairs:
         raise AutogradError(
             "_pop_saved_tensors_default_hooks: no hooks are in force in this thread. Each pop needs a push "
             "before it. Use the context manager saved_tensors_hooks."
         )
-    _stack.pairs = _stack.pairs[:-1]
-    modes.state.watchers -= 1
+    state = modes.state
+    hook_stack.pairs = hook_stack.pairs[:-1]
+    state.watchers -= 1
 
 
 class saved_tensors_hooks:  # noqa: N801  users call it like a function
@@ -147,7 +149,11 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
         push_hooks(self.pack_hook, self.unpack_hook, compose=self.compose)
 
     def __exit__(self, *exc_info: object) -> None:
-        pop_hooks()
+        state = modes.state  # as pop_hooks, where the call itself may be interrupted
+        if not hook_stack.pairs:
+            pop_hooks()
+        hook_stack.pairs = hook_stack.pairs[:-1]
+        state.watchers -= 1
 
 
 @contextmanager
@@ -174,14 +180,14 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
             f"disable_saved_tensors_hooks: 'error_message' is no string. Got {type(error_message).__name__}. "
             f"Give the text of the error."
         )
-    if _stack.pairs:
-        _stack.disabled = None
+    if hook_stack.pairs:
+        hook_stack.disabled = None
         raise AutogradError(error_message)
-    before, _stack.disabled = _stack.disabled, error_message
+    before, hook_stack.disabled = hook_stack.disabled, error_message
     try:
         yield
     finally:
-        _stack.disabled = before
+        hook_stack.disabled = before
 
 
 def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
@@ -193,8 +199,8 @@ def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
     version = tensor._storage.version
     state = modes.state
     grad_mode = state.grad_enabled
-    state.grad_enabled = False
     try:
+        state.grad_enabled = False
         packed = pairs[0].pack(tensor)
         for pair in pairs[1:]:
             packed = _Bundle(packed, pair)

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.tangents import check_tangent, find_tangent, set_tangent, tangents_off
+from oplib.autograd.tangents import check_tangent, find_tangent, run_without_tangents, set_tangent
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, box
 
@@ -53,8 +53,7 @@ def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
     """Calls the jvp. Its ``saved_tensors`` are those of ``save_for_forward``."""
     ctx._saved_for_jvp = ctx.saved_for_forward
     try:
-        with tangents_off():
-            return ctx._forward_cls.jvp(ctx, *tangents)
+        return run_without_tangents(ctx._forward_cls.jvp, ctx, *tangents)
     finally:
         del ctx._saved_for_jvp
 

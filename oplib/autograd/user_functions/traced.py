@@ -142,11 +142,12 @@ class _TracedCall:
             setattr(ctx, name, ARRAYS.box(array) if boxed else array)
         ctx._saved_for_jvp = tuple([None if array is None else ARRAYS.box(array) for array in saved])
         grads = self._arrange(ctx, cotangents)
-        before, modes.grad_enabled = modes.grad_enabled, False
+        state = modes.state
+        before, state.grad_enabled = state.grad_enabled, False
         try:
             results = ctx._get_user_fn()(ctx, *grads)
         finally:
-            modes.grad_enabled = before
+            state.grad_enabled = before
         return self._validate(ctx, ctx._flat_results(results))
 
     def _arrange(self, ctx: BackwardCFunction, cotangents: Arrays) -> tuple[Any, ...]:

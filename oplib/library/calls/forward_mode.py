@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 
 from oplib.autograd.recording.formula_node import call_without_tangents, keep_tangents
-from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, tangents_off
+from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, run_without_tangents
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.carrier.primitive import Carrier
@@ -66,8 +66,7 @@ def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], 
         return dispatcher.call_on_tensors(layout, flat, values)
     _require_rule(record, layout, tangents)
     operands = [value if isinstance(value, Tensor) else box(jnp.asarray(value)) for value in flat]
-    with tangents_off():
-        result = dispatcher.call_on_tensors(layout, flat, values)
+    result = run_without_tangents(dispatcher.call_on_tensors, layout, flat, values)
     outputs = find_tensors([result])
     pusher = dispatcher.specialize(layout).pusher(has_tangents(tangents), dispatcher.carrier)
     push_tangents(partial(call_without_tangents, pusher), [*operands, *outputs], tangents, outputs)

@@ -16,7 +16,7 @@ from oplib.library.arguments.results import check_results, leave_out_returned_ar
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.axes.levels import Level
 from oplib.library.kernels.array_kernel import split_written
-from oplib.library.kernels.tracing import running_part
+from oplib.library.kernels.tracing import run_part
 from oplib.library.records.record import Record
 from oplib.tensor import box
 
@@ -46,8 +46,10 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     given = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
     dims = layout.rebuild_tangents(level.axes)
     args, kwargs = layout.split(given)
-    with running_part(record.name, "vmap rule", eager=boxed):
-        answer = record.vmap(VmapInfo(level.size, level.randomness), layout.split(dims)[0], *args, **kwargs)
+    rule, info = record.vmap, VmapInfo(level.size, level.randomness)
+    answer = run_part(
+        lambda: rule(info, layout.split(dims)[0], *args, **kwargs), record.name, "vmap rule", eager=boxed
+    )
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(
             f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got "

@@ -23,7 +23,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.infer_schema import infer_kind
 from oplib.library.kernels.host_call import make_host_call
-from oplib.library.kernels.tracing import any_traced, running_part
+from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Function
 from oplib.tensor import box
@@ -125,8 +125,8 @@ class FormulaPlan(BackwardPlan):
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
-            with running_part(op, "backward formula", eager=boxed or not any_traced(arrays)):
-                result = self._find_rule()(ctx, *grads)
+            eager = boxed or not any_traced(arrays)
+            result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
             return targets.take(result)
 
         return formula

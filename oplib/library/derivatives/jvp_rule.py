@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
-from oplib.library.kernels.tracing import any_traced, running_part
+from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.tensor import box
 
@@ -36,8 +36,12 @@ def run_jvp_rule(
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
     primals = tuple(layout.rebuild(inputs))
-    with running_part(record.name, "jvp rule", eager=record.takes_tensors or not any_traced(inputs)):
-        answer = rule(primals, tuple(layout.rebuild_tangents(tangents)))
+    answer = run_part(
+        lambda: rule(primals, tuple(layout.rebuild_tangents(tangents))),
+        record.name,
+        "jvp rule",
+        eager=record.takes_tensors or not any_traced(inputs),
+    )
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise AutogradError(
             f"{record.name}: the jvp rule must give two returns, (outputs, tangents). Got "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
-from oplib.library.kernels.tracing import any_traced, running_part, trace_to_jaxpr
+from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor import box
 
@@ -79,8 +80,12 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
             inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))
             extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
             output = plan.structure.arrange_returns(flat[plan.input_count :])
-            with running_part(record.name, "setup_context", eager=boxed or not any_traced(values)):
-                setup(ctx=ctx, inputs=inputs, output=output, **extra)
+            run_part(
+                partial(setup, ctx=ctx, inputs=inputs, output=output, **extra),
+                record.name,
+                "setup_context",
+                eager=boxed or not any_traced(values),
+            )
         return read_context(ctx, values[plan.input_count :])
 
     return run

@@ -20,21 +20,27 @@ from oplib.library.arguments.structure import Results, make_structure, pack
 from oplib.library.records.record import Function, Record
 from oplib.tensor import Tensor
 
-from .tracing import running_part
+from .tracing import run_part
 
 
 def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel under a trace, in which it may not read values."""
     args, kwargs = layout.split(layout.rebuild(arrays))
-    with running_part(record.name, "kernel", eager=False, layout=layout):
+
+    def run() -> Results:
         return _take_apart(record, layout, kernel(*args, **kwargs))
+
+    return run_part(run, record.name, "kernel", eager=False, layout=layout)
 
 
 def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel as plain Python, in which it may read values."""
     args, kwargs = layout.split(layout.rebuild([jnp.asarray(value) for value in arrays]))
-    with running_part(record.name, "kernel", eager=True):
+
+    def run() -> Results:
         return _take_apart(record, layout, kernel(*args, **kwargs))
+
+    return run_part(run, record.name, "kernel", eager=True)
 
 
 def make_strong(value: Any) -> Any:

@@ -26,7 +26,7 @@ from .tensor_kernel import (
     note_versions,
     refuse_undeclared_writes,
 )
-from .tracing import any_traced, grad_off
+from .tracing import any_traced, run_with_grad_off
 
 
 def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
@@ -38,8 +38,7 @@ def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
             tensor._storage.version += 1
     versions = note_versions(inputs)
     args, kwargs = _split(record, values)
-    with grad_off():
-        result = call_tensor_kernel(record, kernel, args, kwargs)
+    result = run_with_grad_off(call_tensor_kernel, record, kernel, args, kwargs)
     refuse_undeclared_writes(record, values, versions)
     return _finish(record, check_tensor_results(record, result), values)
 
@@ -55,8 +54,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel through the op's function of arrays."""
     args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
-    with grad_off():
-        return _box_arrays(functional(*args, **kwargs))
+    return _box_arrays(run_with_grad_off(functional, *args, **kwargs))
 
 
 def _box_arrays(value: Any) -> Any:

@@ -18,7 +18,7 @@ from oplib.tensor.storage.ingestion import to_array
 
 from .fake_kernel import require_shapes, run_fake_kernel
 from .host_mark import call_host
-from .tracing import running_part
+from .tracing import run_part
 
 
 def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
@@ -83,8 +83,9 @@ def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]
     for place in places:
         values[place] = _copy_out(values[place])
     args, kwargs = layout.split(values)
-    with running_part(record.name, "kernel", eager=True):
-        returned = check_results(layout.schema)(kernel(*args, **kwargs))
+    returned = run_part(
+        lambda: check_results(layout.schema)(kernel(*args, **kwargs)), record.name, "kernel", eager=True
+    )
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     results = [*(values[place] for place in places), *rest]
     return make_structure(results, len(places), lambda value: isinstance(value, (np.ndarray, np.generic)))

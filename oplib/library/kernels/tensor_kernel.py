@@ -18,7 +18,7 @@ from oplib.library.records.record import Function, Record
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
-from .tracing import any_traced, running_part
+from .tracing import any_traced, run_part
 
 _OTHERS_ERROR = re.compile(r"\w+::")  # the error already names an op that the kernel calls
 
@@ -28,8 +28,11 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     values = layout.rebuild([box(jnp.asarray(value)) for value in arrays])
     args, kwargs = layout.split(values)
     versions = note_versions(find_tensors(values))
-    with running_part(record.name, "kernel", eager=True):
-        returned = check_tensor_results(record, call_tensor_kernel(record, kernel, args, kwargs))
+
+    def run() -> list[Any]:
+        return check_tensor_results(record, call_tensor_kernel(record, kernel, args, kwargs))
+
+    returned = run_part(run, record.name, "kernel", eager=True)
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[place] for place in layout.written_places]

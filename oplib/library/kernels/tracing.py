@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from jax.core import Tracer
 
@@ -14,28 +13,31 @@ from oplib.errors import TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
 
+Result = TypeVar("Result")
+
 _scopes = iter(range(1, 1 << 62))
 
 
-@contextmanager
-def grad_off() -> Generator[None]:
-    """Switches off recording and the propagation of tangents, for kernels and rules."""
+def run_with_grad_off(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    """Calls a kernel or rule without recording and without the propagation of tangents."""
     state = modes.state
     before = state.grad_enabled, state.forward_enabled
-    state.grad_enabled = state.forward_enabled = False
     try:
-        yield
+        state.grad_enabled = state.forward_enabled = False
+        return function(*args, **kwargs)
     finally:
         state.grad_enabled, state.forward_enabled = before
 
 
-@contextmanager
-def running_part(op: str, part: str, *, eager: bool, layout: Layout | None = None) -> Generator[None]:
-    """Surrounds a kernel or rule: recording is off, and compiled code may not read values.
+def run_part(
+    work: Callable[[], Result], op: str, part: str, *, eager: bool, layout: Layout | None = None
+) -> Result:
+    """Runs a kernel or rule: recording is off, and compiled code may not read values.
 
     An error that passes through keeps its type and text, and gets a note with the op and the part.
 
     Args:
+        work: calls it.
         op: the op's name.
         part: the part that runs, for errors: ``kernel``, ``backward formula``.
         eager: the part is plain Python on Tensors, and not traced by oplib.
@@ -45,21 +47,18 @@ def running_part(op: str, part: str, *, eager: bool, layout: Layout | None = Non
     Raises:
         TracingError: compiled code requested a concrete value.
     """
-    with grad_off():
+    try:
+        if eager:
+            return run_with_grad_off(work)
         try:
-            if eager:
-                yield
-                return
-            try:
-                with _tracing(op):
-                    yield
-            except CONCRETIZATION_ERRORS as error:
-                better = _explain_value(op, part, layout, error)
-                raise better.with_traceback(error.__traceback__) from None
-        except Exception as error:
-            if not str(error).startswith(f"{op}:"):
-                error.add_note(f"Raised in the {part} of {op}.")
-            raise
+            return run_with_grad_off(_run_traced, work, op)
+        except CONCRETIZATION_ERRORS as error:
+            better = _explain_value(op, part, layout, error)
+            raise better.with_traceback(error.__traceback__) from None
+    except Exception as error:
+        if not str(error).startswith(f"{op}:"):
+            error.add_note(f"Raised in the {part} of {op}.")
+        raise
 
 
 def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:
@@ -83,16 +82,17 @@ def any_traced(arrays: Iterable[Any]) -> bool:
     return any(isinstance(array, Tracer) for array in arrays)
 
 
-@contextmanager
-def _tracing(op: str) -> Generator[None]:
+def _run_traced(work: Callable[[], Result], op: str) -> Result:
     """Marks the running thread as tracing a kernel or rule of ``op``; nests."""
     state = modes.state
     before = state.tracing, state.tracing_scope
-    state.tracing, state.tracing_scope = op, next(_scopes)
+    scope = next(_scopes)
     try:
-        with state.watching():
-            yield
+        state.tracing, state.tracing_scope = op, scope
+        state.watchers += 1
+        return work()
     finally:
+        state.watchers -= 1
         state.tracing, state.tracing_scope = before
 
 

@@ -9,8 +9,7 @@ not the composite op itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -59,29 +58,37 @@ class _Stack(threading.local):
     observers: tuple[Observer, ...] = ()
 
 
-_stack = _Stack()
+observer_stack = _Stack()
 
 
-@contextmanager
-def observing(observer: Observer) -> Generator[None]:
+class observing:  # noqa: N801  used like a function
     """Adds an observer for the calls of this thread, inside the observers that are active already."""
-    before = _stack.observers
-    _stack.observers = (*before, observer)
-    try:
-        with modes.state.watching():
-            yield
-    finally:
-        _stack.observers = before
+
+    __slots__ = ("_before", "_observer")
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._before: tuple[Observer, ...] = ()
+
+    def __enter__(self) -> None:
+        state = modes.state
+        self._before = before = observer_stack.observers
+        observer_stack.observers = (*before, self._observer)
+        state.watchers += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        modes.state.watchers -= 1
+        observer_stack.observers = self._before
 
 
 def is_observed() -> bool:
     """Tells whether the thread has an observer."""
-    return bool(_stack.observers)
+    return bool(observer_stack.observers)
 
 
 def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Read) -> Any:
     """Runs a call through the observers of this thread, and returns its outcome."""
-    observers = _stack.observers
+    observers = observer_stack.observers
     if not observers:
         return run()
     outer, innermost = observers[:-1], observers[-1]
@@ -90,12 +97,14 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
         return run_observed(overload, values, run, read)
 
     state = modes.state
-    grad_mode, state.grad_enabled = state.grad_enabled, False
-    _stack.observers = outer
+    grad_mode = state.grad_enabled
+    call = ObservedCall(overload, values, run_outside, read)
     try:
-        return innermost(ObservedCall(overload, values, run_outside, read))
+        state.grad_enabled = False
+        observer_stack.observers = outer
+        return innermost(call)
     finally:
-        _stack.observers = observers
+        observer_stack.observers = observers
         state.grad_enabled = grad_mode
 
 

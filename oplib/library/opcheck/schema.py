@@ -24,7 +24,8 @@ def check_schema(sample: Sample, tolerance: Tolerance) -> None:
     leaves = sample.make_tensors(requires_grad=False)
     schema = sample.overload.record.schema
     written = {argument.name for argument in schema.arguments if argument.is_written}
-    grad_mode, modes.grad_enabled = modes.grad_enabled, False
+    state = modes.state
+    grad_mode, state.grad_enabled = state.grad_enabled, False
     try:
         results = sample.call(leaves)
     except ResultError:
@@ -32,7 +33,7 @@ def check_schema(sample: Sample, tolerance: Tolerance) -> None:
             return
         raise
     finally:
-        modes.grad_enabled = grad_mode
+        state.grad_enabled = grad_mode
     may_alias = Tag.view in sample.overload.tags or any(output.is_view for output in schema.returns)
     for place, leaf in enumerate(leaves):
         if not (tensors := find_tensors([leaf])):

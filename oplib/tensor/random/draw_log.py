@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 State = tuple[int, Any, int]
@@ -18,7 +17,7 @@ class _OpenLogs(threading.local):
     stack: tuple[DrawLog, ...] = ()
 
 
-_open_logs = _OpenLogs()
+open_logs = _OpenLogs()
 
 
 class DrawLog:
@@ -34,42 +33,61 @@ class DrawLog:
         self.states: dict[Any, State] = {}
         self._birth = next(births)
 
-    @contextmanager
-    def noting(self) -> Generator[None]:
+    def noting(self) -> AbstractContextManager[None]:
         """Opens it for this thread."""
-        before = _open_logs.stack
-        _open_logs.stack = (*before, self)
-        try:
-            yield
-        finally:
-            _open_logs.stack = before
+        return _Noting(self)
 
-    @contextmanager
-    def repeating(self) -> Generator[None]:
+    def repeating(self) -> AbstractContextManager[None]:
         """Takes the Generators back to where they were for a while."""
-        here = {generator: generator.get_state() for generator in self.states}
-        self._go_to(self.states)
-        try:
-            yield
-        finally:
-            self._go_to(here)
+        return _Repeating(self)
 
     def rewind(self) -> None:
         """Takes the Generators back for good."""
-        self._go_to(self.states)
+        go_to(self.states)
 
     def note(self, generator: Any, birth: int, state: State) -> None:
         """Enters the state that a Generator has before it is drawn from."""
         if birth < self._birth:
             self.states.setdefault(generator, state)
 
-    @staticmethod
-    def _go_to(states: dict[Any, State]) -> None:
-        for generator, state in states.items():
-            generator.set_state(state)
+
+class _Noting(AbstractContextManager[None]):
+    """Keeps a log open."""
+
+    def __init__(self, log: DrawLog) -> None:
+        self._log = log
+        self._before: tuple[DrawLog, ...] = ()
+
+    def __enter__(self) -> None:
+        self._before = before = open_logs.stack
+        open_logs.stack = (*before, self._log)
+
+    def __exit__(self, *exc_info: object) -> None:
+        open_logs.stack = self._before
+
+
+class _Repeating(AbstractContextManager[None]):
+    """Takes Generators back, and then to where they were."""
+
+    def __init__(self, log: DrawLog) -> None:
+        self._log = log
+        self._here: dict[Any, State] = {}
+
+    def __enter__(self) -> None:
+        self._here = {generator: generator.get_state() for generator in self._log.states}
+        go_to(self._log.states)
+
+    def __exit__(self, *exc_info: object) -> None:
+        go_to(self._here)
+
+
+def go_to(states: dict[Any, State]) -> None:
+    """Sets Generators to states."""
+    for generator, state in states.items():
+        generator.set_state(state)
 
 
 def note_draw(generator: Any, birth: int, state: State) -> None:
     """Tells all open logs of a draw."""
-    for log in _open_logs.stack:
+    for log in open_logs.stack:
         log.note(generator, birth, state)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,11 @@ class _MapLevels(threading.local):
 map_levels = _MapLevels()
 
 
-@contextmanager
-def enter_level(level: MapLevel) -> Generator[None]:
-    """Makes a level the innermost one."""
+def run_in_levels(stack: tuple[MapLevel, ...], function: Callable[..., Result], *args: Any) -> Result:
+    """Calls a function as if the maps in ``stack`` were those that the thread is in."""
     before = map_levels.stack
-    map_levels.stack = (*before, level)
     try:
-        yield
+        map_levels.stack = stack
+        return function(*args)
     finally:
         map_levels.stack = before

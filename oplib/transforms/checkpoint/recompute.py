@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Self
 
 import jax
@@ -29,6 +29,7 @@ from oplib.tensor import Tensor, box
 from oplib.tensor.random.draw_log import DrawLog
 
 from .random_state import note_draws, repeat_draws
+from .thread_state import run_and_restore
 
 Metadata = Callable[[Tensor], Any]
 
@@ -144,14 +145,19 @@ class CheckpointedCall:
         Raises:
             CheckpointError: the context swallowed an error of the function.
         """
-        with saved_tensors_hooks(self.pack, unpack), note_draws(self._draw_log), context:
-            result = self._function(*args, **kwargs)
-            self._has_returned = True
-            return result
-        raise CheckpointError(
-            "checkpoint: the forward context provided by context_fn suppressed an exception raised during "
-            "the checkpointed forward. There is no result to return. Let the context pass exceptions on."
-        )
+
+        def run_forward() -> Any:
+            with saved_tensors_hooks(self.pack, unpack), note_draws(self._draw_log), context:
+                result = self._function(*args, **kwargs)
+                self._has_returned = True
+                return result
+            raise CheckpointError(
+                "checkpoint: the forward context provided by context_fn suppressed an exception raised "
+                "during the checkpointed forward. There is no result to return. Let the context pass "
+                "exceptions on."
+            )
+
+        return run_and_restore(run_forward)
 
     def pack(self, tensor: Tensor) -> Holder:
         """Keeps the place of a tensor, and not the tensor."""
@@ -184,7 +190,8 @@ class CheckpointedCall:
         args = values[: len(self._args)]
         kwargs = dict(zip(self._kwargs, values[len(self._args) :], strict=True))
         repetition = _Repetition(self, key)
-        try:
+
+        def repeat() -> None:
             with (
                 saved_tensors_hooks(repetition.pack, _return),
                 enable_grad(),
@@ -192,8 +199,9 @@ class CheckpointedCall:
                 self._context,
             ):
                 self._function(*args, **kwargs)
-        except StopRecomputation:
-            pass
+
+        with suppress(StopRecomputation):
+            run_and_restore(repeat)
         self._check(repetition.count, key)
 
     def fill(self, place: int, tensor: Tensor, key: Any) -> bool:

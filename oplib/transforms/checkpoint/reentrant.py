@@ -14,6 +14,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
 
 from .random_state import note_draws, repeat_draws
+from .thread_state import run_and_restore
 
 
 class CheckpointFunction(Function):
@@ -38,8 +39,12 @@ class CheckpointFunction(Function):
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[place] for place in ctx.places))
-        with note_draws(ctx.draw_log):
-            return run_function(*args)
+
+        def run_forward() -> Any:
+            with note_draws(ctx.draw_log):
+                return run_function(*args)
+
+        return run_and_restore(run_forward)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -58,8 +63,12 @@ class CheckpointFunction(Function):
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             values[place] = tensor
         inputs = detach_variable(tuple(values))
-        with repeat_draws(ctx.draw_log), enable_grad():
-            outputs = ctx.run_function(*inputs)
+
+        def repeat() -> Any:
+            with repeat_draws(ctx.draw_log), enable_grad():
+                return ctx.run_function(*inputs)
+
+        outputs = run_and_restore(repeat)
         _run_backward(outputs if isinstance(outputs, (tuple, list)) else (outputs,), grads)
         return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))
 

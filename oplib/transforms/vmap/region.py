@@ -25,7 +25,7 @@ from oplib.errors import AutogradError, describe
 from oplib.library.carrier.look import Below, look_below
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.storage.map_level import MapAxis, MapLevel, enter_level
+from oplib.tensor.storage.map_level import MapAxis, MapLevel, map_levels, run_in_levels
 
 from .batch_dims import move_batch, repeat, with_batch
 from .mapped_input import MappedInput
@@ -123,18 +123,23 @@ class Region:
             inside = get_opaque_trace_state()
             first = modes.sequence_nr
             level = MapLevel(self._size, self._randomness, index, outside, inside, first)
+            levels = (*map_levels.stack, level)
+
+            def run_example() -> None:
+                for entrance, array in zip(self._entrances.values(), arrays, strict=True):
+                    entrance.open(array)
+                self._hang_on_tangents()
+                self._outputs = call(
+                    [place.inner if isinstance(place, Entrance) else place for place in places]
+                )
+
             engine_state.vmap_levels += 1
             try:
-                with enter_level(level):
-                    for entrance, array in zip(self._entrances.values(), arrays, strict=True):
-                        entrance.open(array)
-                    self._hang_on_tangents()
-                    inner = [place.inner if isinstance(place, Entrance) else place for place in places]
-                    self._outputs = call(inner)
+                run_in_levels(levels, run_example)
             finally:
                 engine_state.vmap_levels -= 1
-            with enter_level(level):  # a checkpoint that is looked into computes its region again
-                self._look(index, first)
+            # A checkpoint that is looked into computes its region again.
+            run_in_levels(levels, self._look, index, first)
             return index
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]

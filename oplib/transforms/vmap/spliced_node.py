@@ -7,8 +7,7 @@ recorded there, so a hole stands in their place, which is filled when the functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ from oplib.autograd.recording.origins import number_node
 from oplib.library.carrier.look import Below, call_below
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.storage.map_level import MapLevel, map_levels
+from oplib.tensor.storage.map_level import MapLevel, map_levels, run_in_levels
 
 from .batch_dims import repeat, with_batch
 
@@ -104,14 +103,17 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
     outer: list[Tensor] = []
 
     def run(values: list[Below]) -> list[Any]:
-        with _outside(level):
-            opened = [
-                _open(tensor, value, level, recording=node is not None)
-                for tensor, value in zip(tensors, values, strict=True)
-            ]
-            holes.extend(hole for _, _, hole in opened)
-            outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
+        stack = map_levels.stack
+        run_in_levels(stack[: stack.index(level)], run_outside, values)
         return [tensor._storage.array for tensor in outer]
+
+    def run_outside(values: list[Below]) -> None:
+        opened = [
+            _open(tensor, value, level, recording=node is not None)
+            for tensor, value in zip(tensors, values, strict=True)
+        ]
+        holes.extend(hole for _, _, hole in opened)
+        outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
 
     arrays = call_below(level.index, [tensor._storage.array for tensor in tensors], run)
     results = [ARRAYS.box(array) for array in arrays]
@@ -119,17 +121,6 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
         node.function, node.level, node.tensors, node.holes = function, level, tensors, holes
         _hang_on(node, results, outer)
     return results
-
-
-@contextmanager
-def _outside(level: MapLevel) -> Generator[None]:
-    """Leaves a map for a while."""
-    stack = map_levels.stack
-    map_levels.stack = stack[: stack.index(level)]
-    try:
-        yield
-    finally:
-        map_levels.stack = stack
 
 
 def _open(

@@ -139,9 +139,10 @@ def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
 def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
     """Runs one node as the engine does, with its hooks, and nothing after it."""
     run = Run(RunPlan(()), keep_graph=True, create_graph=False, undo_log=None)
-    outer, grad_mode = engine_state.run, modes.grad_enabled
-    engine_state.run, run.node, modes.grad_enabled = run, node, False
+    state = modes.state
+    outer, grad_mode = engine_state.run, state.grad_enabled
     try:
+        engine_state.run, run.node, state.grad_enabled = run, node, False
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, run)
         if isinstance(node, (AccumulateGrad, MappedInput, SplicedNode)):
@@ -151,7 +152,7 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
             results = validate_results(results, node, run.representation)
         return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
     finally:
-        engine_state.run, modes.grad_enabled = outer, grad_mode
+        engine_state.run, state.grad_enabled = outer, grad_mode
 
 
 def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:

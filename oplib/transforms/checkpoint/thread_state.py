@@ -1,0 +1,28 @@
+"""The state of a thread that contexts around a region change, put back whatever ends the region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from oplib.autograd.saved.hooks import hook_stack
+from oplib.library.objects.observers import observer_stack
+from oplib.modes import modes
+from oplib.tensor.random.draw_log import open_logs
+
+Result = TypeVar("Result")
+
+
+def run_and_restore(region: Callable[[], Result]) -> Result:
+    """Calls a function that enters contexts, and puts the thread's state back.
+
+    Contexts alone do not: an interrupt may come when ``__exit__`` is called and has not begun.
+    """
+    state = modes.state
+    grad_mode, watchers = state.grad_enabled, state.watchers
+    pairs, observers, logs = hook_stack.pairs, observer_stack.observers, open_logs.stack
+    try:
+        return region()
+    finally:
+        state.grad_enabled, state.watchers = grad_mode, watchers
+        hook_stack.pairs, observer_stack.observers, open_logs.stack = pairs, observers, logs
