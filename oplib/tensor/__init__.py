@@ -1,4 +1,4 @@
-"""The tensor floor: the box over an array, its storage, and how data gets in and out."""
+"""The tensor floor: the class Tensor, its storage, and the ways of data in and out."""
 
 from . import jax_node
 from .archive import load, save

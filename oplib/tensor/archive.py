@@ -1,13 +1,12 @@
-"""``save`` and ``load``: trees of Tensors and plain values in a file that runs no code when it is read.
+"""``save`` and ``load``: trees of Tensors and plain values in a file that runs no code when read.
 
-The file is a zip archive that ``numpy.load`` reads too: ``tree.json``, and one ``arrays/<n>.npy`` for each
-array. In the tree None, bools, integers, finite floats and strings are themselves. Everything else is an
-object with one key that says what it is: ``{"list": [...]}``, ``{"tuple": [...]}``,
-``{"dict": [[key, value], ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``,
-``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``, ``{"dtype": "float32"}``, ``{"tensor": n}``,
-``{"numpy": n}`` or ``{"jax": n}``, where ``n`` counts the entries of ``arrays`` beside the tree:
-``{"dtype": "bfloat16", "requires_grad": true}``. Dtypes that numpy has not are stored as unsigned integers
-of their width.
+The file is a zip archive that ``numpy.load`` can read. It holds ``tree.json``, and one ``arrays/<n>.npy`` for
+each array. In the tree None, bools, integers, finite floats and strings are written directly. Any other value
+is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, ``{"dict": [[key, value],
+...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``,
+``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}`` or ``{"jax": n}``. ``n`` is an index into
+``arrays`` beside the tree, with entries such as ``{"dtype": "bfloat16", "requires_grad": true}``. Dtypes that
+numpy does not have are stored as unsigned integers of their width.
 """
 
 from __future__ import annotations
@@ -43,18 +42,19 @@ _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 def save(obj: Any, f: File) -> None:
     """Writes a tree of Tensors and plain values into a file.
 
-    A Tensor keeps values, dtype and ``requires_grad``, but neither history, ``grad``, hooks nor sharding; one
-    that stands in several places is one again when loaded. What shares a storage is written as tensors of
-    their own.
+    A Tensor keeps values, dtype and ``requires_grad``, but not history, ``grad``, hooks or sharding. A tensor
+    that occurs several times is one object after loading. Tensors that share a storage become separate
+    tensors.
 
     Args:
         obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array`` objects, numpy arrays, dtypes,
-            numbers, strings, bytes, bools and None; keys of dictionaries may be any of the plain values.
-        f: a path, or a file opened for writing bytes. A file at the path is replaced when all is written.
+            numbers, strings, bytes, bools and None. Keys of dictionaries may be any of the plain values.
+        f: a path, or a file opened for writing bytes. A file at the path is replaced after everything is
+            written.
 
     Raises:
-        DataTypeError: something else stands in the tree; the error says where.
-        TracingError: a traced tensor stands in it.
+        DataTypeError: the tree holds a value of another type. The error names its place.
+        TracingError: the tree holds a traced tensor.
 
     Example:
         >>> import io
@@ -66,7 +66,7 @@ def save(obj: Any, f: File) -> None:
         {'w': tensor([1., 1.], requires_grad=True), 'step': 3}
     """
     writer = _Writer()
-    tree = writer.encode(obj, "the tree")  # first of all, so that an error leaves the file as it was
+    tree = writer.encode(obj, "the tree")  # an error here leaves the file as it was
     if isinstance(f, (str, os.PathLike)):
         path = Path(f)
         part = path.with_name(path.name + ".part")
@@ -82,22 +82,22 @@ def save(obj: Any, f: File) -> None:
 
 
 def load(f: File, map_location: Any = None) -> Any:
-    """Reads what :func:`save` has written.
+    """Reads a tree that :func:`save` has written.
 
     Args:
-        f: a path, or a file opened for reading bytes, that can seek.
+        f: a path, or a seekable file opened for reading bytes.
         map_location: the device for Tensors and ``jax.Array`` objects; by default JAX's.
 
     Returns:
         The tree, with new leaves.
 
     Raises:
-        DataError: the file is none of these, or cut off.
-        DtypeError: it holds 64-bit numbers while JAX's x64 is off.
-        DeviceError: there is no such device.
+        DataError: the file has another format, or is truncated.
+        DtypeError: the file holds 64-bit numbers while JAX's x64 is off.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: what is read has no history.
+        None: loaded tensors have no history.
 
     Source:
         torch.load
@@ -114,7 +114,7 @@ def load(f: File, map_location: Any = None) -> Any:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()
     except (zipfile.BadZipFile, LookupError, EOFError, ValueError, TypeError) as error:
-        if isinstance(error, OplibError):  # such as a dtype that JAX does not have now
+        if isinstance(error, OplibError):  # such as a dtype that JAX lacks now
             raise
         raise DataError(
             f"load: the file is not one that oplib.save has written, or it is damaged. Got {error}. Save it "
@@ -128,10 +128,10 @@ class _Writer:
     def __init__(self) -> None:
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._entries: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}  # of what stands in several places
+        self._places: dict[int, int] = {}  # array numbers by id, for objects that occur several times
 
     def encode(self, value: Any, path: str) -> Any:
-        """Returns what stands in the JSON for a value; ``path`` tells in errors where it is."""
+        """Returns the JSON of a value. ``path`` names its place in errors."""
         if value is None or type(value) in (bool, int, str):
             return value
         encode = _ENCODERS.get(type(value))
@@ -175,7 +175,7 @@ class _Writer:
         return {kind: place}
 
     def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False) -> int:
-        """Takes an array in, and returns its place."""
+        """Adds an array, and returns its number."""
         self._entries.append({"dtype": str(array.dtype), "requires_grad": requires_grad})
         if array.dtype.kind not in _NATIVE:
             array = array.view(f"u{array.dtype.itemsize}")
@@ -196,7 +196,7 @@ def _member(place: int) -> str:
     return f"arrays/{place}.npy"
 
 
-def _encode_float(_: _Writer, value: float, path: str) -> Any:  # noqa: ARG001  as the others
+def _encode_float(_: _Writer, value: float, path: str) -> Any:  # noqa: ARG001  same signature as the others
     return value if math.isfinite(value) else {"float": repr(value)}
 
 
@@ -221,7 +221,7 @@ _ENCODERS: dict[type, Callable[[_Writer, Any, str], Any]] = {
 
 
 class _Reader:
-    """Makes a tree of JSON and arrays again."""
+    """Rebuilds a tree from JSON and arrays."""
 
     def __init__(self, archive: zipfile.ZipFile, location: Any) -> None:
         self._archive = archive

@@ -1,7 +1,7 @@
-"""Tensors made in inference mode, which the tape takes for constants without a version.
+"""Tensors made in inference mode. They count no versions, and the tape treats them as constants.
 
-A class of their own, so that nothing asks each Tensor whether it is one: the short cut of a call takes exact
-Tensors only, and these go the complete way, where a call that would save one is refused.
+They have a class of their own, so no check is needed for other Tensors. The fast path of a call accepts exact
+Tensors only. Other classes take the complete path, which refuses a call that would save an inference tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEE = "Make a clone() of it outside of inference mode and use that, or use opli
 
 
 class InferenceStorage(Storage):
-    """A storage that is written in inference mode only, and counts nothing."""
+    """A storage that can be written in inference mode only. It counts no versions."""
 
     __slots__ = ()
     is_inference = True
@@ -30,7 +30,7 @@ class InferenceStorage(Storage):
         """Replaces the array.
 
         Raises:
-            AutogradError: outside of inference mode.
+            AutogradError: inference mode is off.
         """
         if not modes.inference:
             raise AutogradError(
@@ -41,7 +41,7 @@ class InferenceStorage(Storage):
 
 
 class InferenceTensor(Tensor):
-    """What the calls and factories of inference mode give; see ``oplib.inference_mode``."""
+    """The class of results of calls and factories in inference mode; see ``oplib.inference_mode``."""
 
     @property
     def _version(self) -> int:
@@ -52,7 +52,7 @@ class InferenceTensor(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on this tensor are recorded; set in inference mode only."""
+        """Whether operations on this tensor are recorded. It can be set in inference mode only."""
         return self._requires_grad
 
     @requires_grad.setter
@@ -80,7 +80,7 @@ class InferenceTensor(Tensor):
 
 
 def _to_ordinary(tensor: InferenceTensor) -> Tensor:
-    """Returns an ordinary Tensor with the values, flags and attributes of one of inference mode."""
+    """Returns an ordinary Tensor with the values, flags and attributes of an inference tensor."""
     ordinary = box(tensor._storage.array)
     ordinary._trace = tensor._trace
     ordinary._requires_grad = tensor._requires_grad
@@ -89,7 +89,7 @@ def _to_ordinary(tensor: InferenceTensor) -> Tensor:
 
 
 def mark_inference(tensor: Tensor) -> Tensor:
-    """Makes a fresh tensor, whose storage nobody shares, one of inference mode; subclasses stay theirs."""
+    """Turns a new tensor with a storage of its own into an inference tensor. Subclasses stay as they are."""
     if type(tensor) is Tensor:
         tensor._storage = InferenceStorage(tensor._storage.array)
         tensor.__class__ = InferenceTensor
@@ -97,14 +97,14 @@ def mark_inference(tensor: Tensor) -> Tensor:
 
 
 def refuse_saving(tensor: Tensor, op: str) -> None:
-    """Raises where a tensor of inference mode would be saved for a backward pass.
+    """Raises if an inference tensor would be saved for a backward pass.
 
     Args:
-        tensor: what would be saved.
-        op: who saves it.
+        tensor: the tensor to save.
+        op: the name of the op that saves it.
 
     Raises:
-        AutogradError: it is one.
+        AutogradError: the tensor is an inference tensor.
     """
     if tensor._storage.is_inference:
         raise AutogradError(

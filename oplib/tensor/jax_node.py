@@ -1,6 +1,6 @@
-"""A Tensor as a node of ``jax.tree_util``, and only there: jit, ``jax.tree.map`` and optax take it apart.
+"""Tensors as nodes of ``jax.tree_util``, so that jit, ``jax.tree.map`` and optax can flatten them.
 
-Its one child is the array; ``requires_grad`` stands in the structure, so a tree comes back as it was.
+Its child is the array. ``requires_grad`` is part of the structure, so rebuilding a tree restores it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _flatten(tensor: Tensor) -> tuple[tuple[Any], bool]:
 
 
 def _unflatten(requires_grad: bool, children: Any) -> Tensor:
-    """Checks nothing: JAX builds trees of tracers, shapes and placeholders too.
+    """It checks nothing, because JAX also builds trees of tracers, shapes and placeholders.
 
-    A numpy array, such as ``jax.device_get`` puts in, becomes one of JAX, since it could be changed.
+    A numpy array, for example from ``jax.device_get``, becomes a JAX array, because it could be changed.
     """
     (array,) = children
     if isinstance(array, np.ndarray) and array.dtype != np.object_:
@@ -57,11 +57,11 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
 
 
 def register_kind(kind: type[Tensor], name: str) -> None:
-    """Makes JAX take tensors of one more class apart; what it puts together is always ordinary.
+    """Registers one more class of Tensors with JAX. Rebuilt tensors are always ordinary.
 
     Args:
         kind: the class.
-        name: by which a stored export calls it, for ever.
+        name: the name in stored exports. It must never change.
     """
     jax.tree_util.register_pytree_node(kind, _flatten, _unflatten)
     jax.export.register_pytree_node_serialization(
@@ -73,4 +73,5 @@ def register_kind(kind: type[Tensor], name: str) -> None:
 
 
 register_kind(Tensor, "oplib.Tensor")
-register_kind(InferenceTensor, "oplib.InferenceTensor")  # a tree made outside of the mode is of ordinary ones
+# the rebuilt tensors are ordinary outside of the mode
+register_kind(InferenceTensor, "oplib.InferenceTensor")

@@ -1,4 +1,4 @@
-"""The Tensor: a mutable box over an immutable ``jax.Array``."""
+"""The class Tensor: a mutable object around an immutable ``jax.Array``."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Tensor(
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
-    Do not construct it: use ``oplib.tensor(data)``, another factory, or ``Tensor.from_array(array)``.
-    Operations on it are recorded on the tape where it, or another operand, requires grad.
+    Do not call the class. Use ``oplib.tensor(data)``, another factory, or ``Tensor.from_array(array)``.
+    Operations are recorded on the tape if an operand requires grad.
 
-    Its attributes with an underscore belong to the floors above; what an instance does not set it reads from
-    the class, which keeps making a Tensor cheap (two attributes for a result that needs no gradient).
+    Attributes with an underscore belong to higher floors. The class holds their defaults, so an instance sets
+    only what differs, and making a Tensor is cheap: two attributes for a result without gradient.
 
     Example:
         >>> import oplib
@@ -57,13 +57,14 @@ class Tensor(
     """
 
     _storage: Storage
-    _trace: object = None  # opaque trace in which a leaf was made; op results have it only when traced
-    _scope: int = 0  # number of the kernel trace in which it was made (modes.tracing_scope), 0 outside
-    _tangent_slot: Any = None  # where its tangent stands while a dual level is open, see autograd/tangents.py
-    _tangent_source: Any = None  # (): not its root's tangent; else whose, and through which frames
-    _root: Tensor | None = None  # of a view: the tensor whose history it shares; what torch calls _base
-    _creation: int = 0  # of a view: how it was made, a views.Creation
-    _read_only: str | None = None  # why writing in place raises: the name of the view op that made it
+    _trace: object = None  # the opaque trace in which a leaf was made; op results have it only if traced
+    _scope: int = 0  # the number of the kernel trace in which it was made (modes.tracing_scope), else 0
+    _tangent_slot: Any = None  # holds its tangent in an open dual level, see autograd/tangents.py
+    # (): not from the root; else the tensor and frames that the tangent comes from
+    _tangent_source: Any = None
+    _root: Tensor | None = None  # the tensor whose history this view shares; torch's _base
+    _creation: int = 0  # a views.Creation: how this view was made
+    _read_only: str | None = None  # the view op whose result cannot be written in place
 
     __hash__ = object.__hash__
 
@@ -77,23 +78,23 @@ class Tensor(
         return show_tensor(self)
 
     def __dir__(self) -> list[str]:
-        """The attributes that can be written after a dot, those that users have set among them."""
+        """The names of the attributes, including those that users have set."""
         return sorted(name for name in object.__dir__(self) if name.isidentifier())
 
     @staticmethod
     def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:
-        """Boxes a ``jax.Array`` or tracer without copying, whatever its sharding.
+        """Makes a Tensor around a ``jax.Array`` or tracer without copying, whatever its sharding.
 
         Args:
-            array: the array, any shape and dtype; a weakly typed one is made strong.
-            requires_grad: whether the result is a leaf that collects gradients (floating or complex only).
+            array: the array, any shape and dtype. A weakly typed array becomes strongly typed.
+            requires_grad: whether the result collects gradients (floating and complex dtypes only).
 
         Returns:
             A new leaf.
 
         Raises:
             DataTypeError: ``array`` is not a jax.Array.
-            AutogradError: ``requires_grad`` for a dtype that has no gradient.
+            AutogradError: ``requires_grad`` is set for a dtype that has no gradient.
         """
         if not isinstance(array, jax.Array):
             raise DataTypeError(
@@ -115,18 +116,18 @@ class Tensor(
 
     @property
     def array(self) -> Any:
-        """The ``jax.Array`` (or tracer) of this tensor; it carries no history."""
+        """The ``jax.Array`` (or tracer) of this tensor. It has no history."""
         if modes.state.tracing is not None:
             self._refuse_reading_while_tracing()
         return self._storage.array
 
     @property
     def _version(self) -> int:
-        """How often the storage has been written in place; shared with ``detach()``ed tensors."""
+        """The number of in-place writes of the storage, which ``detach()``ed tensors share."""
         return self._storage.version
 
     def _refuse_reading_while_tracing(self) -> None:
-        """Raises where a concrete Tensor from outside would be frozen into a compiled kernel."""
+        """Raises if a concrete Tensor from outside would become a constant of a compiled kernel."""
         if self._scope != modes.tracing_scope and not isinstance(self._storage.owner.array, Tracer):
             raise TracingError(
                 f"{modes.tracing}: the kernel or rule reads a Tensor from outside while it is traced. "
@@ -135,9 +136,9 @@ class Tensor(
             )
 
     def detach(self) -> Tensor:
-        """Returns a tensor without history that shares this one's storage and version.
+        """Returns a tensor without history that shares the storage and version of this one.
 
-        Writing into either is seen by both. The result never requires grad.
+        A write into either shows in both. The result does not require grad.
 
         Example:
             >>> import oplib
@@ -158,7 +159,7 @@ _new: Callable[[type[Any]], Any] = object.__new__
 
 
 def box(array: Any) -> Tensor:
-    """Makes a Tensor around an array with nothing checked: for floors that know what they hold."""
+    """Makes a Tensor around an array without any check, for internal use."""
     storage = _new(Storage)
     storage.array = array
     storage.version = 0

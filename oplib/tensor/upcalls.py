@@ -1,6 +1,6 @@
-"""The only way up from the tensor floor: a table of functions, filled once by ``oplib/__init__.py``.
+"""The table of functions of higher floors that Tensor methods call. ``oplib/__init__.py`` fills it once.
 
-Tensor methods need the ops and the engine, which stand above them; importing these here would close a circle.
+Tensor methods need the ops and the engine of higher floors. Importing these here would close a cycle.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Upcalls:
         functions: Mapping[str, Callable[..., Any]],
         made_when_asked: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
-        """Enters functions under their names; a name can be entered again.
+        """Enters functions under their names. A name may be entered again.
 
         Args:
-            functions: to be found from now on.
-            made_when_asked: more of them, each looked up at its first use and then kept.
+            functions: functions that are entered now.
+            made_when_asked: further functions. Each is looked up at its first use and then kept.
         """
         self.__dict__.update(functions)
         if made_when_asked is not None:

@@ -1,1 +1,1 @@
-"""Devices and shardings, and what a forked process may do with them."""
+"""Devices, shardings, and the state of forked processes."""

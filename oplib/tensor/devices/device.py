@@ -1,4 +1,4 @@
-"""Devices under torch's names, found among JAX's only when they are needed."""
+"""Devices under torch's names. They are looked up among JAX's devices only when needed."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ JaxDevice: TypeAlias = Any  # JAX publishes ``jax.Device``, but not as a type
 
 
 class Device:
-    """A kind of device and, optionally, which one: ``oplib.device("cuda:1")``.
+    """A kind of device and, optionally, an index: ``oplib.device("cuda:1")``.
 
-    Making one touches no backend: JAX is asked when a tensor goes there.
+    Making one starts no backend. JAX looks the device up when a tensor moves there.
 
     Args:
         type: ``"cpu"``, ``"cuda"`` (or ``"gpu"``, the same), ``"tpu"``, or the name of another JAX platform,
-            with the index after a colon or as an argument of its own; or a Device, or a ``jax.Device``.
-        index: which one of this process's devices of the type; None for the default one.
+            with the index after a colon or as the second argument; or a Device, or a ``jax.Device``.
+        index: the index among this process's devices of the type; None for the default one.
 
     Attributes:
-        type: the name of the platform; ``"abstract"`` for values that are being traced.
-        index: which one, or None.
+        type: the name of the platform; ``"abstract"`` for traced values.
+        index: the index, or None.
 
     Raises:
-        DeviceError: the text spells no device, or gives the index twice.
+        DeviceError: the text is not a device, or the index is given twice.
 
     Example:
         >>> Device("gpu:1")
@@ -60,10 +60,12 @@ class Device:
         self.index = own if index is None else index
 
     def to_jax(self) -> JaxDevice:
-        """Returns the ``jax.Device`` meant; without an index, JAX's default one if it is of this type.
+        """Returns the ``jax.Device``.
+
+        Without an index it is JAX's default device, if of this type, or the first.
 
         Raises:
-            DeviceError: there is none, or the device is abstract.
+            DeviceError: the device does not exist, or is abstract.
         """
         devices = _local_devices(self.type)
         if self.index is None:
@@ -98,7 +100,7 @@ def _parse(spelling: object) -> tuple[str, int | None]:
     found = _SPELLING.fullmatch(spelling.lower()) if isinstance(spelling, str) else None
     if found is None:
         raise DeviceError(
-            f"device: this spells no device. Got {spelling!r}. "
+            f"device: the argument is not a device. Got {spelling!r}. "
             f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform.'
         )
     return found[1], None if found[2] is None else int(found[2])
@@ -108,7 +110,7 @@ ABSTRACT = Device("abstract")
 
 
 def find_default_device() -> JaxDevice:
-    """Returns the ``jax.Device`` on which JAX puts new values where nobody says."""
+    """Returns the ``jax.Device`` where JAX puts new values by default."""
     default = _jax_config.jax_default_device
     return default if isinstance(default, jax.Device) else jax.local_devices(backend=default)[0]
 
@@ -128,8 +130,8 @@ def _local_devices(kind: str) -> list[JaxDevice]:
 def device_of(device: JaxDevice) -> Device:
     """Returns oplib's name of a ``jax.Device``: ``cpu`` for the first CPU, ``cuda:1``, ``cpu:3``.
 
-    A CPU device beyond the first exists only where somebody asked JAX for several, so the first one bears the
-    name that torch gives to the CPU. Devices of other processes go by their global id.
+    Further CPU devices exist only if JAX was configured for several, so the first one has torch's name of the
+    CPU. Devices of other processes have their global id as index.
     """
     kind = _ALIASES.get(device.platform, device.platform)
     local = jax.local_devices(backend=device.platform)
@@ -138,12 +140,12 @@ def device_of(device: JaxDevice) -> Device:
 
 
 def is_abstract(array: Any) -> bool:
-    """Returns whether there are no values: in a tracer, and in what ``jax.eval_shape`` puts in its place."""
+    """Returns whether an array has no values: tracers, and the results of ``jax.eval_shape``, have none."""
     return isinstance(array, Tracer) or not isinstance(array, jax.Array)
 
 
 def device_of_array(array: Any) -> Device:
-    """Returns the one device of an array; the abstract device where there are no values.
+    """Returns the only device of an array; the abstract device if it has no values.
 
     Raises:
         DeviceError: the array is on several devices.

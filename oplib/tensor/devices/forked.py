@@ -1,7 +1,7 @@
-"""What a process made by ``os.fork`` may still do: nothing with JAX, if JAX had run in its parent.
+"""Processes made by ``os.fork``: if JAX had run in the parent, JAX cannot be used in the child.
 
-JAX's threads do not exist in the child, so its next computation would wait for them for ever. Whether it had
-run is found out in the parent, at the fork: a call pays nothing for it.
+JAX's threads do not exist in the child, so its next computation would wait for them for ever. The parent
+finds out at the fork whether JAX has run, so a call pays nothing for this.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _heirs: list[Callable[[], None]] = []
 
 
 def watch_for_jax(sign: Callable[[], bool]) -> None:
-    """Names a function that tells whether JAX has run, for systems whose threads cannot be looked at."""
+    """Registers a function that tells whether JAX has run, for systems that do not list their threads."""
     _signs.append(sign)
 
 
 def after_fork(renew: Callable[[], None]) -> None:
-    """Names a function to call in every child; :func:`is_orphan` tells it which kind of child it is in."""
+    """Registers a function that is called in every child. :func:`is_orphan` tells it the kind of child."""
     _heirs.append(renew)
 
 
@@ -37,17 +37,17 @@ def is_orphan() -> bool:
 
 
 def check_process() -> None:
-    """Raises in a process in which JAX would hang.
+    """Raises in a process where JAX would hang.
 
     Raises:
-        AutogradError: it was forked after JAX had run in its parent.
+        AutogradError: the process was forked after JAX had run in its parent.
     """
     if _is_orphan:
         refuse_call()
 
 
-def refuse_call(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  stands in the place of any call
-    """Raises; what every op is in such a process."""
+def refuse_call(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  replaces any call
+    """Raises. It replaces every op in such a process."""
     raise AutogradError(
         "oplib: this process was forked after JAX had run in its parent. JAX's threads do not exist here, so "
         "its next computation would hang. Start processes with multiprocessing.get_context('spawn')."
@@ -59,12 +59,12 @@ def _has_jax_run() -> bool:
         return True
     try:
         return any((task / "comm").read_text().startswith("tf_XLA") for task in _TASKS.iterdir())
-    except OSError:  # there is no such folder, or a thread has just ended
+    except OSError:  # the folder does not exist, or a thread has just ended
         return False
 
 
 def _look_before_fork() -> None:
-    global _jax_had_run  # noqa: PLW0603  a fact of the process, set by the fork itself
+    global _jax_had_run  # noqa: PLW0603  a fact of the process, set by the fork
     _jax_had_run = _is_orphan or _has_jax_run()
 
 

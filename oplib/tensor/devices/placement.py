@@ -1,7 +1,7 @@
-"""Where new values go: bound to a device or a sharding, or left to JAX.
+"""Placement of new values: committed to a device or sharding, or uncommitted.
 
-JAX compiles anew for operands that are bound to a device, also where it would have put them there anyway. So
-what nobody means to bind is left unbound.
+JAX compiles again for operands that are committed to a device, even to the default one. So values stay
+uncommitted unless the user names a device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Placement: TypeAlias = Any  # a jax.Device, a Sharding, or None: JAX does not pu
 
 
 def find_target(device: Any) -> Placement:
-    """Returns where values are to be, in JAX's terms.
+    """Returns a device argument as a ``jax.Device`` or ``Sharding``.
 
     Args:
         device: a Device or its spelling, the index of a GPU, a ``jax.Device``, a ``Sharding``, or None.
@@ -27,7 +27,7 @@ def find_target(device: Any) -> Placement:
         ``device=x.device`` works under a trace.
 
     Raises:
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
     """
     if device is None or isinstance(device, (jax.Device, Sharding)):
         return device
@@ -36,13 +36,13 @@ def find_target(device: Any) -> Placement:
 
 
 def find_placement(device: Any) -> Placement:
-    """Returns where new values are to be put, or None where JAX puts them there by itself.
+    """Returns the placement of new values; None if JAX puts them there by default.
 
     Args:
         device: as for :func:`find_target`.
 
     Raises:
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
     """
     target = find_target(device)
     if target is None or isinstance(device, (jax.Device, Sharding)) or target != find_default_device():
@@ -52,14 +52,14 @@ def find_placement(device: Any) -> Placement:
 
 
 def placement_like(array: Any, device: Any) -> Placement:
-    """Returns where a tensor like an array goes: where somebody says, else where the array is.
+    """Returns the placement of a tensor like an array: ``device`` if given, else that of the array.
 
     Args:
-        array: an array or tracer; if it is bound to no device, what is like it is not either.
+        array: an array or tracer. If it is not committed to a device, the new tensor is not either.
         device: as for :func:`find_target`.
 
     Raises:
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
     """
     if device is not None or is_abstract(array):
         return find_placement(device)
@@ -67,5 +67,5 @@ def placement_like(array: Any, device: Any) -> Placement:
 
 
 def is_on_default_device(array: Any) -> bool:
-    """Returns whether JAX puts new values where this array is; one without values is everywhere."""
+    """Returns whether JAX puts new values on the device of an array. True for an array without values."""
     return is_abstract(array) or array.devices() == {find_default_device()}

@@ -1,1 +1,1 @@
-"""The dtypes: torch's names, which dtype is allowed where, promotion and limits."""
+"""Dtypes: their names, the rules for allowed and default dtypes, promotion and limits."""

@@ -1,4 +1,4 @@
-"""What numbers of a dtype can be: ``finfo`` and ``iinfo``, as Python numbers."""
+"""Limits of dtypes as Python numbers: ``finfo`` and ``iinfo``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .rules import find_dtype, get_default_dtype
 
 
 class finfo:  # noqa: N801  torch's name
-    """The limits of a floating dtype; of a complex one those of its parts.
+    """The limits of a floating dtype. For a complex dtype they are those of its parts.
 
     Args:
-        type: the dtype; the default dtype if left out.
+        type: the dtype; by default the default dtype.
 
     Attributes:
-        dtype: its name.
-        bits: of one number.
-        eps: from 1 to the next number.
+        dtype: the name of the dtype.
+        bits: the width of one number.
+        eps: the distance from 1 to the next number.
         max: the largest number.
-        min: the negative of it.
-        tiny: the smallest number with all its digits; also ``smallest_normal``.
-        resolution: the power of ten to which decimals are kept.
+        min: the negative of ``max``.
+        tiny: the smallest normal number; also ``smallest_normal``.
+        resolution: the decimal resolution, a power of ten.
 
     Raises:
         DtypeError: the dtype is not floating.
@@ -59,19 +59,19 @@ class finfo:  # noqa: N801  torch's name
 
 
 class iinfo:  # noqa: N801  torch's name
-    """The limits of a dtype of integers.
+    """The limits of an integer dtype.
 
     Args:
         type: the dtype.
 
     Attributes:
-        dtype: its name.
-        bits: of one number.
+        dtype: the name of the dtype.
+        bits: the width of one number.
         max: the largest number.
         min: the smallest number.
 
     Raises:
-        DtypeError: the dtype is not one of integers.
+        DtypeError: the dtype is not an integer dtype.
 
     Source:
         ``torch.iinfo`` of PyTorch 2.13.

@@ -1,4 +1,4 @@
-"""The dtypes under torch's names. They are numpy's dtype objects, which JAX uses too.
+"""Dtypes under torch's names. They are numpy's dtype objects, which JAX uses too.
 
 Import the module, not its names: some of them shadow Python's builtins, as in torch.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-dtype = np.dtype  # what `isinstance(x.dtype, oplib.dtype)` asks for
+dtype = np.dtype  # for `isinstance(x.dtype, oplib.dtype)`
 
 float16 = half = np.dtype(np.float16)
 bfloat16 = np.dtype(jnp.bfloat16)

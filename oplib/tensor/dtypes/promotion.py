@@ -1,9 +1,9 @@
-"""Torch's rules of promotion, as pure functions on dtypes.
+"""torch's rules of type promotion, as pure functions on dtypes.
 
 Operands have three ranks: tensors with dimensions, tensors without, and Python numbers. A lower rank changes
-the dtype of a higher one only where it is of a higher kind: bool < integer < floating < complex. The one
-differences to torch are those of the house: without x64 a Python integer brings int32, where torch has int64;
-and complex64 stands for torch's complex32, which JAX does not have.
+the dtype of a higher one only if its kind is higher: bool < integer < floating < complex. There are two
+differences to torch. Without x64 a Python integer counts as int32, where torch has int64. complex64 replaces
+torch's complex32, which JAX does not have.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _UNPROMOTED = FLOAT8 | {dtypes.uint16, dtypes.uint32, dtypes.uint64}
 
 
 def promote_types(type1: Any, type2: Any) -> Dtype:
-    """Returns the smallest dtype to which both can be converted, as ``torch.promote_types``.
+    """Returns the smallest dtype to which both can be converted, as ``torch.promote_types`` does.
 
     Args:
         type1: a dtype.
         type2: a dtype.
 
     Raises:
-        DtypeError: torch has no promotion for the two: float8 with anything else, uint16, uint32 and uint64
+        DtypeError: torch has no promotion for the two: float8 with any other dtype, uint16, uint32 and uint64
             with another integral dtype.
 
     Example:
@@ -60,7 +60,7 @@ def _promote(first: Dtype, second: Dtype) -> Dtype:
 
 
 def _promote_floating(floating: frozenset[Dtype] | set[Dtype]) -> Dtype:
-    """Of float16 and bfloat16 neither holds the other."""
+    """float16 and bfloat16 promote to float32, because neither holds the other."""
     if floating == {dtypes.float16, dtypes.bfloat16}:
         return dtypes.float32
     return max(floating, key=lambda dtype: dtype.itemsize)
@@ -87,7 +87,7 @@ def result_dtype(
         numbers: dtypes of Python numbers, see :func:`oplib.tensor.dtypes.rules.scalar_dtype`.
 
     Raises:
-        DtypeError: there is no operand, or torch has no promotion for some two.
+        DtypeError: there is no operand, or torch has no promotion for two of them.
 
     Example:
         >>> result_dtype((dtypes.int8,), (), (dtypes.float32,))
@@ -109,7 +109,7 @@ def _promote_all(given: tuple[Dtype, ...]) -> Dtype | None:
 
 
 def _outrank(higher: Dtype | None, lower: Dtype | None) -> Dtype | None:
-    """Returns what ``higher`` becomes beside operands of a lower rank."""
+    """Returns the result of ``higher`` with operands of a lower rank."""
     if higher is None or lower is None:
         return lower if higher is None else higher
     if higher in COMPLEX:
@@ -122,19 +122,19 @@ def _outrank(higher: Dtype | None, lower: Dtype | None) -> Dtype | None:
 
 
 def _outrank_complex(floating: Dtype) -> Dtype:
-    """The precision of the operand of higher rank, the kind of the other one."""
+    """Returns the complex dtype with the precision of the operand of higher rank."""
     _refuse_unpromoted(floating, dtypes.complex64)
     return dtypes.complex128 if floating == dtypes.float64 else dtypes.complex64
 
 
 def result_type(*operands: Any) -> Dtype:
-    """Returns the dtype of an arithmetic result of these operands, as ``torch.result_type``.
+    """Returns the dtype of an arithmetic result of these operands, as ``torch.result_type`` does.
 
     Args:
-        *operands: Tensors, arrays, tracers, and numbers; numpy's scalars count as Python numbers.
+        *operands: Tensors, arrays, tracers and numbers. numpy's scalars count as Python numbers.
 
     Raises:
-        DtypeError: an operand is none of these, or torch has no promotion for them.
+        DtypeError: an operand has another type, or torch has no promotion for them.
 
     Example:
         >>> import numpy as np
@@ -161,11 +161,11 @@ def _ndim(operand: Any) -> int:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Returns whether a result may be stored in place as another dtype, as ``torch.can_cast``.
+    """Returns whether a result may be stored in place as another dtype, as ``torch.can_cast`` does.
 
     Args:
         from_: the dtype of the result.
-        to: the dtype of the tensor written into.
+        to: the dtype of the written tensor.
 
     Example:
         >>> can_cast("float32", "int32"), can_cast("float32", "float16")

@@ -1,4 +1,4 @@
-"""What a dtype may be, what it is where none is given, and that none loses values silently."""
+"""Rules of dtypes: which are supported, which are defaults, and that no conversion silently loses values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSIGNED = frozenset({dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64}
 INTEGRAL = SIGNED | UNSIGNED
 SUPPORTED = FLOATING | FLOAT8 | COMPLEX | INTEGRAL | {dtypes.bool}
 
-_NARROWED = {  # 64-bit dtypes and what stands for them while x64 is off
+_NARROWED = {  # 64-bit dtypes, and their replacements while x64 is off
     dtypes.float64: dtypes.float32,
     dtypes.int64: dtypes.int32,
     dtypes.uint64: dtypes.uint32,
@@ -33,7 +33,7 @@ _ENABLE = 'turn 64 bits on with jax.config.update("jax_enable_x64", True)'
 
 
 class _Defaults:
-    """The one piece of state here, of the whole process as in torch."""
+    """The default floating dtype. As in torch, it belongs to the process."""
 
     floating: np.dtype[Any] = dtypes.float32
 
@@ -42,7 +42,7 @@ _defaults = _Defaults()
 
 
 def get_default_dtype() -> np.dtype[Any]:
-    """Returns the dtype of tensors made from Python floats; float32 unless it was set.
+    """Returns the dtype of tensors made from Python floats. It is float32 unless set.
 
     Example:
         >>> get_default_dtype()
@@ -52,13 +52,13 @@ def get_default_dtype() -> np.dtype[Any]:
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Sets the dtype of tensors made from Python floats, for all threads; compiled ops are compiled anew.
+    """Sets the dtype of tensors made from Python floats, for all threads. Compiled ops are compiled again.
 
     Args:
         dtype: a floating dtype.
 
     Raises:
-        DtypeError: it is not floating, or has 64 bits while JAX's x64 is off.
+        DtypeError: the dtype is not floating, or has 64 bits while JAX's x64 is off.
 
     Source:
         torch.set_default_dtype
@@ -78,7 +78,7 @@ def set_default_dtype(dtype: Any) -> None:
         )
     if checked != _defaults.floating:
         _defaults.floating = checked
-        if "refresh" in vars(upcalls):  # compiled kernels hold the default of when they were traced
+        if "refresh" in vars(upcalls):  # compiled kernels contain the default of the time of their trace
             upcalls.refresh()
 
 
@@ -93,13 +93,13 @@ def default_int_dtype() -> np.dtype[Any]:
 
 
 def scalar_dtype(kind: type) -> np.dtype[Any]:
-    """Returns the dtype that a Python number of this type brings along.
+    """Returns the dtype of a Python number of this type.
 
     Args:
         kind: bool, int, float, complex or a subclass.
 
     Raises:
-        DtypeError: another type.
+        DtypeError: the type is another one.
     """
     if issubclass(kind, bool):
         return dtypes.bool
@@ -115,14 +115,14 @@ def scalar_dtype(kind: type) -> np.dtype[Any]:
 
 
 def normalize_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype object that somebody means, if it can be had.
+    """Returns the dtype object for a spelling of a dtype, if the dtype is available.
 
     Args:
-        dtype: a dtype object, a numpy or JAX scalar type, a name, or Python's bool, int, float, complex (for
-            which the widest dtype is taken that can be had, as JAX does).
+        dtype: a dtype object, a numpy or JAX scalar type, a name, or Python's bool, int, float, complex. For
+            the latter the result is the widest available dtype, as in JAX.
 
     Raises:
-        DtypeError: there is no such dtype for tensors, or it has 64 bits while JAX's x64 is off.
+        DtypeError: tensors do not have such a dtype, or it has 64 bits while JAX's x64 is off.
 
     Example:
         >>> normalize_dtype("bfloat16"), normalize_dtype(bool)
@@ -131,7 +131,7 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
     found = find_dtype(dtype)
     if found not in _NARROWED or _jax_config.jax_enable_x64:
         return found
-    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:  # numpy holds dtype("float64") == float
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:  # in numpy, dtype("float64") == float
         return _NARROWED[found]
     raise DtypeError(
         f"dtype: {found.name} was asked for while JAX's x64 is off. It would become "
@@ -140,10 +140,10 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def find_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype object that somebody means, whatever the setting of x64.
+    """Returns the dtype object for a spelling of a dtype, regardless of x64.
 
     Raises:
-        DtypeError: there is no such dtype for tensors.
+        DtypeError: tensors do not have such a dtype.
     """
     try:
         found = np.dtype(dtype)
@@ -158,16 +158,16 @@ def find_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def dtype_of_numpy(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
-    """Returns the dtype in which a numpy array without further word becomes a tensor.
+    """Returns the dtype of a tensor made from a numpy array without ``dtype=``.
 
     Args:
         array: any numpy array.
 
     Returns:
-        Its own dtype, with 64-bit integers narrowed where x64 is off and every value fits.
+        The dtype of the array. 64-bit integers are narrowed if x64 is off and every value fits.
 
     Raises:
-        DtypeError: it has no dtype that a tensor can have, or narrowing would lose values.
+        DtypeError: tensors do not have this dtype, or narrowing would lose values.
     """
     own = array.dtype.newbyteorder("=")
     if own not in SUPPORTED:
@@ -194,7 +194,7 @@ def check_range(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
         dtype: an integral dtype.
 
     Raises:
-        DtypeError: one does not fit.
+        DtypeError: a value does not fit.
     """
     limits = jnp.iinfo(dtype)
     if array.size and (array.max() > limits.max or array.min() < limits.min):

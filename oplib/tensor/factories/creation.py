@@ -45,12 +45,12 @@ def zeros(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or given twice.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.zeros
@@ -80,12 +80,12 @@ def ones(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or given twice.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.ones
@@ -101,7 +101,7 @@ def ones(
 def empty(
     *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Makes a tensor whose values nobody should read; they are zeros.
+    """Makes a tensor without defined values. In oplib they are zeros.
 
     Args:
         *sizes: the shape, as integers or as one sequence.
@@ -114,12 +114,12 @@ def empty(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or given twice.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.empty
@@ -140,7 +140,7 @@ def full(
     Args:
         size: the shape, as one sequence or integer.
         fill_value: a number, or a tensor without dimensions.
-        dtype: by default that of the value: bool, the default integer, floating or complex dtype.
+        dtype: by default it follows from the value: bool, the default integer, floating or complex dtype.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
 
@@ -148,12 +148,13 @@ def full(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or the value has dimensions.
-        DtypeError: the dtype cannot be had, or does not hold the value.
-        DeviceError: there is no such device.
+        ArgumentError: the size has a value that is not an integer or is negative, or the fill value has
+            dimensions.
+        DtypeError: the dtype is not available, or does not hold the value.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.full
@@ -185,9 +186,9 @@ def eye(
         requires_grad: whether the result collects gradients.
 
     Raises:
-        ArgumentError: a number is no integer, or negative.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: ``n`` or ``m`` is not an integer, or is negative.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Example:
         >>> eye(2)
@@ -208,12 +209,12 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes the numbers from ``start`` up to, but without, ``end``; ``arange(end)`` starts at 0.
+    """Makes the numbers from ``start`` up to, but not including, ``end``; ``arange(end)`` starts at 0.
 
     Args:
-        start: the first number, or the end if it stands alone.
-        end: where to stop; by keyword it may stand alone.
-        step: the distance of two numbers, not zero.
+        start: the first number; the end if it is the only argument.
+        end: the bound. As a keyword it may be the only argument.
+        step: the difference between two numbers, not zero.
         dtype: by default the default integer dtype if all three are integers, else the default dtype.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
@@ -222,10 +223,10 @@ def arange(
         A tensor of shape ``(ceil((end - start) / step),)``.
 
     Raises:
-        ArgumentTypeError: there is neither a start nor an end.
-        ArgumentError: the step is zero, or leads away from the end.
-        DtypeError: the dtype cannot be had, or does not hold the numbers.
-        DeviceError: there is no such device.
+        ArgumentTypeError: neither ``start`` nor ``end`` is given.
+        ArgumentError: the step is zero, or has the wrong sign.
+        DtypeError: the dtype is not available, or does not hold the numbers.
+        DeviceError: the device does not exist.
 
     Example:
         >>> arange(3)
@@ -255,13 +256,13 @@ def arange(
 
 
 def _cut_fractions(dtype: Any, *ends: Any) -> tuple[Any, ...]:
-    """Integers are counted from integers and in integers, as in torch."""
+    """Truncates the bounds of an integer range, as torch does."""
     is_whole = dtype is not None and normalize_dtype(dtype) in INTEGRAL
     return tuple(int(end.real) for end in ends) if is_whole else ends
 
 
 def _read_number(op: str, value: Any, kinds: tuple[type, ...]) -> Any:
-    """Reads bounds that are numpy's or tensors, which raise under a trace: a shape depends on them."""
+    """Reads a bound that may be a numpy scalar or tensor. A traced one raises: a shape depends on it."""
     number = value.item() if hasattr(value, "item") else value
     if not isinstance(number, kinds):
         raise ArgumentError(
@@ -280,20 +281,20 @@ def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, require
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Makes ``steps`` numbers at equal distances, from ``start`` to ``end`` and with both.
+    """Makes ``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
 
     Args:
         start: the first number.
         end: the last number.
-        steps: how many.
+        steps: the number of results.
         dtype: by default the default dtype, or its complex counterpart for complex ends.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
 
     Raises:
-        ArgumentError: ``steps`` is no integer, or negative.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: ``steps`` is not an integer, or is negative.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Example:
         >>> linspace(0, 1, 5)
@@ -313,21 +314,21 @@ def logspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes ``steps`` numbers at equal ratios, from ``base ** start`` to ``base ** end`` and with both.
+    """Makes ``steps`` numbers with equal ratios from ``base ** start`` to ``base ** end``, both included.
 
     Args:
         start: the exponent of the first number.
         end: the exponent of the last number.
-        steps: how many.
-        base: what is raised to these powers.
+        steps: the number of results.
+        base: the base of the powers.
         dtype: by default the default dtype, or its complex counterpart for complex ends.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
 
     Raises:
-        ArgumentError: ``steps`` is no integer, or negative.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentError: ``steps`` is not an integer, or is negative.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Example:
         >>> logspace(0, 2, 3)

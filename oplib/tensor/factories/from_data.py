@@ -1,4 +1,4 @@
-"""Tensors from data: what comes from outside is copied in."""
+"""Tensors from data. External data is copied."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     Args:
         data: a number, nested sequences of numbers, a numpy array, a ``jax.Array`` or tracer, or an object
             with ``__dlpack__`` or ``__array__``, such as a torch tensor; any shape.
-        dtype: by default that of an array; for Python numbers bool, int64 (int32 without JAX's x64), the
-            default dtype, or its complex counterpart.
+        dtype: by default the dtype of an array. For Python numbers it is bool, int64 (int32 without JAX's
+            x64), the default dtype, or its complex counterpart.
         device: a Device or its spelling, a ``jax.Device`` or a ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
@@ -31,13 +31,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         A new leaf.
 
     Raises:
-        DtypeError: the dtype would lose values silently, such as that of a float64 numpy array without x64.
-        DataError: sequences of unequal length, or data of another kind.
-        DeviceError: there is no such device.
-        AutogradError: ``requires_grad`` for a dtype that has no gradient.
+        DtypeError: the dtype would silently lose values, such as that of a float64 numpy array without x64.
+        DataError: sequences have unequal lengths, or the data has another type.
+        DeviceError: the device does not exist.
+        AutogradError: ``requires_grad`` is set for a dtype that has no gradient.
 
     Gradient:
-        None flows to the data, whatever it is: use ``tensor.clone()`` for a copy with history.
+        None flows to the data. Use ``tensor.clone()`` for a copy with history.
 
     Example:
         >>> tensor([[1, 2.5], [3, 4]])
@@ -63,23 +63,23 @@ def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -
 
 @entry_point
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Returns the data as a Tensor: itself if it is one already, with its history if it must be converted.
+    """Returns data as a Tensor. A Tensor is returned itself, or converted with its history.
 
     Args:
         data: as for :func:`tensor`.
-        dtype: what the result is to have; by default as for :func:`tensor`.
-        device: where it is to be; by default where it is, or JAX's choice.
+        dtype: the dtype of the result; by default as for :func:`tensor`.
+        device: the device of the result; by default that of the data, or JAX's choice.
 
     Returns:
-        The Tensor itself where nothing has to change, else a new one.
+        The Tensor itself if nothing has to change, else a new one.
 
     Raises:
         DtypeError: as for :func:`tensor`.
         DataError: as for :func:`tensor`.
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
 
     Gradient:
-        That of ``Tensor.to`` where the data is a Tensor.
+        That of ``Tensor.to`` if the data is a Tensor.
 
     Example:
         >>> x = tensor([1.0, 2.0])
@@ -94,14 +94,14 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """Makes a Tensor from a copy of a numpy array.
 
-    Unlike torch's it shares no memory: a Tensor's array never changes under it.
+    Unlike in torch the result shares no memory with the array, because the array of a Tensor never changes.
 
     Args:
-        array: any shape, of a dtype that a tensor can have.
+        array: any shape, with a dtype that tensors have.
 
     Raises:
-        DataTypeError: it is no numpy array.
-        DtypeError: its dtype would lose values, or no tensor can have it.
+        DataTypeError: the argument is not a numpy array.
+        DtypeError: the dtype would lose values, or tensors do not have it.
 
     Example:
         >>> from_numpy(np.array([1, 2], np.int16))
@@ -119,11 +119,11 @@ def from_dlpack(data: Any, *, device: Any = None) -> Tensor:
 
     Args:
         data: an object with ``__dlpack__`` and ``__dlpack_device__``.
-        device: where the copy is to be; by default JAX's choice.
+        device: the device of the copy; by default JAX's choice.
 
     Raises:
-        DataTypeError: the object does not speak dlpack.
-        DtypeError: its dtype would lose values.
+        DataTypeError: the object does not support dlpack.
+        DtypeError: the dtype would lose values.
 
     Example:
         >>> from_dlpack(np.arange(3.0, dtype=np.float32))

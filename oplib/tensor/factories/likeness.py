@@ -1,5 +1,5 @@
 # ruff: noqa: A002  `input` is torch's name
-"""Tensors with the shape, dtype and place of another: ``zeros_like`` and its kin."""
+"""Tensors with the shape, dtype and placement of another Tensor: ``zeros_like`` and similar functions."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def full_like(
     """Makes a tensor of the shape, dtype and sharding of another, filled with one value.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
+        input: the tensor or array to copy them from. Its history does not matter.
         fill_value: a number, or a tensor without dimensions.
-        dtype: by default that of ``input``.
-        device: by default where ``input`` is.
+        dtype: by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        ArgumentTypeError: ``input`` is no tensor.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        ArgumentTypeError: ``input`` is not a tensor.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.full_like
@@ -48,7 +48,7 @@ def full_like(
         >>> full_like(oplib.zeros(2), 3)
         tensor([3., 3.])
     """
-    # A fake kernel of a compiled op writes this too, and has an array.
+    # Fake kernels of compiled ops pass arrays.
     array: Any = input._storage.array if hasattr(input, "_storage") else input
     if not hasattr(array, "dtype"):
         raise ArgumentTypeError(
@@ -70,20 +70,20 @@ def zeros_like(
     """Makes a tensor of zeros with the shape, dtype and sharding of another.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
-        dtype: by default that of ``input``.
-        device: by default where ``input`` is.
+        input: the tensor or array to copy them from. Its history does not matter.
+        dtype: by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.zeros_like
@@ -106,20 +106,20 @@ def ones_like(
     """Makes a tensor of ones with the shape, dtype and sharding of another.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
-        dtype: by default that of ``input``.
-        device: by default where ``input`` is.
+        input: the tensor or array to copy them from. Its history does not matter.
+        dtype: by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.ones_like
@@ -139,23 +139,23 @@ def empty_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Makes a tensor like another whose values nobody should read; they are zeros.
+    """Makes a tensor like another, without defined values. In oplib they are zeros.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
-        dtype: by default that of ``input``.
-        device: by default where ``input`` is.
+        input: the tensor or array to copy them from. Its history does not matter.
+        dtype: by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.empty_like

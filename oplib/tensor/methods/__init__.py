@@ -1,1 +1,1 @@
-"""The mixins that make up the class Tensor."""
+"""The mixins of the class Tensor."""

@@ -1,4 +1,4 @@
-"""What shares memory with what: the base of a view, ``data``, ``detach_``, and torch's strides."""
+"""Shared memory: the base of a view, ``data``, ``detach_``, and torch's strides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oplib.tensor.views import AliasStorage, ViewStorage
 
 
 class MemoryLayout:
-    """How the items of a tensor lie in memory; there is one value."""
+    """The memory layout of a tensor. There is one value."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,7 +26,7 @@ strided = MemoryLayout("strided")
 
 
 class TensorAliasing(Generic[TensorT]):
-    """Mixin with what a Tensor says of the memory that it shares."""
+    """Mixin with properties and methods about shared memory."""
 
     _storage: Storage
     _root: TensorT | None
@@ -36,7 +36,7 @@ class TensorAliasing(Generic[TensorT]):
 
     @property
     def _base(self) -> TensorT | None:
-        """The tensor whose history this one shares as a view of it; None for a tensor that is no view."""
+        """The tensor whose history this view shares; None if the tensor is not a view."""
         return self._root
 
     def _is_view(self) -> bool:
@@ -45,13 +45,16 @@ class TensorAliasing(Generic[TensorT]):
 
     @property
     def data(self) -> TensorT:
-        """A tensor without history on the same memory, with a version of its own: writes are not noticed.
+        """A tensor without history on the same memory.
 
-        Assigning a tensor makes this one share the memory of that, and keeps history and version.
+        It has a version of its own, so writes into it are not noticed.
+
+        After assigning a tensor, this one shares the memory of that tensor, and keeps its own history and
+        version.
 
         Raises:
-            ArgumentError: what is assigned is no Tensor.
-            AutogradError: it has another dtype, and this tensor requires grad.
+            ArgumentError: the assigned value is not a Tensor.
+            AutogradError: the assigned tensor has another dtype, and this tensor requires grad.
 
         Example:
             >>> import oplib
@@ -79,10 +82,10 @@ class TensorAliasing(Generic[TensorT]):
         self._storage = AliasStorage(value._storage, self._storage.version)
 
     def detach_(self) -> Self:
-        """Takes the history from the tensor, which becomes a leaf that requires no grad.
+        """Removes the history of the tensor, which becomes a leaf that does not require grad.
 
         Raises:
-            AutogradError: it is a view, whose history is that of its base.
+            AutogradError: the tensor is a view, which shares the history of its base.
         """
         if self._root is not None:
             raise AutogradError(
@@ -97,20 +100,20 @@ class TensorAliasing(Generic[TensorT]):
 
     @property
     def layout(self) -> MemoryLayout:
-        """``oplib.strided``: there are no sparse tensors."""
+        """``oplib.strided``. There are no sparse tensors."""
         return strided
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """Returns how many items apart neighbours along each dimension are in torch's memory, or along one.
+        """Returns the strides of torch's memory, in items, for every dimension or for one.
 
-        JAX keeps its arrays as it likes, and a result is counted as laid out row by row. Of a view this tells
-        how it lies in its base.
+        JAX chooses the layout of its arrays, so a result counts as contiguous. For a view the strides
+        describe its place in its base.
 
         Args:
-            dim: which one; negative ones count from the end.
+            dim: the dimension; negative values count from the end.
 
         Raises:
-            DimensionError: there is no such dimension.
+            DimensionError: the dimension does not exist.
 
         Example:
             >>> import oplib
@@ -121,7 +124,7 @@ class TensorAliasing(Generic[TensorT]):
         return strides if dim is None else strides[check_dim("stride", self._storage.spec.shape, dim)]
 
     def storage_offset(self) -> int:
-        """Returns where in the memory of its base a view begins, in items.
+        """Returns the offset of a view in the memory of its base, in items.
 
         Example:
             >>> import oplib
@@ -131,7 +134,7 @@ class TensorAliasing(Generic[TensorT]):
         return self._storage.layout[1]
 
     def is_contiguous(self) -> bool:
-        """Returns whether the items of the tensor would lie row by row in torch's memory."""
+        """Returns whether the tensor would be contiguous in torch's memory."""
         if not isinstance(self._storage.spec, ViewStorage):
             return True
         expected = 1
@@ -145,5 +148,5 @@ class TensorAliasing(Generic[TensorT]):
         return True
 
     def contiguous(self) -> TensorT:
-        """Returns the tensor itself if it is contiguous, else a copy that is."""
+        """Returns the tensor itself if it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous() else upcalls.clone(self)  # pyright: ignore[reportReturnType]

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  `input` is torch's name
-"""Whether two Tensors hold the same numbers, as a Python bool."""
+"""Comparisons of whole Tensors that return a Python bool."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TensorComparison:
     def allclose(
         self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> bool:
-        """Returns whether all items differ by little; see ``oplib.allclose``."""
+        """Returns whether all items are close; see ``oplib.allclose``."""
         return allclose(self, other, rtol, atol, equal_nan)
 
     def equal(self: Any, other: Any) -> bool:
-        """Returns whether shapes and all items are the same; see ``oplib.equal``."""
+        """Returns whether shapes and items are equal; see ``oplib.equal``."""
         return equal(self, other)
 
 
@@ -37,21 +37,21 @@ def allclose(
     """Returns whether ``abs(input - other) <= atol + rtol * abs(other)`` for all items.
 
     Args:
-        input: a Tensor, or an array of JAX or numpy, as every op takes.
-        other: likewise, of the same dtype, of a shape that broadcasts with it.
-        rtol: how much they may differ in proportion to ``other``.
-        atol: how much they may differ besides.
-        equal_nan: two nans count as equal.
+        input: a Tensor, or an array of JAX or numpy, as for every op.
+        other: likewise, of the same dtype, and of a shape that broadcasts with ``input``.
+        rtol: the tolerance relative to ``other``.
+        atol: the absolute tolerance.
+        equal_nan: whether two nans are equal.
 
     Returns:
         A Python bool.
 
     Raises:
-        DataTypeError: one is neither.
-        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
-        ArgumentError: their dtypes differ, or their shapes do not broadcast.
+        DataTypeError: an operand is neither.
+        DtypeError: the dtype of a numpy array is not available, such as float64 while x64 is off.
+        ArgumentError: the dtypes differ, or the shapes do not broadcast.
         ArgumentValueError: a tolerance is negative.
-        TracingError: one is traced, and so has no values yet.
+        TracingError: an operand is traced, and so has no values.
 
     Gradient:
         None: the result is a bool.
@@ -79,19 +79,19 @@ def allclose(
 
 
 def equal(input: Any, other: Any) -> bool:
-    """Returns whether two tensors have the same shape and the same items; a nan equals nothing.
+    """Returns whether two tensors have the same shape and equal items. A nan is not equal to anything.
 
     Args:
-        input: a Tensor, or an array of JAX or numpy, as every op takes.
-        other: likewise; items of another dtype are compared as numbers.
+        input: a Tensor, or an array of JAX or numpy, as for every op.
+        other: likewise. Items of different dtypes are compared as numbers.
 
     Returns:
         A Python bool.
 
     Raises:
-        DataTypeError: one is neither.
-        DtypeError: a numpy array has a dtype that cannot be had, as float64 while x64 is off.
-        TracingError: one is traced, and so has no values yet.
+        DataTypeError: an operand is neither.
+        DtypeError: the dtype of a numpy array is not available, such as float64 while x64 is off.
+        TracingError: an operand is traced, and so has no values.
 
     Gradient:
         None: the result is a bool.
@@ -111,7 +111,7 @@ def equal(input: Any, other: Any) -> bool:
 
 
 def _read(op: str, *tensors: Any) -> list[Any]:
-    """Returns the arrays of tensors or arrays, which must have values."""
+    """Returns the arrays of tensors or arrays. They must have values."""
     return [_read_one(op, *pair) for pair in zip(("input", "other"), tensors, strict=True)]
 
 

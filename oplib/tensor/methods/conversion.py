@@ -1,4 +1,4 @@
-"""Other dtypes, other devices, and new tensors that take after one."""
+"""Conversions to other dtypes and devices, and the ``new_`` factories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oplib.tracebacks import hide_frames
 
 
 class TensorConversion(TensorMetadata, Generic[TensorT]):
-    """Mixin with ``to`` and its kin, which are recorded, and the ``new_`` factories, which are not."""
+    """Mixin with ``to`` and similar methods, which are recorded, and ``new_`` factories, which are not."""
 
     _requires_grad: bool
 
@@ -42,22 +42,22 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         non_blocking: bool = False,
         copy: bool = False,
     ) -> TensorT:
-        """Returns the tensor with another dtype, or on another device: itself where nothing changes.
+        """Returns the tensor with another dtype or on another device; the tensor itself if nothing changes.
 
         Args:
-            *args: a dtype, a device, a device and a dtype, or a Tensor whose dtype and place are meant.
+            *args: a dtype, a device, a device and a dtype, or a Tensor that has the dtype and placement.
             dtype: the dtype, as a keyword.
             device: a Device or its spelling, a ``jax.Device`` or ``Sharding``, as a keyword.
-            non_blocking: has no effect: JAX never waits for a copy.
-            copy: return a new tensor even where nothing changes.
+            non_blocking: ignored; JAX never waits for a copy.
+            copy: return a new tensor even if nothing changes.
 
         Raises:
-            ArgumentError: arguments that are none of these.
-            DtypeError: the dtype cannot be had.
-            DeviceError: there is no such device.
+            ArgumentError: an argument has another type.
+            DtypeError: the dtype is not available.
+            DeviceError: the device does not exist.
 
         Gradient:
-            The incoming one, converted or moved back.
+            The incoming gradient, converted or moved back.
 
         Example:
             >>> import oplib
@@ -78,11 +78,11 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return upcalls.clone(self) if copy and result is self else result
 
     def cpu(self) -> TensorT:
-        """Returns the tensor on the CPU: itself if it is there."""
+        """Returns the tensor on the CPU; the tensor itself if it is there."""
         return self.to(device=Device("cpu"))
 
     def cuda(self, device: Any = None) -> TensorT:
-        """Returns the tensor on a GPU, by default the first one: itself if it is there.
+        """Returns the tensor on a GPU, by default the first one; the tensor itself if it is there.
 
         Raises:
             DeviceError: there is no GPU.
@@ -90,13 +90,13 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return self.to(device=Device("cuda") if device is None else device)
 
     def type_as(self, other: TensorT) -> TensorT:
-        """Returns the tensor with the dtype of another: itself if it has it."""
+        """Returns the tensor with the dtype of another; the tensor itself if it has this dtype."""
         return self.to(dtype=other.dtype)
 
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> TensorT:
-        """Makes a leaf from a copy of the data, with this tensor's dtype and device where none is given."""
+        """Makes a leaf from a copy of data, by default with the dtype and device of this tensor."""
         found = self.dtype if dtype is None else normalize_dtype(dtype)
         array = to_array(data, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
@@ -110,7 +110,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         device: Any = None,
         requires_grad: bool = False,
     ) -> TensorT:
-        """Makes a tensor of one value, with this tensor's dtype and device where none is given."""
+        """Makes a tensor of one value, by default with the dtype and device of this tensor."""
         found = self.dtype if dtype is None else normalize_dtype(dtype)
         array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
@@ -123,7 +123,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         device: Any = None,
         requires_grad: bool = False,
     ) -> TensorT:
-        """Makes a tensor of zeros, with this tensor's dtype and device where none is given."""
+        """Makes a tensor of zeros, by default with the dtype and device of this tensor."""
         shape = read_size("new_zeros", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -135,7 +135,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         device: Any = None,
         requires_grad: bool = False,
     ) -> TensorT:
-        """Makes a tensor of ones, with this tensor's dtype and device where none is given."""
+        """Makes a tensor of ones, by default with the dtype and device of this tensor."""
         shape = read_size("new_ones", sizes, size)
         return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -147,20 +147,22 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         device: Any = None,
         requires_grad: bool = False,
     ) -> TensorT:
-        """Makes a tensor whose values nobody should read, with this tensor's dtype and device."""
+        """Makes a tensor without defined values, by default with the dtype and device of this tensor."""
         shape = read_size("new_empty", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new(self, *args: Any, device: Any = None) -> TensorT:
-        """Makes a tensor with this one's dtype and device; older than ``new_empty`` and ``new_tensor``.
+        """Makes a tensor with the dtype and device of this one.
+
+        It is older than ``new_empty`` and ``new_tensor``.
 
         Args:
-            *args: sizes, for a tensor whose values nobody should read (none at all for an empty one); a
-                sequence or array of data; or a Tensor, for another one on its storage.
-            device: by default this tensor's.
+            *args: sizes, for a tensor without defined values (no size makes an empty one); a sequence or
+                array of data; or a Tensor, for another one on its storage.
+            device: by default the device of this tensor.
 
         Raises:
-            DataTypeError: a single argument that is none of these.
+            DataTypeError: a single argument has another type.
         """
         if not args:
             return self.new_empty(0, device=device)
@@ -178,7 +180,10 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return self.new_tensor(data, device=device)
 
     def _place_new(self, device: Any) -> Placement:
-        """A sharding fits only the shape it was made for, so a new tensor takes only a single device over."""
+        """Returns the placement of a new tensor.
+
+        A sharding fits one shape only, so only a single device is copied.
+        """
         array = self._storage.array
         if device is None and not is_abstract(array) and len(array.devices()) > 1:
             return None
@@ -186,7 +191,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
 
 
 def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
-    """Sorts the arguments of ``to`` by what they are: torch's overloads."""
+    """Sorts the arguments of ``to`` by type, as torch's overloads do."""
     for arg in args:
         if isinstance(arg, TensorMetadata):
             other = arg._storage.array
@@ -219,7 +224,7 @@ def _move(tensor: Any, placement: Placement) -> Any:
 
 
 class TensorDtypes(Generic[TensorT]):
-    """Mixin with a method for each common dtype; by itself, because the names shadow Python's types."""
+    """Mixin with a method for each common dtype. It is separate, because the names shadow Python's types."""
 
     if TYPE_CHECKING:
 
@@ -228,49 +233,49 @@ class TensorDtypes(Generic[TensorT]):
             ...
 
     def float(self) -> TensorT:
-        """Returns the tensor as float32: itself if it is."""
+        """Returns the tensor as float32; the tensor itself if it is float32."""
         return self.to(dtype=dtypes.float32)
 
     def double(self) -> TensorT:
-        """Returns the tensor as float64: itself if it is."""
+        """Returns the tensor as float64; the tensor itself if it is float64."""
         return self.to(dtype=dtypes.float64)
 
     def half(self) -> TensorT:
-        """Returns the tensor as float16: itself if it is."""
+        """Returns the tensor as float16; the tensor itself if it is float16."""
         return self.to(dtype=dtypes.float16)
 
     def bfloat16(self) -> TensorT:
-        """Returns the tensor as bfloat16: itself if it is."""
+        """Returns the tensor as bfloat16; the tensor itself if it is bfloat16."""
         return self.to(dtype=dtypes.bfloat16)
 
     def cfloat(self) -> TensorT:
-        """Returns the tensor as complex64: itself if it is."""
+        """Returns the tensor as complex64; the tensor itself if it is complex64."""
         return self.to(dtype=dtypes.complex64)
 
     def cdouble(self) -> TensorT:
-        """Returns the tensor as complex128: itself if it is."""
+        """Returns the tensor as complex128; the tensor itself if it is complex128."""
         return self.to(dtype=dtypes.complex128)
 
     def byte(self) -> TensorT:
-        """Returns the tensor as uint8: itself if it is."""
+        """Returns the tensor as uint8; the tensor itself if it is uint8."""
         return self.to(dtype=dtypes.uint8)
 
     def char(self) -> TensorT:
-        """Returns the tensor as int8: itself if it is."""
+        """Returns the tensor as int8; the tensor itself if it is int8."""
         return self.to(dtype=dtypes.int8)
 
     def short(self) -> TensorT:
-        """Returns the tensor as int16: itself if it is."""
+        """Returns the tensor as int16; the tensor itself if it is int16."""
         return self.to(dtype=dtypes.int16)
 
     def int(self) -> TensorT:
-        """Returns the tensor as int32: itself if it is."""
+        """Returns the tensor as int32; the tensor itself if it is int32."""
         return self.to(dtype=dtypes.int32)
 
     def long(self) -> TensorT:
-        """Returns the tensor as int64: itself if it is."""
+        """Returns the tensor as int64; the tensor itself if it is int64."""
         return self.to(dtype=dtypes.int64)
 
     def bool(self) -> TensorT:
-        """Returns the tensor as bool: itself if it is."""
+        """Returns the tensor as bool; the tensor itself if it is bool."""
         return self.to(dtype=dtypes.bool)

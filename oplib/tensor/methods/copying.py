@@ -1,4 +1,4 @@
-"""copy, deepcopy and pickle of Tensors, as torch's: what shares a storage goes on sharing."""
+"""copy, deepcopy and pickle of Tensors. As in torch, tensors that share a storage still do so afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from oplib.tensor.views import AliasStorage, ViewStorage
 class TensorCopying:
     """Mixin with the protocols of ``copy`` and ``pickle``.
 
-    ``copy.copy`` gives a leaf over the same storage. A pickle keeps ``requires_grad`` and the attributes that
-    users have set, but neither history, gradient, hooks nor sharding.
+    ``copy.copy`` gives a leaf on the same storage. A pickle keeps ``requires_grad`` and the attributes that
+    users have set, but not history, gradient, hooks or sharding.
     """
 
     _storage: Storage
@@ -50,7 +50,10 @@ class TensorCopying:
 
 
 def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
-    """Copies a storage once, however many tensors share it; a view's is a view of the copy of its base."""
+    """Copies a storage once for all tensors that share it.
+
+    A view's storage becomes a view of the copy of its base.
+    """
     copied = memo.get(id(storage))
     if copied is None:
         if isinstance(storage, ViewStorage):
@@ -64,7 +67,10 @@ def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
 
 
 def users_attributes(tensor: Any) -> dict[str, Any]:
-    """Returns what somebody set on the instance; names with an underscore are the tape's."""
+    """Returns the attributes that users have set on the instance.
+
+    Names with an underscore belong to the tape.
+    """
     return {name: value for name, value in tensor.__dict__.items() if not name.startswith("_")}
 
 
@@ -78,7 +84,7 @@ def _make_leaf(cls: type[Any], storage: Storage, requires_grad: bool) -> Any:
 
 
 def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """Pickles through numpy: the pickles of JAX's own arrays name JAX's private modules."""
+    """Pickles through numpy, because pickles of JAX's arrays name JAX's private modules."""
     if isinstance(storage.array, Tracer):
         raise TracingError(
             f"pickle: a traced tensor has no values yet. Got {describe(storage.array)}. "

@@ -1,4 +1,4 @@
-"""Methods of Tensor that take their arguments otherwise than the op; the others are in :mod:`.op_methods`."""
+"""Methods of Tensor whose arguments differ from those of the op. The others are in :mod:`.op_methods`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class TensorMethods(Generic[TensorT]):
-    """Mixin with the methods that are written out."""
+    """Mixin with the methods that are written by hand."""
 
     _storage: Storage
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """Chooses the tensor's items where a condition holds, and others elsewhere.
+        """Returns the tensor's items where a condition holds, and other items elsewhere.
 
         Args:
             condition: bools.
-            other: a tensor or number; all three broadcast.
+            other: a tensor or number. All three broadcast.
 
         Source:
             torch.Tensor.where
@@ -40,11 +40,11 @@ class TensorMethods(Generic[TensorT]):
         return upcalls.where(condition, self, other)
 
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
-        """Returns the items in another shape: a view where that is one, else a copy.
+        """Returns the items in another shape: as a view if possible, else as a copy.
 
         Args:
-            sizes: the sizes one by one, or in one sequence; one of them may be -1, and is found.
-            shape: the same by keyword.
+            sizes: the sizes as arguments or as one sequence. One of them may be -1 and is computed.
+            shape: the sizes as a keyword.
 
         Source:
             torch.Tensor.reshape
@@ -62,12 +62,14 @@ class TensorMethods(Generic[TensorT]):
         """Returns a view of the items in another shape, or of their bits as another dtype.
 
         Args:
-            sizes: the sizes one by one, or in one sequence; one of them may be -1, and is found. Or a dtype.
-            size: the sizes by keyword.
-            dtype: the dtype by keyword.
+            sizes: the sizes as arguments or as one sequence, one of which may be -1 and is computed; or a
+                dtype.
+            size: the sizes as a keyword.
+            dtype: the dtype as a keyword.
 
         Raises:
-            ArgumentError: the sizes have another number of items, or there is no such view: see ``reshape``.
+            ArgumentError: the sizes have another number of items, or such a view does not exist; see
+                ``reshape``.
 
         Source:
             torch.Tensor.view
@@ -88,11 +90,11 @@ class TensorMethods(Generic[TensorT]):
         return upcalls.view(self, _join(sizes))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
-        """Returns a view that shows the item of each axis of size 1 as often as asked for.
+        """Returns a view that repeats the item of axes of size 1.
 
         Args:
-            sizes: the sizes one by one, or in one sequence; -1 keeps one. New axes come first.
-            size: the same by keyword.
+            sizes: the sizes as arguments or as one sequence; -1 keeps a size. New axes come first.
+            size: the sizes as a keyword.
 
         Source:
             torch.Tensor.expand
@@ -111,8 +113,8 @@ class TensorMethods(Generic[TensorT]):
         """Returns a view with the dims in another order.
 
         Args:
-            numbers: the dims one by one, or in one sequence, each once.
-            dims: the same by keyword.
+            numbers: the dims as arguments or as one sequence, each once.
+            dims: the dims as a keyword.
 
         Source:
             torch.Tensor.permute
@@ -128,7 +130,7 @@ class TensorMethods(Generic[TensorT]):
 
     @property
     def T(self) -> TensorT:  # noqa: N802  torch's name
-        """The transposed matrix, as a view; of another number of dims, which warns, all in reverse.
+        """The transposed matrix, as a view. For another number of dims, which warns, all dims are reversed.
 
         Source:
             torch.Tensor.T
@@ -165,16 +167,18 @@ class TensorMethods(Generic[TensorT]):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Computes the gradients of this tensor by the leaves it was made of, and adds them to theirs.
+        """Adds the gradient of this tensor with respect to each leaf to the ``grad`` of that leaf.
 
         Args:
-            gradient: of what follows by this tensor, of its shape; may be left out where that has one item.
-            retain_graph: whether the graph can be gone through again; by default as ``create_graph``.
-            create_graph: whether the gradients can be derived in turn.
-            inputs: tensors that alone get a gradient; by default all leaves.
+            gradient: the gradient of the result with respect to this tensor, of its shape; may be omitted if
+                the tensor has one item.
+            retain_graph: whether the graph stays for another pass. The default is the value of
+                ``create_graph``.
+            create_graph: whether the gradients can be differentiated.
+            inputs: the tensors that receive a gradient; by default all leaves.
 
         Raises:
-            AutogradError: the tensor requires no gradient, or its graph was freed.
+            AutogradError: the tensor does not require grad, or its graph was freed.
 
         Source:
             torch.Tensor.backward
@@ -202,5 +206,5 @@ def _warn_of_reversing(rank: int) -> None:
 
 
 def _join(sizes: tuple[Any, ...]) -> Any:
-    """Reads ``f(2, 3)`` and ``f((2, 3))`` alike."""
+    """Reads ``f(2, 3)`` and ``f((2, 3))`` in the same way."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes

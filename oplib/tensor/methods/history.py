@@ -1,4 +1,4 @@
-"""The place of a Tensor on the tape: whether it is recorded, what made it, its gradient and its hooks."""
+"""The history of a Tensor: whether it is recorded, its node, its gradient and its hooks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Hook: TypeAlias = Callable[[TensorT], TensorT | None]
 
 
 class TensorHistory(Generic[TensorT]):
-    """Mixin with everything that concerns gradients."""
+    """Mixin with the properties and methods about gradients."""
 
     _storage: Storage
     _requires_grad: bool = False
     _grad_fn: GraphNode | None = None
     _output_nr: int = 0
     _grad: TensorT | None = None
-    _accumulator: Any = None  # weak reference to the leaf's AccumulateGrad, held by the autograd floor
+    _accumulator: Any = None  # a weak reference to the leaf's AccumulateGrad, set by autograd
     _backward_hooks: OrderedDict[int, Hook[TensorT]] | None = None
     _post_accumulate_hooks: OrderedDict[int, Callable[[TensorT], None]] | None = None
     _retains_grad: bool = False
@@ -66,19 +66,22 @@ class TensorHistory(Generic[TensorT]):
         """Sets ``requires_grad`` in place and returns the tensor.
 
         Raises:
-            AutogradError: it is no leaf and the flag would be cleared, or its dtype has no gradient.
-            GradientTypeError: ``requires_grad`` is no bool.
+            AutogradError: the tensor is not a leaf and the flag would be cleared, or its dtype has no
+                gradient.
+            GradientTypeError: ``requires_grad`` is not a bool.
         """
         self.requires_grad = requires_grad
         return self
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operation made this tensor."""
+        """Whether the tensor is a leaf: no recorded operation made it."""
         return self._grad_fn is None
 
     def is_inference(self) -> bool:
-        """Returns whether it was made in inference mode, and so is never saved for a backward pass.
+        """Returns whether the tensor was made in inference mode.
+
+        Such a tensor is never saved for a backward pass.
 
         Example:
             >>> import oplib
@@ -96,12 +99,12 @@ class TensorHistory(Generic[TensorT]):
 
     @property
     def output_nr(self) -> int:
-        """Which output of ``grad_fn`` this is."""
+        """The index of this tensor among the outputs of ``grad_fn``."""
         return self._output_nr
 
     @property
     def grad(self) -> TensorT | None:
-        """The gradient collected so far, or None."""
+        """The accumulated gradient, or None."""
         return self._grad
 
     @grad.setter
@@ -134,7 +137,7 @@ class TensorHistory(Generic[TensorT]):
         return self._retains_grad
 
     def retain_grad(self) -> None:
-        """Makes a non-leaf keep its gradient in ``grad``; a leaf does so anyway.
+        """Makes a non-leaf keep its gradient in ``grad``. A leaf always does.
 
         Raises:
             AutogradError: the tensor does not require grad.
@@ -152,10 +155,11 @@ class TensorHistory(Generic[TensorT]):
         """Calls ``hook(grad)`` whenever a gradient for this tensor is computed.
 
         Args:
-            hook: gets the gradient as a Tensor, must not change it, and may return another to use instead.
+            hook: receives the gradient as a Tensor. It must not change it, and may return another one to use
+                instead.
 
         Returns:
-            A handle whose ``remove()`` takes the hook away.
+            A handle whose ``remove()`` removes the hook.
 
         Raises:
             AutogradError: the tensor does not require grad.
@@ -186,7 +190,7 @@ class TensorHistory(Generic[TensorT]):
         """Calls ``hook(tensor)`` on a leaf each time its ``grad`` has been updated.
 
         Raises:
-            AutogradError: the tensor is no leaf, or does not require grad.
+            AutogradError: the tensor is not a leaf, or does not require grad.
         """
         if not self._requires_grad or self._grad_fn is not None:
             raise AutogradError(

@@ -1,9 +1,9 @@
-"""An array on the left of an operator, and a Tensor on its right: the operator is the Tensor's.
+"""Operators with an array on the left and a Tensor on the right: the Tensor computes them.
 
-JAX's arrays ask what stands on their right for ``__jax_array__`` and then compute by themselves: the gradient
-would be lost, and the same product were a Tensor or an array as its factors stand. What that method returns
-decides: of anything that is no array JAX says that it cannot, and Python asks the Tensor. So it has to know
-who calls. JAX offers no priority of operands as numpy does.
+JAX's arrays call ``__jax_array__`` of their right operand and then compute by themselves. The gradient would
+be lost, and the type of a product would depend on the order of its factors. If this method returns an object
+that is not an array, JAX gives up and Python asks the Tensor. So the method has to know its caller. JAX has
+no priority of operands as numpy has.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _NAMES = (
 
 
 def is_asked_by_operator(frame: FrameType | None) -> bool:
-    """Tells whether an operator of an array on the left asks for a conversion.
+    """Returns whether an operator of an array on the left asks for the conversion.
 
     Args:
-        frame: of the method that converts.
+        frame: the frame of the converting method.
     """
     caller = None if frame is None else frame.f_back
     return caller is not None and caller.f_code in _find_operators()
@@ -32,6 +32,6 @@ def is_asked_by_operator(frame: FrameType | None) -> bool:
 
 @lru_cache(maxsize=1)
 def _find_operators() -> frozenset[CodeType]:
-    """The code of the operators of JAX's arrays and of its tracers, which is the same."""
+    """The code of the operators of JAX's arrays, which its tracers share."""
     methods = [getattr(kind, f"__{name}__", None) for kind in jax.Array.__subclasses__() for name in _NAMES]
     return frozenset(method.__code__ for method in methods if inspect.isfunction(method))

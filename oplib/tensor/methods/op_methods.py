@@ -1,7 +1,7 @@
-"""Methods of Tensor that are ops as they stand: ``x.exp()`` is the very function ``oplib.exp``.
+"""Methods of Tensor that are ops: ``x.exp()`` is the function ``oplib.exp``.
 
-The ops stand floors above, in tables. The package's root enters their names here, and a function is made when
-it is first asked for. Methods whose arguments differ from the function's are written out in :mod:`.forms`.
+The ops are defined in tables on a higher floor. The package's root enters their names here, and each function
+is made when it is first read. Methods whose arguments differ from the function's are in :mod:`.forms`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 
 class OpMethods:
-    """Mixin that the methods are entered into; their types are in the stub beside this file."""
+    """Mixin that receives the methods. Their types are in the stub beside this file."""
 
 
 class OpMethod:
-    """Stands for a method until it is first asked for, and then gives way to the function.
+    """A placeholder for a method. At the first read the function replaces it.
 
     Args:
-        functions: where the function is found.
-        name: of the function, and of the method.
+        functions: the mapping that holds the function.
+        name: the name of the function and of the method.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]], name: str) -> None:

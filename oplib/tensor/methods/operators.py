@@ -1,6 +1,8 @@
-"""Python's operators on Tensors. What is no operand is left to the other side, so that Python asks it.
+"""Python's operators on Tensors.
 
-A comparison with something that is no number, such as None, is then decided by identity, as in torch.
+An operand of another type is left to the other side, so that Python asks it.
+
+As in torch, a comparison with an object that is not a number, such as None, then compares identity.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
 
 
 def leave(other: object) -> Any:
-    """Returns what leaves an operator to the other side.
+    """Returns ``NotImplemented``, so that Python asks the other operand.
 
     Args:
-        other: what is no operand here.
+        other: the operand that a Tensor does not accept.
 
     Raises:
-        ArgumentTypeError: it is a tensor of torch, which would leave it too, and Python would not say why.
+        ArgumentTypeError: it is a tensor of torch. It would return ``NotImplemented`` too, and Python's error
+            would not say why.
     """
     kind = type(other)
     if any(one.__module__ == "torch" and one.__name__ == "Tensor" for one in kind.__mro__):
@@ -175,7 +178,7 @@ class TensorOperators(Generic[TensorT]):
     def __ne__(self, other: object) -> Any:
         return upcalls.ne(self, other) if isinstance(other, OPERANDS) else leave(other)
 
-    __hash__ = object.__hash__  # by identity, as an item of dictionaries and sets must have
+    __hash__ = object.__hash__  # by identity, as keys of dictionaries and sets need
 
     def __lt__(self, other: Any) -> TensorT:
         return upcalls.lt(self, other) if isinstance(other, OPERANDS) else leave(other)

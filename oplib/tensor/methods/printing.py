@@ -1,7 +1,7 @@
-"""How a Tensor is shown: torch's layout, digit for digit.
+"""The text of a Tensor, in torch's layout to the digit.
 
-All items of one tensor share a format: without digits after the point if all are whole, with four otherwise,
-with an exponent where they differ by more than a factor of 1000 or are very large or small.
+All items of one tensor share a format: no digits after the point if all are whole, else four; an exponent if
+they differ by more than a factor of 1000 or are very large or small.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from oplib.tensor.storage.tensor_slots import TensorSlots
 
 _PREFIX = "tensor("
 _LINE = 80  # characters
-_THRESHOLD = 1000  # items, from which on only the edges are shown
+_THRESHOLD = 1000  # items; larger tensors show only their edges
 _EDGE = 3  # items at each edge
 
 
 def show_tensor(tensor: TensorSlots) -> str:
-    """Returns what ``repr`` shows: the values, and whatever differs from what one expects.
+    """Returns the text for ``repr``: the values, and every property that differs from the default.
 
     Args:
-        tensor: any; where its values are traced, or held by other processes, dtype and shape are shown.
+        tensor: any Tensor. If its values are traced, or held by other processes, dtype and shape are shown.
 
     Example:
         >>> import oplib
@@ -87,7 +87,7 @@ def _show_values(values: np.ndarray[Any, Any], suffixes: list[str]) -> str:
 
 
 class _Layout(NamedTuple):
-    """How items are written, and how wide they may be."""
+    """The function that writes items, and their width."""
 
     write: Callable[[Any], str]
     width: int
@@ -114,7 +114,7 @@ def _show_row(values: np.ndarray[Any, Any], is_cut: bool, layout: _Layout, inden
 
 
 def _choose_layout(values: np.ndarray[Any, Any]) -> _Layout:
-    """Makes all items as wide as the widest."""
+    """Chooses one width for all items."""
     if values.dtype in COMPLEX:
         real, imaginary = _choose_layout(values.real), _choose_layout(values.imag)
         return _Layout(
@@ -151,7 +151,7 @@ def _write_float(value: float, digits: int, exponent: bool) -> str:
 
 
 def _add_suffixes(text: str, suffixes: list[str]) -> str:
-    """Breaks the line before a suffix that would be cut off."""
+    """Starts a new line before a suffix that does not fit."""
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if used + len(suffix) + 2 > _LINE:

@@ -1,4 +1,4 @@
-"""How the numbers of a Tensor are read; every way raises under a trace and names what was read."""
+"""The values of a Tensor in Python. Under a trace each method raises an error with its name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TensorValues:
-    """Mixin with the ways out: numpy, Python numbers, dlpack, JAX."""
+    """Mixin with the conversions to numpy, Python numbers, dlpack and JAX."""
 
     _storage: Storage
     _requires_grad: bool
@@ -36,7 +36,7 @@ class TensorValues:
         def array(self) -> Any:
             """See Tensor."""
 
-    __array_priority__ = 1000  # an operator between a numpy array and a Tensor is the Tensor's
+    __array_priority__ = 1000  # the Tensor computes operators with a numpy array
 
     def _read(self, what: str) -> Any:
         """Returns the concrete array."""
@@ -56,14 +56,14 @@ class TensorValues:
             )
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """Returns the values as a read-only numpy array, without copying where the device is the CPU.
+        """Returns the values as a read-only numpy array. On the CPU nothing is copied.
 
         Args:
-            force: read a tensor that requires grad too, as ``detach().numpy()`` does.
+            force: also read a tensor that requires grad, as ``detach().numpy()`` does.
 
         Raises:
-            AutogradError: it requires grad, and grad mode is on.
-            TracingError: it is traced.
+            AutogradError: the tensor requires grad, and grad mode is on.
+            TracingError: the tensor is traced.
         """
         if not force:
             self._refuse_history("numpy()", "Use tensor.detach().numpy() instead.")
@@ -99,8 +99,8 @@ class TensorValues:
         """Returns the value of a tensor with one item as a Python number.
 
         Raises:
-            ArgumentValueError: it has another number of items.
-            TracingError: it is traced.
+            ArgumentValueError: the tensor has another number of items.
+            TracingError: the tensor is traced.
 
         Example:
             >>> import oplib
@@ -109,17 +109,17 @@ class TensorValues:
         """
         array = self._read("item()")
         if array.size != 1:
-            raise ArgumentValueError(  # of float(tensor) the kind is this, in torch
+            raise ArgumentValueError(  # torch raises this kind for float(tensor)
                 f"item(): a Tensor with {array.size} elements cannot be converted to Scalar. "
                 f"Got {describe(array)}. Use tensor.tolist()."
             )
         return array.item()
 
     def tolist(self) -> Any:
-        """Returns the values as nested lists of Python numbers; a number for a tensor without dimensions.
+        """Returns the values as nested lists of Python numbers; one number for a tensor without dimensions.
 
         Raises:
-            TracingError: it is traced.
+            TracingError: the tensor is traced.
 
         Example:
             >>> import oplib
@@ -156,7 +156,7 @@ class TensorValues:
                 f"index: only integer tensors of a single element can be converted to an index. "
                 f"Got {describe(self._storage.array)}. Convert it: int(tensor)."
             )
-        return int(number)  # a bool is no proper index
+        return int(number)  # a bool is not accepted as an index
 
     def __format__(self, format_spec: str) -> str:
         if self._storage.array.ndim or (isinstance(self._storage.array, Tracer) and not format_spec):

@@ -1,4 +1,4 @@
-"""Views of a Tensor that are properties, or take another tensor's shape."""
+"""Views of a Tensor that are properties, or that use the shape of another tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oplib.tensor.upcalls import upcalls
 
 
 class TensorViewMethods(Generic[TensorT]):
-    """Mixin with views that are no op of their own."""
+    """Mixin with views that are not ops."""
 
     def view_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`view` does."""
@@ -26,7 +26,7 @@ class TensorViewMethods(Generic[TensorT]):
 
     @property
     def real(self) -> TensorT:
-        """The real parts, as a view; of a real tensor itself."""
+        """The real parts, as a view; for a real tensor the tensor itself."""
         return upcalls.real(self)
 
     @real.setter
@@ -47,7 +47,7 @@ class TensorViewMethods(Generic[TensorT]):
         """The conjugate of the transposed matrix.
 
         Raises:
-            ArgumentError: the tensor is no matrix.
+            ArgumentError: the tensor is not a matrix.
         """
         matrix: Any = self
         if matrix.ndim not in (0, 2):
@@ -60,7 +60,7 @@ class TensorViewMethods(Generic[TensorT]):
 
     @property
     def mH(self) -> TensorT:  # noqa: N802  torch's name
-        """The conjugates of the transposed matrices along the last two dimensions; of real ones a view."""
+        """The conjugates of the transposed matrices along the last two dimensions; for real ones a view."""
         matrices: Any = self
         return _conjugate(matrices.mT)
 

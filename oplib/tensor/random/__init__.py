@@ -1,1 +1,1 @@
-"""Generators, and the factories of random Tensors."""
+"""Generators, and factories of random Tensors."""

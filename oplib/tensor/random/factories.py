@@ -1,4 +1,4 @@
-"""Tensors of random numbers."""
+"""Factories of random Tensors."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def rand(
     Args:
         *sizes: the shape, as integers or as one sequence.
         size: the shape as one sequence, by keyword.
-        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
-        dtype: a floating or complex dtype, whose two parts are drawn each; by default the default one.
+        generator: the source of random numbers, a Generator or a key; by default the global Generator.
+        dtype: a floating dtype, or a complex one, whose parts are drawn separately; by default the default
+            dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
@@ -43,14 +44,14 @@ def rand(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or given twice.
-        DtypeError: the dtype cannot be had.
-        UnsupportedDtypeError: it is not floating.
-        DeviceError: there is no such device.
-        TracingError: the Generator was made outside the running trace.
+        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
+        DtypeError: the dtype is not available.
+        UnsupportedDtypeError: the dtype is not floating.
+        DeviceError: the device does not exist.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.rand; the numbers are JAX's.
@@ -73,13 +74,13 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws from the normal distribution of mean 0 and variance 1, complex too.
+    """Draws from the normal distribution with mean 0 and variance 1, also for complex dtypes.
 
     Args:
         *sizes: the shape, as integers or as one sequence.
         size: the shape as one sequence, by keyword.
-        generator: where the randomness comes from, a Generator or a key; by default the global Generator.
-        dtype: a floating or complex dtype; by default the default one.
+        generator: the source of random numbers, a Generator or a key; by default the global Generator.
+        dtype: a floating or complex dtype; by default the default dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
@@ -87,14 +88,14 @@ def randn(
         A new leaf.
 
     Raises:
-        ArgumentError: the size is not made of integers, or negative, or given twice.
-        DtypeError: the dtype cannot be had.
-        UnsupportedDtypeError: it is neither floating nor complex.
-        DeviceError: there is no such device.
-        TracingError: the Generator was made outside the running trace.
+        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
+        DtypeError: the dtype is not available.
+        UnsupportedDtypeError: the dtype is neither floating nor complex.
+        DeviceError: the device does not exist.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.randn; the numbers are JAX's.
@@ -122,26 +123,26 @@ def randint(
     """Draws integers uniformly: ``randint(high, size)`` or ``randint(low, high, size)``.
 
     Args:
-        *bounds_and_size: the lowest number (0 if left out), the first one that is too high, and the shape.
+        *bounds_and_size: the lowest number (by default 0), the exclusive upper bound, and the shape.
         low: the lowest number, by keyword.
-        high: the first number that is too high, by keyword.
+        high: the exclusive upper bound, by keyword.
         size: the shape, by keyword.
-        generator: where the randomness comes from; by default the global Generator.
+        generator: the source of random numbers; by default the global Generator.
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
-        requires_grad: whether the result collects gradients (of a floating dtype only).
+        requires_grad: whether the result collects gradients (floating dtypes only).
 
     Returns:
         A new leaf.
 
     Raises:
-        ArgumentError: wrong arguments, or no number lies between the bounds, or the dtype does not hold them.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
-        TracingError: the Generator was made outside the running trace.
+        ArgumentError: arguments are wrong, no number is between the bounds, or the dtype does not hold them.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.randint; the numbers are JAX's.
@@ -165,28 +166,28 @@ def randperm(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws an order of the integers from 0 to ``n - 1``.
+    """Draws a random permutation of the integers from 0 to ``n - 1``.
 
     Args:
-        n: how many there are.
-        generator: where the randomness comes from; by default the global Generator.
+        n: the number of integers.
+        generator: the source of random numbers; by default the global Generator.
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
-        requires_grad: whether the result collects gradients (of a floating dtype only).
+        requires_grad: whether the result collects gradients (floating dtypes only).
 
     Returns:
         A new leaf.
 
     Raises:
-        ArgumentTypeError: ``n`` is no integer.
-        ArgumentError: it is negative, or the dtype does not hold the integers.
+        ArgumentTypeError: ``n`` is not an integer.
+        ArgumentError: ``n`` is negative, or the dtype does not hold the integers.
         UnsupportedDtypeError: the dtype is bool or complex.
-        DtypeError: the dtype cannot be had.
-        DeviceError: there is no such device.
-        TracingError: the Generator was made outside the running trace.
+        DtypeError: the dtype is not available.
+        DeviceError: the device does not exist.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no input is differentiable.
 
     Source:
         torch.randperm; the numbers are JAX's.

@@ -1,4 +1,4 @@
-"""Generator: the state from which random numbers are drawn, a box over a JAX key."""
+"""Generator: the state of a source of random numbers, which holds a JAX key."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from oplib.tensor.storage.map_level import MapLevel, map_levels
 
 from .draw_log import births, note_draw
 
-_DEFAULT_SEED = 67280421310721  # torch's, so that an unseeded Generator repeats itself as there
+_DEFAULT_SEED = 67280421310721  # torch's value, so that an unseeded Generator repeats itself as in torch
 _WORD = 2**32
 
 
 class Generator:
-    """Gives a new ``jax.random`` key at each draw, by counting.
+    """Returns a new ``jax.random`` key at each draw, by counting.
 
-    It belongs to the trace in which it was made: drawing from it inside a function that JAX traces would give
-    the same numbers at every later call of the compiled function, so that raises. Inside a trace, build one
-    from a key that is an argument. Inside ``oplib.vmap`` the map's ``randomness`` says what a draw does.
+    A Generator belongs to the trace in which it was made. A draw from it inside another trace would give the
+    same numbers at every later call of the compiled function, so it raises. Inside a trace, make a Generator
+    from a key that is an argument. Inside ``oplib.vmap`` the ``randomness`` of the map decides.
 
     Args:
-        device: what torch takes here; kept, and otherwise without effect.
+        device: torch's argument. It is stored and has no effect.
 
     Example:
         >>> from oplib.tensor.random.factories import rand
@@ -49,7 +49,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self.device = device if isinstance(device, Device) else Device(device)
         self._seed = _DEFAULT_SEED
-        self._key: Any = None  # made at the first draw: importing oplib must start no backend
+        self._key: Any = None  # made at the first draw, because importing oplib must start no backend
         self._count = 0
         self._is_of_call = False
         self._birth = next(births)
@@ -64,10 +64,10 @@ class Generator:
             key: a key of ``jax.random.key``, shape ``()``.
 
         Returns:
-            A Generator whose draws are functions of the key.
+            A Generator. Its draws are functions of the key.
 
         Raises:
-            ArgumentError: it is no such key.
+            ArgumentError: the argument is not such a key.
 
         Example:
             >>> import jax
@@ -86,13 +86,13 @@ class Generator:
         return generator
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts over from a seed and returns the Generator.
+        """Sets the seed, restarts the Generator, and returns it.
 
         Args:
-            seed: any integer from -2**63 to 2**64 - 1; negative ones count from above, as in torch.
+            seed: any integer from -2**63 to 2**64 - 1. As in torch, negative ones count from above.
 
         Raises:
-            ArgumentError: it is no integer, or outside of this range.
+            ArgumentError: the seed is not an integer, or is outside of this range.
         """
         if not isinstance(seed, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise ArgumentError(f"manual_seed: expected an integer. Got {describe(seed)}. Write int(seed).")
@@ -104,26 +104,26 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Starts over from a seed of the operating system's choice and returns it."""
+        """Restarts the Generator from a seed of the operating system, and returns the seed."""
         self.manual_seed(secrets.randbits(64))
         return self._seed
 
     def initial_seed(self) -> int:
-        """Returns the seed started from last."""
+        """Returns the current seed."""
         return self._seed
 
     def get_state(self) -> tuple[int, Any, int]:
-        """Returns what :meth:`set_state` takes; only good for that."""
+        """Returns the state for :meth:`set_state`."""
         return (self._seed, self._key, self._count)
 
     def set_state(self, state: tuple[int, Any, int]) -> Generator:
-        """Goes back to a state that :meth:`get_state` returned, and returns the Generator."""
+        """Sets a state that :meth:`get_state` returned, and returns the Generator."""
         self._refuse_other_trace("set_state")
         self._seed, self._key, self._count = state
         return self
 
     def clone_state(self) -> Generator:
-        """Returns a Generator of its own that will draw the same numbers."""
+        """Returns a separate Generator that will draw the same numbers."""
         return Generator(self.device).set_state(self.get_state())
 
     def __copy__(self) -> Generator:
@@ -133,10 +133,10 @@ class Generator:
         return memo.setdefault(id(self), self.clone_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Lets it be pickled: it goes on elsewhere as it would here.
+        """Pickles the Generator. The unpickled one draws the numbers that this one would draw.
 
         Raises:
-            TracingError: it stands on a traced key.
+            TracingError: its key is traced.
         """
         seed, key, count = self.get_state()
         if isinstance(key, Tracer):
@@ -148,29 +148,29 @@ class Generator:
         return _restore, (str(self.device), seed, plain, count)
 
     def next_key(self) -> Any:
-        """Advances the Generator and returns a key that was never returned before.
+        """Advances the Generator and returns a new key.
 
         Raises:
-            TracingError: the Generator was made outside the running trace.
+            TracingError: the Generator was made outside the current trace.
         """
         return _fold(*self.advance())
 
     def advance(self) -> tuple[Any, np.uint32]:
-        """Advances the Generator and returns a key and a number to fold into it.
+        """Advances the Generator and returns a key, and a number to fold into it.
 
-        This lets a compiled draw do the folding itself, which is twice as fast as :meth:`next_key`.
+        A compiled draw folds the number in by itself, which is twice as fast as :meth:`next_key`.
 
-        Inside ``oplib.vmap`` its ``randomness`` says whether the key is the same for all examples.
+        Inside ``oplib.vmap``, its ``randomness`` decides whether all examples get the same key.
 
         Raises:
-            TracingError: the Generator was made outside the running trace, or in a map that may not draw.
+            TracingError: the Generator was made outside the current trace, or the map forbids draws.
         """
         check_process()
         self._refuse_other_trace("a draw")
         levels = () if self._is_of_call else map_levels.stack
         for level in levels:
             _refuse_drawing(level)
-        with self._lock:  # threads share the global Generator, and must not draw the same numbers
+        with self._lock:  # threads share the global Generator and must not draw the same numbers
             if self._key is None:
                 self._key = _make_key(self._seed)
             note_draw(self, self._birth, (self._seed, self._key, self._count))
@@ -182,9 +182,9 @@ class Generator:
         return key, count
 
     def _refuse_other_trace(self, what: str) -> None:
-        """Raises in another trace than that in which it was made.
+        """Raises in another trace than the one in which the Generator was made.
 
-        Functions in ``oplib.vmap`` run anew each time, so a draw there does not repeat itself.
+        ``oplib.vmap`` runs its function each time, so a draw there does not repeat itself.
         """
         here = get_opaque_trace_state()
         for level in reversed(map_levels.stack):
@@ -200,7 +200,7 @@ class Generator:
 
 
 def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | None, count: int) -> Generator:
-    """Makes a Generator of what was pickled."""
+    """Unpickles a Generator."""
     key = None if plain is None else jax.random.wrap_key_data(jnp.asarray(plain[1]), impl=plain[0])
     return Generator(device).set_state((seed, key, count))
 
@@ -215,15 +215,15 @@ def _refuse_drawing(level: MapLevel) -> None:
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value is a key of JAX, or an array of keys."""
+    """Returns whether a value is a key of JAX, or an array of keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def read_generator(generator: Any) -> Generator:
-    """Returns the Generator that a call means: the global one by None, and one of its own by a key.
+    """Returns the Generator for an argument: the global one for None, and a new one for a key.
 
     Raises:
-        ArgumentTypeError: it is something else.
+        ArgumentTypeError: the argument has another type.
     """
     if isinstance(generator, Generator):
         return generator
@@ -238,10 +238,10 @@ def read_generator(generator: Any) -> Generator:
 
 
 def begin_at(key: Any) -> Generator:
-    """Makes the Generator that stands on a key and asks no map: whoever gave the key has said what differs.
+    """Makes a Generator for a key. It ignores maps, because the key already says what differs in them.
 
     Args:
-        key: the one that a call has drawn; in a batching rule one for each example.
+        key: the key that a call has drawn; in a batching rule one for each example.
     """
     generator = Generator.from_key(key)
     generator._is_of_call = True
@@ -250,13 +250,13 @@ def begin_at(key: Any) -> Generator:
 
 @partial(jax.jit, inline=True)
 def _fold(key: Any, count: Any) -> Any:
-    """Folds a number into a key, or into each of several."""
+    """Folds a number into one key, or into each of several."""
     fold: Any = jax.random.fold_in
     return jax.vmap(fold, (0, None))(key, count) if key.ndim else fold(key, count)
 
 
 def _make_key(seed: int) -> Any:
-    """Uses all 64 bits, which JAX does only with x64."""
+    """Makes a key from all 64 bits of a seed. JAX does so only with x64."""
     key = jax.random.key(seed % _WORD)
     return key if seed < _WORD else jax.random.fold_in(key, seed // _WORD)
 
@@ -265,7 +265,7 @@ default_generator = Generator()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Starts the global Generator over from a seed, and returns it.
+    """Sets the seed of the global Generator, restarts it, and returns it.
 
     Args:
         seed: as for :meth:`Generator.manual_seed`.
@@ -280,7 +280,7 @@ def manual_seed(seed: int) -> Generator:
 
 
 def initial_seed() -> int:
-    """Returns the seed from which the global Generator started last.
+    """Returns the current seed of the global Generator.
 
     Source:
         torch.initial_seed
@@ -294,7 +294,7 @@ def initial_seed() -> int:
 
 
 def seed() -> int:
-    """Starts the global Generator over from a seed of the operating system's choice, and returns it.
+    """Restarts the global Generator from a seed of the operating system, and returns the seed.
 
     Source:
         torch.seed
@@ -307,10 +307,10 @@ def seed() -> int:
 
 
 def get_rng_state() -> tuple[int, Any, int]:
-    """Returns the state of the global Generator, which :func:`set_rng_state` takes.
+    """Returns the state of the global Generator, for :func:`set_rng_state`.
 
     Source:
-        torch.get_rng_state, which gives a tensor of bytes.
+        torch.get_rng_state, which returns a tensor of bytes.
 
     Example:
         >>> _ = manual_seed(7)
@@ -321,7 +321,7 @@ def get_rng_state() -> tuple[int, Any, int]:
 
 
 def set_rng_state(new_state: tuple[int, Any, int]) -> None:
-    """Takes the global Generator back to a state that :func:`get_rng_state` returned.
+    """Sets a state of the global Generator that :func:`get_rng_state` returned.
 
     Example:
         >>> from oplib.tensor.random.factories import rand

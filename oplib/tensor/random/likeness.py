@@ -1,5 +1,5 @@
 # ruff: noqa: A002  `input` is torch's name
-"""Tensors of random numbers that are like other tensors."""
+"""Random Tensors with the shape, dtype and placement of other Tensors."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def rand_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws as :func:`oplib.rand`, with the shape, dtype and place of another tensor where none is given.
+    """Draws as :func:`oplib.rand` does, by default with the shape, dtype and placement of another tensor.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
-        generator: where the randomness comes from; by default the global Generator.
-        dtype: floating or complex; by default that of ``input``.
-        device: by default where ``input`` is.
+        input: the tensor or array to copy them from. Its history does not matter.
+        generator: the source of random numbers; by default the global Generator.
+        dtype: a floating or complex dtype; by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        ArgumentTypeError: ``input`` is neither.
+        ArgumentTypeError: ``input`` is neither a tensor nor an array.
         UnsupportedDtypeError: the dtype is neither floating nor complex.
-        DtypeError: it cannot be had.
-        TracingError: the Generator was made outside the running trace.
+        DtypeError: the dtype is not available.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.rand_like; the numbers are JAX's.
@@ -68,26 +68,26 @@ def randn_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws as :func:`oplib.randn`, with the shape, dtype and place of another tensor where none is given.
+    """Draws as :func:`oplib.randn` does, by default with the shape, dtype and placement of another tensor.
 
     Args:
-        input: the tensor, or array, to be like; its history plays no part.
-        generator: where the randomness comes from; by default the global Generator.
-        dtype: floating or complex; by default that of ``input``.
-        device: by default where ``input`` is.
+        input: the tensor or array to copy them from. Its history does not matter.
+        generator: the source of random numbers; by default the global Generator.
+        dtype: a floating or complex dtype; by default the dtype of ``input``.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
         A new leaf.
 
     Raises:
-        ArgumentTypeError: ``input`` is neither.
+        ArgumentTypeError: ``input`` is neither a tensor nor an array.
         UnsupportedDtypeError: the dtype is neither floating nor complex.
-        DtypeError: it cannot be had.
-        TracingError: the Generator was made outside the running trace.
+        DtypeError: the dtype is not available.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.randn_like; the numbers are JAX's.
@@ -112,16 +112,16 @@ def randint_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draws as :func:`oplib.randint`, with the shape, dtype and place of another tensor where none is given.
+    """Draws as :func:`oplib.randint` does, by default with the shape, dtype and placement of a tensor.
 
     Args:
-        input: the tensor to be like.
+        input: the tensor or array to copy them from.
         *bounds: ``high``, or ``low, high``.
         low: the lowest number, by keyword.
-        high: the first number that is too high, by keyword.
-        generator: where the randomness comes from; by default the global Generator.
-        dtype: by default that of ``input``, which may be floating.
-        device: by default where ``input`` is.
+        high: the exclusive upper bound, by keyword.
+        generator: the source of random numbers; by default the global Generator.
+        dtype: by default the dtype of ``input``, which may be floating.
+        device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
 
     Returns:
@@ -129,12 +129,12 @@ def randint_like(
 
     Raises:
         ArgumentTypeError: ``input`` is neither a tensor nor an array.
-        ArgumentError: wrong bounds, or no number lies between them, or the dtype does not hold them.
-        DtypeError: the dtype cannot be had.
-        TracingError: the Generator was made outside the running trace.
+        ArgumentError: bounds are wrong, no number is between them, or the dtype does not hold them.
+        DtypeError: the dtype is not available.
+        TracingError: the Generator was made outside the current trace.
 
     Gradient:
-        None: the result does not lead back to ``input``.
+        None: the result does not depend on ``input``.
 
     Source:
         torch.randint_like; the numbers are JAX's.
@@ -155,7 +155,7 @@ def randint_like(
 def _read_model(
     op: str, input: Any, dtype: Any, device: Any
 ) -> tuple[tuple[int, ...], np.dtype[Any], Placement]:
-    """Shape, dtype and place of a tensor that is to be like another, which may be an array itself."""
+    """Returns the shape, dtype and placement of a tensor or array, or those given instead."""
     if not hasattr(input, "dtype"):
         raise ArgumentTypeError(
             f"{op}: argument 'input' is a Tensor or an array. Got {describe(input)}. "

@@ -1,4 +1,4 @@
-"""Arrays of random numbers, by one compiled function for each distribution."""
+"""Arrays of random numbers. Each distribution has one compiled function."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def draw_floats(
     generator: Generator | None,
     placement: Placement,
 ) -> Any:
-    """Draws as ``rand`` or ``randn``.
+    """Draws as ``rand`` or ``randn`` do.
 
     Args:
-        op: which of the two, for errors too.
-        shape: of the result.
-        dtype: of the result.
+        op: the name of one of the two, also for errors.
+        shape: the shape of the result.
+        dtype: the dtype of the result.
         generator: a Generator, a key, or None.
-        placement: where the result is to be.
+        placement: the placement of the result.
 
     Raises:
         UnsupportedDtypeError: the dtype is neither floating nor complex.
@@ -54,18 +54,18 @@ def draw_integers(
     generator: Generator | None,
     placement: Placement = None,
 ) -> Any:
-    """Draws in the widest integers that there are, and converts: the dtype may be narrow, or floating.
+    """Draws in the widest integer dtype and converts, because the dtype may be narrow or floating.
 
     Args:
-        op: what draws, for errors.
-        shape: of the result.
-        bounds: the lowest number, and the first that is too high.
-        dtype: of the result.
+        op: the name of the function, for errors.
+        shape: the shape of the result.
+        bounds: the lowest number, and the exclusive upper bound.
+        dtype: the dtype of the result.
         generator: a Generator, a key, or None.
-        placement: where the result is to be.
+        placement: the placement of the result.
 
     Raises:
-        ArgumentError: no number lies between the bounds, or the dtype does not hold them.
+        ArgumentError: no number is between the bounds, or the dtype does not hold them.
     """
     low, high = bounds
     if low >= high:
@@ -79,25 +79,26 @@ def draw_integers(
             f"{op}: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
             f"Choose another dtype, or narrower bounds."
         )
-    last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)  # it may be one more than fits
+    # the bound may be one above the maximum
+    last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)
     drawn = _sample_integers(*_advance(generator), np.asarray(low, wide), last, shape, dtype)
     return _place(drawn, placement)
 
 
 def draw_order(size: int, dtype: np.dtype[Any], *, generator: Generator | None, placement: Placement) -> Any:
-    """Draws an order of the integers below ``size``, which the dtype must hold.
+    """Draws a permutation of the integers below ``size``, which the dtype must hold.
 
     Args:
-        size: how many there are.
-        dtype: of the result.
+        size: the number of integers.
+        dtype: the dtype of the result.
         generator: a Generator, a key, or None.
-        placement: where the result is to be.
+        placement: the placement of the result.
     """
     return _place(_sample_order(*_advance(generator), size, dtype), placement)
 
 
 def find_last_integer(dtype: np.dtype[Any]) -> int:
-    """Returns the last of the integers from 0 that a dtype tells apart."""
+    """Returns the largest n for which a dtype distinguishes all integers from 0 to n."""
     if dtype == bool_dtype:
         return 1
     return int(np.iinfo(dtype).max) if dtype in INTEGRAL else 2 ** (jnp.finfo(dtype).nmant + 1)

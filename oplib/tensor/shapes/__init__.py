@@ -1,1 +1,1 @@
-"""Shapes given as arguments, and lengths that are symbols during export."""
+"""Shapes given as arguments, and symbolic lengths during export."""

@@ -1,4 +1,4 @@
-"""Reading a shape, and filling one with a value."""
+"""Reading shapes from arguments, and filling an array with one value."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from oplib.tensor.storage.ingestion import to_array
 from .keywords import take_named
 from .symbolic import has_symbols, is_symbolic
 
-_FROM_HOST = 2**16  # up to so many items come from the host: a computation is compiled anew for each shape
+_FROM_HOST = 2**16  # arrays up to this size come from the host: a computation compiles again for each shape
 
 
 def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
-    """Returns the shape meant by ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
+    """Returns the shape given as ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
 
     Args:
-        op: the function asked, for the message.
+        op: the name of the called function, for errors.
         size: its positional arguments.
-        named: what it was given by keyword, or None.
+        named: the value of the keyword, or None.
 
     Raises:
-        ArgumentTypeError: there is no size, or an item is no integer, or there are positional arguments and
-            a keyword.
+        ArgumentTypeError: no size is given, an item is not an integer, or the size is given by position and
+            by keyword.
         ArgumentError: an item is negative.
     """
     if named is not None:
@@ -59,7 +59,7 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
 
 
 def _read_length(place: int, length: Any) -> int:
-    """A bool may stand behind an integer, where it is 0 or 1, and not first: torch takes it so."""
+    """Reads one length. As in torch, a bool is accepted as 0 or 1, but not as the first length."""
     if not place and isinstance(length, bool):
         raise TypeError
     return operator.index(length)
@@ -72,7 +72,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         shape: its shape.
         value: a number, or an array or Tensor without dimensions.
         dtype: its dtype.
-        placement: where to put it, or None for JAX's default.
+        placement: the placement of the array, or None for JAX's default.
 
     Raises:
         ArgumentError: the value has dimensions.

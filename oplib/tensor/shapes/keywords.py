@@ -1,4 +1,4 @@
-"""Arguments that functions take one by one, in a sequence, or by keyword: sizes, dims and bounds."""
+"""Arguments that can be given one by one, as a sequence, or by keyword: sizes, dims and bounds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from oplib.errors import ArgumentTypeError, describe
 
 
 def take_named(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
-    """Returns the numbers that a function was given by keyword, where it takes them one by one too.
+    """Returns numbers given by keyword to a function that also accepts them one by one.
 
     Args:
-        op: the function asked, for the message.
+        op: the name of the called function, for errors.
         name: the keyword.
-        named: what it was given, not None.
-        given: the positional arguments, of which there may be none beside it.
+        named: the value of the keyword, not None.
+        given: the positional arguments, which must be empty.
 
     Raises:
-        ArgumentTypeError: there are, or what the keyword was given is no sequence.
+        ArgumentTypeError: they are not empty, or the value of the keyword is not a sequence.
     """
     if given:
         raise ArgumentTypeError(
@@ -33,18 +33,18 @@ def take_named(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
 
 
 def read_bounds(op: str, given: tuple[Any, ...], **named: Any) -> tuple[Any, ...]:
-    """Returns the arguments of a function whose first one, ``low``, may be left out.
+    """Returns the arguments of a function whose first one, ``low``, may be omitted.
 
     Args:
-        op: the function asked, for the message.
+        op: the name of the called function, for errors.
         given: its positional arguments.
-        **named: those by keyword, in the order of their positions, ``low`` first; None for those not given.
+        **named: the keyword arguments in the order of their positions, ``low`` first; None if not given.
 
     Returns:
-        As many as there are names, with 0 for a ``low`` that was left out.
+        One value for each name, with 0 for an omitted ``low``.
 
     Raises:
-        ArgumentTypeError: there are too many or too few, or one is given twice.
+        ArgumentTypeError: there are too many or too few arguments, or one is given twice.
     """
     names = tuple(named)
     found = {name: value for name, value in named.items() if value is not None}

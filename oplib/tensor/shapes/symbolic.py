@@ -1,4 +1,4 @@
-"""Lengths that are symbols while a function is exported for any: those of ``jax.export.symbolic_shape``."""
+"""Symbolic lengths, which ``jax.export.symbolic_shape`` makes, during export."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _SymbolicType(type):
 
 
 class SymbolicSize(metaclass=_SymbolicType):
-    """What ``isinstance`` asks for: JAX's own class has no public name."""
+    """A class for ``isinstance``, because JAX's own class has no public name."""
 
 
 def is_symbolic(size: Any) -> bool:
-    """Tells whether a length is a symbol."""
+    """Returns whether a length is a symbol."""
     return jax.export.is_symbolic_dim(size)
 
 
 def has_symbols(shape: Iterable[object]) -> bool:
-    """Tells whether some length of a shape is a symbol."""
+    """Returns whether some length of a shape is a symbol."""
     return any(map(is_symbolic, shape))

@@ -1,1 +1,1 @@
-"""The storage of a tensor, how data becomes an array, and arrays that belong to a trace."""
+"""The storage of a tensor, the conversion of data to arrays, and the check of traced values."""

@@ -1,4 +1,4 @@
-"""Values that exist only while JAX traces, and tensors that outlive the trace."""
+"""Escape of traced values: a tensor that outlives a trace must not hold values of the trace."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .tensor_slots import TensorSlots
 
 
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:
-    """Tells whether storing a value in a tensor would carry it out of its trace.
+    """Returns whether a value would leave its trace if it was stored in a tensor.
 
-    Leaves and what factories make note the trace they were made in. The result of an op does not: one that is
-    traced itself goes with its trace, and one that is not counts as made outside.
+    Leaves and results of factories record the trace in which they were made. Results of ops do not: if a
+    result is traced, it ends with its trace; if not, it counts as made outside.
     """
     if not isinstance(array, Tracer):
         return False
@@ -29,22 +29,22 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
 
 
 def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
-    """Raises where a traced value would be written into a tensor that outlives the trace.
+    """Raises if a traced value would be written into a tensor that outlives the trace.
 
     Args:
         array: the new value.
-        tensor: what is written.
-        what: the op, or the attribute, for the error.
+        tensor: the tensor to write.
+        what: the name of the op or attribute, for the error.
 
     Raises:
-        TracingError: it would.
+        TracingError: the tensor outlives the trace of the value.
     """
     if not is_escaping(array, tensor):
         return
     if map_levels.stack:
         raise TracingError(
             f"{what}: inplace arithmetic in vmap: a mapped value would be written into a tensor that is not "
-            f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which has no room for all "
+            f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which cannot hold all "
             "examples. Use the op that is not in place, or map the tensor too."
         )
     raise TracingError(

@@ -1,4 +1,4 @@
-"""How data of any kind becomes a ``jax.Array`` that nobody else can write into."""
+"""Conversion of data of any kind to a ``jax.Array`` that no other code can write."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _DLPACK_CPU = 1
 
 
 def to_array(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
-    """Returns a strong ``jax.Array`` of the data; memory that somebody else can write into is copied.
+    """Returns a strongly typed ``jax.Array`` of the data. Memory that other code can write is copied.
 
     Args:
         data: a Tensor, a jax.Array or tracer, a numpy array or scalar, an object with ``__dlpack__`` or
             ``__array__``, a number, or nested sequences of these.
-        dtype: the dtype of the result, or None for that of the data by the rules of the house.
-        placement: where to put it, or None for JAX's default.
+        dtype: the dtype of the result; None for the default rules, see ``tensor/dtypes/rules.py``.
+        placement: the placement of the array, or None for JAX's default.
 
     Raises:
-        DtypeError: the dtype would lose values, or the data has none that a tensor can have.
-        DataError: sequences of unequal length, or data of another kind.
+        DtypeError: the dtype would lose values, or the data has no dtype that tensors have.
+        DataError: sequences have unequal lengths, or the data has another type.
     """
     check_process()
     if isinstance(data, TensorMetadata):
@@ -73,7 +73,7 @@ def _from_numpy(array: np.ndarray[Any, Any], dtype: np.dtype[Any] | None, placem
 
 
 def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement) -> jax.Array:
-    """JAX keeps or reads the memory of numpy arrays after it has returned, so it gets a copy of its own."""
+    """JAX keeps or reads the memory of a numpy array after it has returned, so it receives a copy."""
     if array.dtype in COMPLEX and dtype not in COMPLEX:
         raise DtypeError(
             f"dtype: {dtype.name} cannot hold complex numbers. Got {describe(array)}. "
@@ -87,12 +87,12 @@ def _from_dlpack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -
     if shared is not None:
         return _from_numpy(shared, dtype, placement)
     copied = jnp.array(jax.dlpack.from_dlpack(data), copy=True)
-    copied.block_until_ready()  # before its owner can write into it again
+    copied.block_until_ready()  # before the owner of the memory can write it again
     return _from_jax(copied, normalize_dtype(copied.dtype if dtype is None else dtype), placement)
 
 
 def _view_by_numpy(data: Any) -> np.ndarray[Any, Any] | None:
-    """Returns None for what numpy cannot see: other devices, and bfloat16."""
+    """Returns a numpy view of the data; None for other devices and bfloat16, which numpy does not support."""
     if data.__dlpack_device__()[0] != _DLPACK_CPU:
         return None
     try:
@@ -136,7 +136,7 @@ def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
 
 
 def _infer_dtype(array: np.ndarray[Any, Any], data: Any) -> np.dtype[Any]:
-    """Python numbers have torch's defaults; numpy's arrays and scalars inside a sequence keep their dtype."""
+    """Python numbers get torch's default dtypes. numpy arrays and scalars in a sequence keep theirs."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     if isinstance(data, (np.ndarray, np.generic, jax.Array, TensorMetadata)):
@@ -152,7 +152,7 @@ def _infer_dtype(array: np.ndarray[Any, Any], data: Any) -> np.dtype[Any]:
 
 
 def _stack(data: Any) -> jax.Array:
-    """Traced values have no numbers yet that numpy could read: they are stacked, axis by axis."""
+    """Stacks nested sequences axis by axis. numpy cannot read traced values."""
     if not isinstance(data, (list, tuple)):
         return to_array(data, None, None)
     parts = [_stack(item) for item in data]

@@ -1,4 +1,4 @@
-"""The maps over a batch dimension that a thread is in: what random numbers and batching rules ask about."""
+"""The ``oplib.vmap`` levels of a thread, which random draws and batching rules read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class MapAxis:
-    """The name that ``oplib.vmap`` gives its axis in JAX: by it a rule below learns of the randomness.
+    """The name of ``oplib.vmap``'s axis in JAX. A batching rule reads the randomness from it.
 
     Attributes:
         randomness: ``"error"``, ``"same"`` or ``"different"``.
@@ -26,12 +26,12 @@ class MapLevel:
     """One ``oplib.vmap`` while its function runs.
 
     Attributes:
-        size: how many examples there are.
-        randomness: whether draws raise, are the same for each example, or differ.
+        size: the number of examples.
+        randomness: whether draws raise, are equal for all examples, or differ.
         index: the number of the example, a tracer of this level.
         outside: JAX's trace around the map.
         inside: the trace that the map has opened.
-        first_node: the least sequence number of what is recorded in it.
+        first_node: the lowest sequence number of nodes recorded in the map.
     """
 
     size: int
@@ -43,7 +43,7 @@ class MapLevel:
 
 
 class _MapLevels(threading.local):
-    """The levels of whichever thread asks, the innermost last."""
+    """The levels of the current thread, the innermost last."""
 
     stack: tuple[MapLevel, ...] = ()
 

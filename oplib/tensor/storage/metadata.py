@@ -1,4 +1,4 @@
-"""What a Tensor says of itself without giving its numbers away; all of it works under a trace."""
+"""Properties of a Tensor that do not depend on its values. All of them work under a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TensorMetadata:
-    """Mixin with shape, dtype and place."""
+    """Mixin with shape, dtype and device."""
 
     _storage: Storage
 
@@ -29,7 +29,7 @@ class TensorMetadata:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype, an object of numpy's that JAX shares."""
+        """The dtype, a numpy object that JAX shares."""
         return self._storage.spec.dtype
 
     @property
@@ -39,16 +39,16 @@ class TensorMetadata:
 
     @property
     def device(self) -> Device:
-        """The device it is on; the abstract device under a trace.
+        """The device of the tensor; the abstract device under a trace.
 
         Raises:
-            DeviceError: it is on several devices; see :attr:`sharding`.
+            DeviceError: the tensor is on several devices; see :attr:`sharding`.
         """
         return device_of_array(self._storage.array)
 
     @property
     def sharding(self) -> jax.sharding.Sharding:
-        """How it is laid out over devices."""
+        """The layout of the tensor over devices."""
         array = self._storage.array
         return jax.typeof(array).sharding if isinstance(array, Tracer) else array.sharding
 
@@ -62,10 +62,10 @@ class TensorMetadata:
         """Returns the shape, or the length of one dimension.
 
         Args:
-            dim: which one; negative ones count from the end.
+            dim: the dimension; negative values count from the end.
 
         Raises:
-            DimensionError: there is no such dimension.
+            DimensionError: the dimension does not exist.
         """
         shape = self._storage.spec.shape
         return shape if dim is None else shape[check_dim("size", shape, dim)]
@@ -83,17 +83,17 @@ class TensorMetadata:
     nelement = numel
 
     def element_size(self) -> int:
-        """Returns the bytes of one item."""
+        """Returns the number of bytes of one item."""
         return self._storage.spec.dtype.itemsize
 
     @property
     def itemsize(self) -> int:
-        """The bytes of one item."""
+        """The number of bytes of one item."""
         return self._storage.spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all items."""
+        """The number of bytes of all items."""
         return self.numel() * self.itemsize
 
     def is_floating_point(self) -> bool:
@@ -114,10 +114,10 @@ class TensorMetadata:
 
 
 def check_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
-    """Returns a dim as it is given, where a shape has it.
+    """Returns a dim unchanged, after checking that a shape has it.
 
     Raises:
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
     """
     if not -len(shape) <= dim < len(shape):
         raise DimensionError(

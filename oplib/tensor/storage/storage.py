@@ -1,4 +1,4 @@
-"""Storage: the one place where a Tensor's current array and its version stand."""
+"""Storage: the object that holds a Tensor's current array and its version."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from typing import Any, ClassVar
 
 
 class Storage:
-    """The mutable cell behind a Tensor, shared by what ``detach()`` returns.
+    """The mutable cell behind a Tensor. The results of ``detach()`` share it.
 
-    Reading ``storage.array`` is the seam of execution: everything that wants the numbers of a Tensor goes
-    through this one attribute, so that a subclass can compute it when it is asked for: a view does, over its
-    base (``tensor/views``), and code that has been recorded but not run may one day. What wants no more than
-    shape and dtype asks ``spec``, which computes nothing. Who compares storages to find out whether two
-    tensors share memory compares their ``owner``.
+    All code that needs the values of a Tensor reads ``storage.array``. So a subclass can compute the array
+    when it is read, as the storage of a view does (``tensor/views``). Code that needs only shape and dtype
+    reads ``spec``, which computes nothing. To find out whether two tensors share memory, compare the
+    ``owner`` of their storages.
 
     Attributes:
-        array: the current ``jax.Array`` (or tracer); replaced, never written into.
-        version: how often it has been written in place.
-        is_inference: it was made in inference mode, and counts no versions.
+        array: the current ``jax.Array`` (or tracer). It is replaced, never written.
+        version: the number of in-place writes.
+        is_inference: whether it was made in inference mode, and so counts no versions.
     """
 
     __slots__ = ("array", "version")
@@ -37,22 +36,22 @@ class Storage:
         self.version += 1
 
     def replace(self, array: Any) -> None:
-        """Replaces the array without counting: for writes that are not to invalidate what was saved."""
+        """Replaces the array without counting a write, so that saved values stay valid."""
         self.array = array
 
     @property
     def owner(self) -> Storage:
-        """The storage in which the numbers really stand: of a view, that at the end of its bases."""
+        """The storage that holds the array. For a view it is the last base."""
         return self
 
     @property
     def spec(self) -> Any:
-        """Something with the shape, dtype, ndim and size of the array, which it costs nothing to ask for."""
+        """An object with the shape, dtype, ndim and size of the array. Reading it computes nothing."""
         return self.array
 
     @property
     def layout(self) -> tuple[tuple[int, ...], int]:
-        """Strides and offset, in items, that torch would have: JAX does not tell, and needs none."""
+        """The strides and offset, in items, that torch would have. JAX does not have them."""
         strides: list[int] = []
         step = 1
         for length in reversed(self.array.shape):

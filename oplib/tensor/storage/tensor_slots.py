@@ -1,4 +1,4 @@
-"""What the modules below the class Tensor know of a Tensor."""
+"""Protocols of a Tensor for the modules below the class Tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .storage import Storage
 
 
 class TensorSlots(Protocol):
-    """The attributes of a Tensor that its mixins and its storage read; the class Tensor describes them."""
+    """The attributes of a Tensor that its mixins and its storage read. The class Tensor describes them."""
 
     @property
     def _storage(self) -> Storage: ...
@@ -39,4 +39,4 @@ class TensorSlots(Protocol):
 
 
 TensorT = TypeVar("TensorT", bound=TensorSlots)
-"""The class Tensor itself. Its mixins are generic in it, because they cannot import it: it imports them."""
+"""The class Tensor. Its mixins are generic in it, because it imports them and so they cannot import it."""

@@ -1,6 +1,6 @@
-"""Views: tensors that read from, and write into, the storage of another one.
+"""Views: tensors that read and write the storage of another tensor.
 
-What a view does to its base is a chain of *frames*, pure functions of arrays with a ``get`` and a ``put``.
+A view applies a chain of *frames* to its base. A frame is a pair of pure functions, ``get`` and ``put``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bits of the items read as another dtype."""
+"""A frame that reads the bits of items as another dtype."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .frame import Frame, Layout, Shape, Starts
 
 
 class AsDtype(Frame):
-    """Shows the same bits as items of another dtype; where these are of another size, along the last axis.
+    """Shows the same bits as items of another dtype. If the item sizes differ, the last axis changes.
 
-    Make one with :meth:`of`.
+    Make a frame with :meth:`of`.
     """
 
     __slots__ = ("_from", "_to")
@@ -20,7 +20,7 @@ class AsDtype(Frame):
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, in_shape: Shape, dtype: Any, new: Any) -> AsDtype:
-        """Returns the frame for a whole of this shape and dtype; its last axis is known to fit."""
+        """Returns the frame for a whole of this shape and dtype, whose last axis must fit."""
         return cls(in_shape, dtype, new)
 
     def __init__(self, in_shape: Shape, dtype: Any, new: Any) -> None:

@@ -1,4 +1,4 @@
-"""Frames one after the other, from the base of a view to the view, and what is compiled for them."""
+"""Chains: the frames from the base of a view to the view, with their compiled functions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Combine = Callable[[Starts, Starts], Starts] | None
 
 
 class Chain:
-    """One frame or several, and their compiled functions. Make one with :func:`make_chain`.
+    """One or several frames, and their compiled functions. Make one with :func:`make_chain`.
 
-    Two frames that can be merged are one, so a chain of windows is a single window, however long.
+    Two frames that can be merged become one, so a chain of windows is always a single window.
 
     Attributes:
-        frames: from the base on.
-        in_shape: of the base.
-        shape: of the view.
-        start_count: how many starts all frames take, those of the first one first.
-        is_injective: the view can be written.
-        is_identity: the view shows its base as it is.
-        tape_functions: a place for what the tape makes of the chain, by name.
+        frames: the frames, from the base on.
+        in_shape: the shape of the base.
+        shape: the shape of the view.
+        start_count: the number of starts of all frames. Those of the first frame come first.
+        is_injective: whether the view can be written.
+        is_identity: whether the view shows its base unchanged.
+        tape_functions: functions that the tape makes for the chain, by name.
     """
 
     def __init__(self, frames: tuple[Frame, ...]) -> None:
@@ -46,7 +46,7 @@ class Chain:
     # Composition ------------------------------------------------------------------------------
 
     def extend(self, frame: Frame | Chain, own: Starts, others: Starts) -> tuple[Chain, Starts]:
-        """Returns the chain with more frames at its end, and the starts of that chain."""
+        """Returns the chain with further frames at its end, and the starts of that chain."""
         if isinstance(frame, Chain):
             chain = self
             for one, starts in frame.split(others):
@@ -73,14 +73,14 @@ class Chain:
     # Pure functions ---------------------------------------------------------------------------
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:
-        """Takes the view out of its base, as a pure function of arrays."""
+        """Returns the view of a base, as a pure function of arrays."""
         for frame, own in self.split(starts):
             whole = frame.get(whole, own)
         return whole
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:
-        """Returns the base with another view in it; ``part`` broadcasts to its shape."""
-        if 0 in self.shape:  # an expanded view is written where it has no items, and then alone
+        """Returns the base with the view replaced. ``part`` broadcasts to the shape of the view."""
+        if 0 in self.shape:  # an expanded view may be written only if it has no items
             return whole
         wholes = [whole]
         pairs = self.split(starts)
@@ -92,10 +92,10 @@ class Chain:
         return part
 
     def pull(self, grad: Any, starts: Sequence[Any]) -> Any:
-        """Returns the gradient of the base from that of the view, as the tape has both."""
+        """Returns the gradient of the base from the gradient of the view, in the tape's convention."""
         dtype = self.whole_dtype(grad.dtype)
         varying: Any = getattr(jax.typeof(grad), "manual_axis_type", None)
-        if varying is not None and varying.varying:  # in shard_map, where types must fit: the vjp is the same
+        if varying is not None and varying.varying:  # in shard_map types must match; the vjp is the same
             zeros = jax.lax.pcast(jnp.zeros(self.in_shape, dtype), tuple(varying.varying), to="varying")
             transposed = jax.vjp(lambda whole: self.get(whole, starts), zeros)[1]
         else:
@@ -104,7 +104,7 @@ class Chain:
         return _conjugate(transposed(_conjugate(grad))[0])
 
     def split(self, starts: Sequence[Any]) -> list[tuple[Frame, Any]]:
-        """Pairs each frame with its starts, which are Python numbers in a tuple, or operands in an array."""
+        """Pairs each frame with its starts, which are a tuple of Python numbers or an array of operands."""
         pairs: list[tuple[Frame, Any]] = []
         if not isinstance(starts, tuple):
             starts = [starts[place] for place in range(self.start_count)]
@@ -114,22 +114,22 @@ class Chain:
             first += frame.start_count
         return pairs
 
-    # What a view asks -------------------------------------------------------------------------
+    # Properties of the view ---------------------------------------------------------------------
 
     def part_dtype(self, dtype: Any) -> Any:
-        """Returns the dtype of the view of a base of this dtype."""
+        """Returns the dtype of the view for a base of this dtype."""
         for frame in self.frames:
             dtype = frame.part_dtype(dtype)
         return dtype
 
     def whole_dtype(self, dtype: Any) -> Any:
-        """Returns the dtype of the base of a view of this dtype."""
+        """Returns the dtype of the base for a view of this dtype."""
         for frame in reversed(self.frames):
             dtype = frame.whole_dtype(dtype)
         return dtype
 
     def lay_out(self, starts: Starts, layout: Layout | None = None) -> Layout:
-        """Returns strides and offset of the view; by default its base is laid out row by row."""
+        """Returns the strides and offset of the view. By default its base is contiguous."""
         found = layout or (contiguous_strides(self.in_shape), 0)
         for frame, own in self.split(starts):
             found = frame.lay_out(found, tuple(own))
@@ -138,28 +138,28 @@ class Chain:
     # Running ----------------------------------------------------------------------------------
 
     def read(self, whole: Any, starts: Starts) -> Any:
-        """Takes the view out of its base: compiled where the base is concrete."""
+        """Returns the view of a base. The function is compiled if the base is concrete."""
         return whole if self.is_identity else self.run("get", Chain.get, starts, whole)
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
-        """Returns the base with another view in it: compiled where both are concrete."""
+        """Returns the base with the view replaced. The function is compiled if both are concrete."""
         if self.is_identity and part.shape == self.shape:
             return part
         return self.run("put", Chain.put, starts, whole, part)
 
     def pull_back(self, grad: Any, starts: Starts) -> Any:
-        """Returns the gradient of the base from that of the view: compiled where it is concrete."""
+        """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""
         return grad if self.is_identity else self.run("pull", Chain.pull, starts, grad)
 
     def run(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
-        """Runs a function of this chain, arrays and starts: compiled where the arrays are concrete.
+        """Runs a function of this chain, arrays and starts. It is compiled if the arrays are concrete.
 
-        Starts are operands, so that other ones do not compile anew, save in a trace and on several devices:
-        there static ones are better, or the only ones that work.
+        Starts are operands, so that other starts do not compile again. In a trace and on several devices they
+        are static, because this is faster or necessary.
 
         Args:
-            name: under which the compiled function is kept.
-            function: pure, of the chain, the arrays and the starts.
+            name: the key of the compiled function.
+            function: a pure function of the chain, the arrays and the starts.
             starts: the starts.
             *arrays: the arrays.
         """
@@ -177,7 +177,7 @@ class Chain:
 
 
 class _Forms:
-    """One function of arrays and starts: as it is, and compiled in two ways."""
+    """One function of arrays and starts: plain, and compiled in two ways."""
 
     __slots__ = ("by_operand", "by_static", "function")
 
@@ -189,7 +189,7 @@ class _Forms:
 
 @lru_cache(maxsize=4096)
 def make_chain(frames: tuple[Frame, ...]) -> Chain:
-    """Returns the chain of these frames; the same object for the same ones."""
+    """Returns the chain of these frames. Equal frames give the same object."""
     return Chain(frames)
 
 
@@ -198,7 +198,7 @@ _MOST = 1024
 
 
 def starts_to_array(starts: Starts) -> Any:
-    """Returns starts as one array. What comes a second time is kept on the device, which saves the way."""
+    """Returns starts as one array. An array used twice is kept on the device, which saves the transfer."""
     held = _operands.get(starts)
     if held is None:
         held = np.array(starts, np.int32)

@@ -1,4 +1,4 @@
-"""The diagonal of two axes, as the last axis."""
+"""A frame that shows the diagonal of two axes as the last axis."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .frame import Frame, Layout, Shape, Starts
 
 
 class Diagonal(Frame):
-    """Takes the items where two axes have the same place, or places at a fixed distance.
+    """Takes the items at which two axes have the same index, or indices with a fixed distance.
 
-    Make one with :meth:`of`.
+    Make a frame with :meth:`of`.
 
     Attributes:
-        offset: how much further along the second axis.
+        offset: the index of the second axis minus the index of the first.
         first: the first axis.
-        second: the other one.
+        second: the second axis.
     """
 
     __slots__ = ("_length", "first", "offset", "second")

@@ -1,4 +1,4 @@
-"""What every frame is: one step from a whole to a part of it, and back."""
+"""The base class of frames: functions that take a part out of a whole, and put it back."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 
 Shape = tuple[int, ...]
 Starts = tuple[int, ...]
-"""Where the windows of a frame begin; the frame itself is the same wherever they do."""
+"""The starts of the windows of a frame. They are not part of the frame."""
 
 Layout = tuple[Shape, int]
-"""Strides and offset, both in items, of an array in the memory that torch would have for it."""
+"""The strides and offset, in items, of an array in the memory that torch would use."""
 
 Merge = tuple["Frame", Callable[[Starts, Starts], Starts]]
-"""One frame that does what two do, and how its starts come from theirs."""
+"""One frame that replaces two, and a function that combines their starts."""
 
 
 class Frame:
-    """How a part is taken out of a whole (``get``), and put back (``put``): pure functions of arrays.
+    """Takes a part out of a whole (``get``), and puts one back (``put``). Both are pure functions of arrays.
 
-    A frame is static: it knows shapes and steps, but neither arrays nor where its windows begin. These starts
-    are given at each call, as Python numbers or as operands, so that a loop over places compiles once. Frames
-    that do the same are the same object, which is how compiled functions are found again.
+    A frame is static: it knows shapes and steps, but not arrays or the starts of its windows. Each call
+    receives the starts, as Python numbers or as operands, so that a loop over starts compiles once. Equal
+    frames are the same object, so that compiled functions are found again.
 
     Attributes:
-        in_shape: of the whole.
-        shape: of the part.
-        start_count: how many starts it takes.
-        is_injective: no item of the whole appears twice in the part, so the part can be written.
-        is_identity: the part is the whole.
+        in_shape: the shape of the whole.
+        shape: the shape of the part.
+        start_count: the number of starts.
+        is_injective: whether each item of the whole appears at most once in the part, so that the part can be
+            written.
+        is_identity: whether the part is the whole.
     """
 
     __slots__ = ("in_shape", "shape")
@@ -44,28 +45,28 @@ class Frame:
         raise NotImplementedError
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:
-        """Returns the whole with another part in the place of its own; only if the frame is injective."""
+        """Returns the whole with its part replaced. The frame must be injective."""
         raise NotImplementedError
 
     def part_dtype(self, dtype: Any) -> Any:
-        """Returns the dtype of the part of a whole of this dtype."""
+        """Returns the dtype of the part for a whole of this dtype."""
         return dtype
 
     def whole_dtype(self, dtype: Any) -> Any:
-        """Returns the dtype of the whole whose part has this dtype."""
+        """Returns the dtype of the whole for a part of this dtype."""
         return dtype
 
-    def merge(self, later: Frame) -> Merge | None:  # noqa: ARG002  what a subclass looks at
-        """Returns one frame for this one and the next, if there is one."""
+    def merge(self, later: Frame) -> Merge | None:  # noqa: ARG002  for subclasses
+        """Returns one frame that replaces this one and the next, if such a frame exists."""
         return None
 
-    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002  likewise
-        """Returns strides and offset of the part in the memory that torch would have for both."""
+    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002  for subclasses
+        """Returns the strides and offset of the part in the memory that torch would use for both."""
         return contiguous_strides(self.shape), layout[1]
 
 
 def contiguous_strides(shape: Shape) -> Shape:
-    """Returns the strides, in items, of an array laid out row by row."""
+    """Returns the strides, in items, of a contiguous array."""
     strides: list[int] = []
     step = 1
     for length in reversed(shape):

@@ -1,4 +1,4 @@
-"""The frame of a view op that a user registered, found out by showing the op which item is which."""
+"""The frame of a view op of a user. It is derived by running the op on the indices of the items."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .frame import Frame, Shape
 
 
 class IndexMap(Frame):
-    """Takes the items of the whole at fixed places: what an op does that only moves items.
+    """Takes the items of the whole at fixed places. It describes an op that only moves items.
 
     Attributes:
-        places: for each item of the part its place in the whole, counted row by row.
+        places: the index in the flat whole of each item of the part.
     """
 
     __slots__ = ("is_injective", "places")
@@ -38,22 +38,22 @@ class IndexMap(Frame):
 
 
 def derive_index_map(function: Callable[[Any], Any], whole: Any, part: Any) -> IndexMap | None:
-    """Returns the frame of a function of arrays that moves items, or None if it does anything else.
+    """Returns the frame of a function of arrays that only moves items; None if the function does more.
 
-    The function is given the places of the items instead of these. What it makes of them must be places
-    again, and the items there those of the part.
+    The function receives the indices of the items instead of the items. Its result must consist of indices,
+    and the items at these indices must be the part.
 
     Args:
-        function: from the whole to the part.
-        whole: an array, or a traced one, with which only shapes and dtypes are compared.
-        part: what the function made of it.
+        function: the function from the whole to the part.
+        whole: an array. If it is traced, only shapes and dtypes are compared.
+        part: the result of the function.
     """
     shape = tuple(whole.shape)
     count = math.prod(shape)
     with jax.ensure_compile_time_eval():
         try:
             places = np.asarray(function(jnp.arange(count, dtype=jnp.int32).reshape(shape)))
-        except Exception:  # noqa: BLE001  an op that takes no integers moves none, whatever it raises
+        except Exception:  # noqa: BLE001  an op that takes no integers does not only move items
             return None
     fits = places.shape == tuple(part.shape) and part.dtype == whole.dtype and places.dtype == np.int32
     if not fits or ((places < 0) | (places >= count)).any():

@@ -1,4 +1,4 @@
-"""The way back through a frame that shows every item once."""
+"""The inverse of a frame that shows every item once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .frame import Frame
 
 
 class Inverse(Frame):
-    """Shows what another frame was made from.
+    """Shows the whole of another frame.
 
     Args:
-        frame: one that shows every item of its whole, once, and has no starts.
+        frame: a frame that shows every item of its whole once, and has no starts.
     """
 
     __slots__ = ("frame",)

@@ -1,4 +1,4 @@
-"""Which tensors are views of which, in the eyes of the tape, and how they came about."""
+"""The views of a tensor that share its history, and the way in which each was made."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Creation(enum.IntEnum):
-    """How a view was made, which decides whether its history may be rebased when something is written.
+    """The way in which a view was made. It decides whether a write may rebase its history.
 
     Attributes:
-        ORDINARY: by an op that gives one view, while grad mode was on.
-        FUNCTION: by the forward of a user's Function, whose backward a rebased history would go past.
-        SEVERAL: by an op that gives several views at once.
+        ORDINARY: by an op that returns one view, with grad mode on.
+        FUNCTION: by the forward of a user's Function. A rebased history would skip its backward.
+        SEVERAL: by an op that returns several views.
         NO_GRAD: with grad mode off.
         INFERENCE: in inference mode.
     """
@@ -29,14 +29,14 @@ _FEW = 8
 
 
 def note_view(root: Any, view: Any) -> None:
-    """Lets a root know of a view that shows its history, so that both can be kept in step.
+    """Registers a view at its root, so that both can keep the same history.
 
-    The root knows it weakly. Places of views that are gone are given up when the list has doubled, so a loop
-    that makes views of one root pays no more for the last than for the first.
+    The root holds the view weakly. References to dead views are removed when the list has doubled, so each
+    view of a root costs the same.
     """
     views: list[Any] | None = root._views
     if views is None:
-        views = root._views = [_FEW]  # first the length at which the list is looked through
+        views = root._views = [_FEW]  # the first item is the length at which dead references are removed
     elif len(views) > views[0]:
         alive = [ref for ref in views[1:] if ref() is not None]
         views = root._views = [2 * len(alive) + _FEW, *alive]
@@ -44,7 +44,7 @@ def note_view(root: Any, view: Any) -> None:
 
 
 def take_views(root: Any) -> list[Any]:
-    """Returns the views that the root knows of, and makes it forget them."""
+    """Returns the registered views of a root, and removes them from it."""
     views = root._views
     if views is None:
         return []
@@ -53,12 +53,12 @@ def take_views(root: Any) -> list[Any]:
 
 
 def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
-    """Makes the views of a root look their history up anew when they are next asked for it.
+    """Makes the views of a root look up their history when it is next read.
 
     Args:
-        root: the tensor whose history has changed, or that has been written.
-        stale: the class of views that have to look.
-        restricted_only: only views whose history may not be rebased are meant: for these a write is enough.
+        root: the tensor whose history has changed, or that was written.
+        stale: the class of views that must look up their history.
+        restricted_only: marks only views whose history may not be rebased. For these a write is enough.
     """
     for view in take_views(root):
         if restricted_only and not view._creation:
@@ -68,7 +68,7 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
 
 
 def share_requires_grad(root: Any) -> None:
-    """Makes the views of a root that has just begun to require grad do so too, as leaves of their own."""
+    """Makes the views of a root that now requires grad require grad too, as leaves."""
     for view in take_views(root):
         view._requires_grad = True
         note_view(root, view)

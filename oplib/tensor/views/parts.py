@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of real ones, and pairs as complex numbers."""
+"""Frames between complex numbers and pairs of real numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TO_COMPLEX = {real: pair for pair, real in _TO_REAL.items()}
 
 
 class _ViewPart(Frame):
-    """Make one with :meth:`of`."""
+    """The base of both frames. Make a frame with :meth:`of`."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class _ViewPart(Frame):
 
 
 class AsReal(_ViewPart):
-    """Shows complex numbers as pairs of real ones, along a new last axis."""
+    """Shows complex numbers as pairs of real numbers, along a new last axis."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class AsReal(_ViewPart):
 
 
 class AsComplex(_ViewPart):
-    """Shows pairs of real numbers along the last axis as complex ones."""
+    """Shows pairs of real numbers along the last axis as complex numbers."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class AsComplex(_ViewPart):
 
 
 def _nothing(shape: Shape) -> Merge:
-    """The frame that shows the whole."""
+    """Returns the frame that shows the whole unchanged."""
     return Reshape.between(shape, shape), lambda own, others: own + others
 
 

@@ -1,4 +1,4 @@
-"""The reshape: the same items, row by row, in another shape."""
+"""A frame that shows the same items, in row-major order, in another shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .frame import Frame, Layout, Merge, Shape, Starts, contiguous_strides
 
 
 class Reshape(Frame):
-    """Gives the items of the whole another shape. Make one with :meth:`between`."""
+    """Shows the items of the whole in another shape. Make a frame with :meth:`between`."""
 
     __slots__ = ("is_identity",)
 
@@ -23,7 +23,7 @@ class Reshape(Frame):
     @staticmethod
     @lru_cache(maxsize=4096)
     def between(in_shape: Shape, shape: Shape) -> Reshape:
-        """Returns the frame from one shape to another with as many items."""
+        """Returns the frame from one shape to another with the same number of items."""
         return Reshape(in_shape, shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -46,14 +46,14 @@ class Reshape(Frame):
 
 
 def can_view(in_shape: Shape, strides: Shape, shape: Shape) -> bool:
-    """Whether torch would give a view, and not a copy, of memory with these strides in another shape."""
+    """Returns whether torch would make a view, not a copy, of memory with these strides in another shape."""
     return not shape or fit_strides(in_shape, strides, shape) is not None
 
 
 def fit_strides(in_shape: Shape, strides: Shape, shape: Shape) -> Shape | None:
-    """Returns the strides of the other shape on the same memory; None where no strides would do.
+    """Returns the strides of the other shape on the same memory; None if there are none.
 
-    Axes that lie in memory as one are a chunk, and each chunk must be split anew on its own.
+    Axes that are contiguous with each other form a chunk. Each chunk must be split separately.
     """
     if 0 in shape or not in_shape:
         return contiguous_strides(shape)

@@ -1,4 +1,4 @@
-"""Views in which an item may stand several times: windows that slide along an axis, and torch's strides."""
+"""Frames that may show an item several times: sliding windows along an axis, and torch's strides."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .index_map import IndexMap
 
 
 class Sliding(Frame):
-    """Shows the windows of an axis, of one size and a step apart, along a new last axis.
+    """Shows the windows of an axis, with one size and step, along a new last axis.
 
-    Make one with :meth:`of`.
+    Make a frame with :meth:`of`.
     """
 
     __slots__ = ("axis", "is_injective", "step")
@@ -36,7 +36,7 @@ class Sliding(Frame):
         self.is_injective = size <= step or count < 2
 
     def _places(self) -> Any:
-        """For each window the places of its items along the axis, ``[count, size]``."""
+        """Returns for each window the indices of its items along the axis, ``[count, size]``."""
         shape = (self.shape[self.axis], self.shape[-1])
         steps = np.asarray(self.step, np.int32)
         return lax.broadcasted_iota(np.int32, shape, 0) * steps + lax.broadcasted_iota(np.int32, shape, 1)
@@ -59,7 +59,7 @@ class Sliding(Frame):
         return lax.transpose(filled, tuple(order))
 
     def _order(self) -> tuple[int, ...]:
-        """The axes with this one last."""
+        """Returns the order of axes with this axis last."""
         return (*(axis for axis in range(len(self.in_shape)) if axis != self.axis), self.axis)
 
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
@@ -74,7 +74,7 @@ class Sliding(Frame):
 class Strided(IndexMap):
     """Shows items by strides and an offset, both in items of torch's memory.
 
-    Make one with :meth:`of`.
+    Make a frame with :meth:`of`.
     """
 
     __slots__ = ("_key",)
@@ -82,13 +82,13 @@ class Strided(IndexMap):
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, in_shape: Shape, layout: Layout, shape: Shape, new: Layout) -> Strided | None:
-        """Returns the frame from a whole that lies in memory as told; None if that shows too little.
+        """Returns the frame for a whole with this layout; None if the whole does not show all items.
 
         Args:
-            in_shape: of the whole.
-            layout: strides and offset of the whole.
-            shape: of the part.
-            new: strides and offset of the part.
+            in_shape: the shape of the whole.
+            layout: the strides and offset of the whole.
+            shape: the shape of the part.
+            new: the strides and offset of the part.
         """
         wanted = _find_places(shape, new)
         own = _find_places(in_shape, layout)
@@ -117,7 +117,7 @@ class Strided(IndexMap):
 
 
 def _find_places(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
-    """The place in memory of each item."""
+    """Returns the position in memory of each item."""
     strides, offset = layout
     places = np.full(shape, offset, np.int64)
     for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):

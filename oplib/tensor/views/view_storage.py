@@ -1,4 +1,4 @@
-"""Storages that share what another one holds: of views, and of ``tensor.data``."""
+"""Storages that read and write another storage: those of views, and of ``tensor.data``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _new: Any = object.__new__
 
 
 class ViewStorage(Storage):
-    """The storage of a view: reads through its chain when asked, and writes through it into its base.
+    """The storage of a view. It reads through its chain when needed, and writes through it into its base.
 
-    What was read is kept while the base holds the array it was read from, which is asked by identity:
-    whatever has replaced that array, a view never shows an old one. Nothing traced is kept, since it may
-    belong to an inner trace. The version is that of the base.
+    A value is cached while the base holds the array that it was read from, which is compared by identity. So
+    a view never shows an old value. Traced values are not cached, because they may belong to an inner trace.
+    The version is that of the base.
 
     Attributes:
-        base: the storage that it reads from and writes into; of the tensor whose history the view shares.
+        base: the storage that it reads and writes. It belongs to the tensor whose history the view shares.
         chain: the frames from base to view.
-        starts: where their windows begin.
+        starts: the starts of their windows.
     """
 
     __slots__ = ("_kept", "base", "chain", "starts")
@@ -37,7 +37,8 @@ class ViewStorage(Storage):
         self.base = base
         self.chain = chain
         self.starts = starts
-        self._kept: tuple[weakref.ref[Any], Any] | None = None  # in one, so that no thread sees half of it
+        # one attribute, so that threads never see half of it
+        self._kept: tuple[weakref.ref[Any], Any] | None = None
 
     @property
     def array(self) -> Any:
@@ -52,7 +53,7 @@ class ViewStorage(Storage):
 
     @array.setter
     def array(self, value: Any) -> None:
-        """Takes over a value that is known to be the view's, so that it need not be read."""
+        """Stores a value that is known to be the view's, so that it need not be read."""
         self._hold(self.base.array, value)
 
     def _hold(self, whole: Any, part: Any) -> None:
@@ -60,7 +61,7 @@ class ViewStorage(Storage):
 
     @property
     def version(self) -> int:
-        """How often the base has been written in place, through whichever of its views."""
+        """The number of in-place writes of the base, through any of its views."""
         return self.base.version
 
     @version.setter
@@ -68,18 +69,18 @@ class ViewStorage(Storage):
         self.base.version = value
 
     @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  asked of the base
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         """Whether the base was made in inference mode."""
         return self.base.is_inference
 
     @property
     def owner(self) -> Storage:
-        """The storage that holds the array from which this one, in the end, reads."""
+        """The storage that holds the array."""
         return self.base.owner
 
     @property
     def spec(self) -> Any:
-        """Shape and dtype, without reading."""
+        """An object with shape and dtype. Reading it computes nothing."""
         return self
 
     @property
@@ -113,7 +114,7 @@ class ViewStorage(Storage):
         self._keep(array)
 
     def replace(self, array: Any) -> None:
-        """Does the same without counting."""
+        """Writes through the chain into the base without counting."""
         self.base.replace(self.chain.write(self.base.array, array, self.starts))
         self._keep(array)
 
@@ -123,10 +124,10 @@ class ViewStorage(Storage):
 
 
 class AliasStorage(Storage):
-    """The storage of ``tensor.data``: what another one holds, under a version of its own.
+    """The storage of ``tensor.data``: the contents of another storage with a version of its own.
 
     Attributes:
-        cell: that other one; a write here is seen there, and not counted.
+        cell: the other storage. A write through the alias shows there, and is not counted there.
     """
 
     __slots__ = ("_count", "cell")
@@ -142,7 +143,7 @@ class AliasStorage(Storage):
 
     @property
     def version(self) -> int:
-        """How often it has been written in place, by way of this alias or its views."""
+        """The number of in-place writes through this alias or its views."""
         return self._count
 
     @version.setter
@@ -150,7 +151,7 @@ class AliasStorage(Storage):
         self._count = value
 
     @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  asked of the base
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         """Whether the cell was made in inference mode."""
         return self.cell.is_inference
 
@@ -161,7 +162,7 @@ class AliasStorage(Storage):
 
     @property
     def spec(self) -> Any:
-        """Shape and dtype, without reading."""
+        """An object with shape and dtype. Reading it computes nothing."""
         return self.cell.spec
 
     @property
@@ -180,7 +181,7 @@ class AliasStorage(Storage):
 
 
 def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorage:
-    """Makes the storage of a view, without the call of a constructor."""
+    """Makes the storage of a view without calling the constructor."""
     storage = _new(ViewStorage)
     storage.base = base
     storage.chain = chain

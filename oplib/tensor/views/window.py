@@ -1,4 +1,4 @@
-"""The window: some items along each axis, in another order of axes. Two windows in a row are one."""
+"""Windows: some items along each axis, with the axes in another order. Two windows merge into one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .frame import Frame, Layout, Merge, Shape, Starts
 
 
 class Window(Frame):
-    """Takes every so many items along each axis; then leaves axes out, permutes, adds and repeats them.
+    """Takes items at fixed steps along each axis, then drops, permutes, adds and repeats axes.
 
-    Make one with :func:`make_window`.
+    Make a frame with :func:`make_window`.
 
     Attributes:
-        sizes: for each axis of the whole how many items are taken.
+        sizes: for each axis of the whole, the number of items taken.
         steps: their distances.
-        axes: for each axis of the part the one of the whole that it is, None for a new one. Axes of the whole
-            that are left out have size 1.
-        moving: the axes of the whole that are not taken whole; each has a start.
+        axes: for each axis of the part, the axis of the whole that it is, or None for a new one. Dropped axes
+            of the whole have size 1.
+        moving: the axes of the whole of which not all items are taken. Each has a start.
     """
 
     __slots__ = (
@@ -54,11 +54,11 @@ class Window(Frame):
         return make_window, (self.in_shape, self.sizes, self.steps, self.axes, self.shape)
 
     def _repeats(self, place: int) -> bool:
-        """Whether an axis of the part shows one item of the whole several times."""
+        """Returns whether an axis of the part shows one item of the whole several times."""
         axis = self.axes[place]
         return self.shape[place] != (1 if axis is None else self.sizes[axis])
 
-    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: D102  described in Frame, like the others
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: D102  described in Frame, like the methods below
         part = self._cut(whole, starts) if self.moving else whole
         if self._dropped or self._kept != list(range(len(self._kept))):
             part = lax.transpose(part, (*self._kept, *self._dropped))
@@ -74,7 +74,7 @@ class Window(Frame):
         return lax.slice(block, [0] * block.ndim, self._spans, self.steps) if self._has_steps else block
 
     def _spread(self, starts: Sequence[Any]) -> list[Any]:
-        """A start for each axis of the whole."""
+        """Returns a start for each axis of the whole."""
         full: list[Any] = [0] * len(self.in_shape)
         for axis, start in zip(self.moving, starts, strict=True):
             full[axis] = start
@@ -88,9 +88,7 @@ class Window(Frame):
         if not self.moving and not self._has_steps:
             return part
         full = self._spread(starts)
-        if _are_static(starts) and is_partitioned(
-            whole
-        ):  # XLA would gather the whole for an update at a place
+        if _are_static(starts) and is_partitioned(whole):  # XLA would gather the whole
             return _select_into(whole, part, full, self.steps)
         if self._has_steps:
             block = lax.dynamic_slice(whole, _to_indices(full), self._spans)
@@ -141,12 +139,12 @@ class Window(Frame):
 def make_window(
     in_shape: Shape, sizes: Shape, steps: Shape, axes: tuple[int | None, ...], shape: Shape
 ) -> Window:
-    """Returns the window of these sizes; the same object for the same ones, see :class:`Window`."""
+    """Returns the window of these sizes; see :class:`Window`. Equal arguments give the same object."""
     return Window(in_shape, sizes, steps, axes, shape)
 
 
 def is_partitioned(whole: Any) -> bool:
-    """Whether an array lies on several devices, or a traced one may."""
+    """Returns whether an array is on several devices, or a traced one may be."""
     if isinstance(whole, Tracer):
         return not jax.typeof(whole).sharding.mesh.empty
     return whole.sharding.num_devices > 1
@@ -161,7 +159,7 @@ def _to_indices(starts: Sequence[Any]) -> list[Any]:
 
 
 def _select_into(whole: Any, part: Any, starts: Sequence[Any], steps: Shape) -> Any:
-    """Puts a part at static places by choosing item by item, which every device does for itself."""
+    """Writes a part at static places by selecting item by item. Every device does this locally."""
     if not part.size:
         return whole
     sharding = jax.typeof(whole).sharding

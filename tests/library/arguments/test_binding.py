@@ -298,7 +298,7 @@ def test_an_argument_error_is_a_runtime_error():
 
 
 def test_a_device_text_that_spells_none_is_refused():
-    with pytest.raises(DeviceError, match="spells no device"):
+    with pytest.raises(DeviceError, match="is not a device"):
         convert("Device", "nowhere 7")
 
 

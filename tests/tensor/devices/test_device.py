@@ -38,8 +38,8 @@ def test_an_index_makes_another_device() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["", "cuda:x", "cuda:-1", "cuda:", ":1", "cuda:01", 1.5, None])
-def test_what_spells_no_device_is_refused(spelling: Any) -> None:
-    with pytest.raises(DeviceError, match=r"device: this spells no device\. Got .*\. Write \"cpu\""):
+def test_a_text_that_is_not_a_device_is_refused(spelling: Any) -> None:
+    with pytest.raises(DeviceError, match=r"device: the argument is not a device\. Got .*\. Write \"cpu\""):
         Device(spelling)
 
 
