@@ -50,7 +50,7 @@ VIEWS = {
 
 
 def has_view(name: str, shape: tuple[int, ...], *, is_contiguous: bool) -> bool:
-    """Whether a value has a view of this name; a transposed matrix has none in which its items are one row."""
+    """Returns whether a value has a view of this name. A transposed matrix has no flat view."""
     if len(shape) < VIEWS[name][2] or shape[0] < 2:
         return False
     return name != "flat" or is_contiguous or len(shape) == 1
