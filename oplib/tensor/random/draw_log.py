@@ -1,4 +1,4 @@
-"""Which Generators are drawn from in a stretch of a program, so that the stretch can be repeated."""
+"""Draw logs: the Generators that a part of a program draws from, so that the part can be repeated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 State = tuple[int, Any, int]
-births = itertools.count()  # of Generators and logs, which tell their age
+births = itertools.count()  # numbers Generators and logs by age
 
 
 class _OpenLogs(threading.local):
-    """The logs of whichever thread asks that are open."""
+    """The open logs of the current thread."""
 
     stack: tuple[DrawLog, ...] = ()
 
@@ -21,12 +21,12 @@ open_logs = _OpenLogs()
 
 
 class DrawLog:
-    """The Generators that are drawn from while it is open, each with its state before.
+    """The Generators that are drawn from while the log is open, with their states before.
 
-    A Generator that is younger than the log was made by the stretch itself and is left out.
+    A Generator younger than the log was made by the logged part, and is left out.
 
     Attributes:
-        states: by Generator.
+        states: the first state of each Generator.
     """
 
     def __init__(self) -> None:
@@ -34,19 +34,19 @@ class DrawLog:
         self._birth = next(births)
 
     def noting(self) -> AbstractContextManager[None]:
-        """Opens it for this thread."""
+        """Opens the log for this thread."""
         return _Noting(self)
 
     def repeating(self) -> AbstractContextManager[None]:
-        """Takes the Generators back to where they were for a while."""
+        """Restores the logged states for a block."""
         return _Repeating(self)
 
     def rewind(self) -> None:
-        """Takes the Generators back for good."""
+        """Restores the logged states permanently."""
         go_to(self.states)
 
     def note(self, generator: Any, birth: int, state: State) -> None:
-        """Enters the state that a Generator has before it is drawn from."""
+        """Stores the state of a Generator before its first draw."""
         if birth < self._birth:
             self.states.setdefault(generator, state)
 
@@ -67,7 +67,7 @@ class _Noting(AbstractContextManager[None]):
 
 
 class _Repeating(AbstractContextManager[None]):
-    """Takes Generators back, and then to where they were."""
+    """Restores logged states, and at the end of a block the later ones."""
 
     def __init__(self, log: DrawLog) -> None:
         self._log = log
@@ -82,12 +82,12 @@ class _Repeating(AbstractContextManager[None]):
 
 
 def go_to(states: dict[Any, State]) -> None:
-    """Sets Generators to states."""
+    """Sets the states of Generators."""
     for generator, state in states.items():
         generator.set_state(state)
 
 
 def note_draw(generator: Any, birth: int, state: State) -> None:
-    """Tells all open logs of a draw."""
+    """Notes a draw in all open logs."""
     for log in open_logs.stack:
         log.note(generator, birth, state)

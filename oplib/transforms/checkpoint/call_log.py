@@ -1,4 +1,4 @@
-"""The ops of a forward and of its repetition, for errors about regions that do not repeat themselves."""
+"""A log of the ops of a forward and of its repetition, for errors of regions that change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oplib.tracebacks import is_inside
 
 
 class CallLog:
-    """Lists the ops of both computations, with the line of the user's code that called each."""
+    """Lists the ops of both computations, each with the line of the user's code that called it."""
 
     def __init__(self) -> None:
         self._lines: tuple[list[str], list[str]] = ([], [])
@@ -26,11 +26,11 @@ class CallLog:
 
     @property
     def again(self) -> AbstractContextManager[None]:
-        """The context of the repetition, which may be entered again and again."""
+        """The context of the repetition. It can be entered several times."""
         return _Again(self._lines[1])
 
     def explain(self, unpack: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-        """Returns the function, with both lists in its CheckpointErrors."""
+        """Returns ``unpack`` with both lists added to its CheckpointErrors."""
 
         def explained(holder: Any) -> Tensor:
             try:
@@ -53,7 +53,7 @@ class CallLog:
 
 
 class _Again(AbstractContextManager[None]):
-    """Lists anew each time that it is entered."""
+    """Starts a new list each time it is entered."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -81,7 +81,7 @@ def _listing(lines: list[str]) -> Generator[None]:
 
 
 def _find_line() -> str:
-    """The innermost line outside of the package and of JAX."""
+    """Returns the innermost line outside of the package and of JAX."""
     for frame, line in traceback.walk_stack(None):
         if not is_inside[frame.f_code.co_filename]:
             return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"

@@ -1,4 +1,4 @@
-"""``checkpoint``: forget what a region of the forward computes, and compute it again for the backward."""
+"""``checkpoint``: a region of the forward saves nothing, and the backward computes it again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
 class _Switches:
-    """What holds for all checkpoints of the process where it is set; None leaves it to each call."""
+    """Settings of all checkpoints of the process. None leaves the choice to each call."""
 
     debug: bool | None = None
     early_stop: bool | None = None
@@ -49,43 +49,43 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Calls a function, and keeps nothing of what it computes: the backward pass calls it again.
+    """Calls a function and saves nothing that it computes: the backward pass calls it again.
 
-    This trades time for memory. With ``use_reentrant=False`` the function may take Tensors anywhere, also by
-    keyword and in containers or closures, checkpoints nest, and ``grad()``, ``inputs=`` and ``create_graph``
-    work. The function has to compute the same whenever it is called with the same arguments; its side effects
-    happen again.
+    This trades time for memory. With ``use_reentrant=False`` the function may receive Tensors in any way,
+    also by keyword, in containers and as closures; checkpoints nest; and ``grad()``, ``inputs=`` and
+    ``create_graph`` work. The function must compute the same values each time it is called with the same
+    arguments. Its side effects happen again.
 
     Args:
-        function: what to call.
+        function: the function to call.
         *args: its arguments.
-        use_reentrant: True runs a backward inside the backward, in which only ``backward()`` without
-            ``inputs`` is possible and gradients flow to direct arguments alone. Say False; None warns and
-            means True, as in torch.
-        context_fn: gives two context managers, for the forward and for its repetition, such as those of
+        use_reentrant: True runs a backward inside the backward. Then only ``backward()`` without ``inputs``
+            works, and gradients flow to direct arguments only. Use False. None warns and means True, as in
+            torch.
+        context_fn: returns two context managers, for the forward and for its repetition, such as those of
             ``create_selective_checkpoint_contexts``.
-        determinism_check: ``"default"`` compares shape, dtype and device of what is computed again;
-            ``"none"`` does not.
+        determinism_check: ``"default"`` compares shape, dtype and device of recomputed values; ``"none"``
+            does not.
         debug: errors list the ops of both computations.
-        early_stop: leave the repetition as soon as all that is needed is there.
-        preserve_rng_state: every Generator that the function draws from, the global one or another, gives
-            the same numbers again, and is then as it was before.
+        early_stop: stop the repetition as soon as all needed values are computed.
+        preserve_rng_state: every Generator that the function draws from gives the same numbers in the
+            repetition, and has its earlier state afterwards.
         **kwargs: keyword arguments of the function; only with ``use_reentrant=False``.
 
     Returns:
-        What the function returns.
+        The result of the function.
 
     Raises:
-        ArgumentValueError: options that exclude each other, or an unknown ``determinism_check``.
-        CheckpointError: in the backward pass: the repetition saves other tensors than the forward did.
+        ArgumentValueError: options exclude each other, or ``determinism_check`` is unknown.
+        CheckpointError: in the backward pass: the repetition saves other tensors than the forward.
         AutogradError: in the backward pass: a reentrant checkpoint inside ``grad()``.
 
     Gradient:
         That of the function.
 
     Source:
-        ``torch.utils.checkpoint.checkpoint``. Unlike there, a saved tensor may be read twice in one pass, and
-        a tensor that the function overwrites in place keeps the value that it had when it was saved.
+        ``torch.utils.checkpoint.checkpoint``. Unlike in torch, a saved tensor may be read twice in one pass,
+        and a tensor that the function overwrites in place keeps its saved value.
 
     Example:
         >>> import oplib
@@ -172,21 +172,21 @@ def checkpoint_sequential(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Calls functions one after the other in segments, all but the last of which are checkpoints.
+    """Calls functions one after the other in segments. All segments but the last are checkpoints.
 
     Args:
-        functions: a sequence of functions of one argument, or an object whose ``children()`` are that.
-        segments: how many.
-        input: the argument of the first.
+        functions: a sequence of functions of one argument, or an object whose ``children()`` return one.
+        segments: the number of segments.
+        input: the argument of the first function.
         use_reentrant: as for :func:`checkpoint`.
-        preserve_rng_state: likewise.
-        **kwargs: none is known; named in the error.
+        preserve_rng_state: as for :func:`checkpoint`.
+        **kwargs: not accepted; the error names them.
 
     Returns:
-        The result of the last.
+        The result of the last function.
 
     Raises:
-        ArgumentValueError: keyword arguments that are not known.
+        ArgumentValueError: there are keyword arguments.
 
     Gradient:
         That of the functions.
@@ -213,7 +213,7 @@ def checkpoint_sequential(
     size = len(steps) // segments
     end = size * (segments - 1)
     for start in range(0, end, size):
-        input = checkpoint(  # noqa: A001  likewise
+        input = checkpoint(  # noqa: A001  torch's name
             _chain(steps[start : start + size]),
             input,
             use_reentrant=use_reentrant,
@@ -233,10 +233,10 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Generator[None]:
-    """Decides for all checkpoints made in a block whether they stop early, whatever their own argument says.
+    """Sets early stopping for all checkpoints made in a block, regardless of their own argument.
 
     Args:
-        enable: whether they do.
+        enable: whether they stop early.
 
     Example:
         >>> with set_checkpoint_early_stop(False):
@@ -251,10 +251,10 @@ def set_checkpoint_early_stop(enable: bool) -> Generator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Generator[None]:
-    """Decides for all checkpoints made in a block whether their errors list ops; None leaves it to each.
+    """Sets for all checkpoints made in a block whether their errors list ops. None leaves it to each.
 
     Args:
-        enabled: whether they do.
+        enabled: whether errors list ops.
 
     Example:
         >>> with set_checkpoint_debug_enabled(True):

@@ -1,7 +1,7 @@
-"""Names of ``torch.utils.checkpoint`` that have no behaviour of their own here.
+"""Names of ``torch.utils.checkpoint`` that have no behaviour in oplib.
 
-There, every device has a random state of its own, to be kept and put back. Here there is one Generator for
-all devices, which :func:`checkpoint` keeps.
+In torch every device has its own random state. In oplib one Generator serves all devices, and
+:func:`checkpoint` preserves it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class DefaultDeviceType:
-    """The type of device that torch falls back on; kept, and without effect.
+    """torch's fallback type of device. It is stored and has no effect.
 
     Example:
         >>> DefaultDeviceType.get_device_type()
@@ -27,12 +27,12 @@ class DefaultDeviceType:
 
     @staticmethod
     def get_device_type() -> str:
-        """Returns the type that was set last."""
+        """Returns the type that was set."""
         return DefaultDeviceType._default_device_type
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
-    """Returns no devices and no states: the devices of the arguments have none."""
+    """Returns no devices and no states, because the devices of the arguments have none."""
     del args
     return [], []
 
@@ -40,5 +40,5 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
 def set_device_states(
     devices: Sequence[int], states: Sequence[Any], *, device_type: str | None = None
 ) -> None:
-    """Has nothing to set."""
+    """Does nothing."""
     del devices, states, device_type

@@ -1,4 +1,4 @@
-"""Selective checkpoints: of some ops the results are kept, and only the others run again."""
+"""Selective checkpoints: a policy decides for each op whether its results are kept or computed again."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.library.objects.overload import OpOverload
 
 SAC_IGNORED_OPS: set[OpOverload] = set()
-"""Ops that a policy is not asked about, and that run again. None: what torch lists are no ops of ours."""
+"""Ops that run again without asking the policy. It is empty, because oplib has none of torch's."""
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of the results of an op in a checkpointed region; ``MUST`` and ``PREFER`` are the same.
+    """The decision about the results of an op in a checkpointed region. ``MUST`` and ``PREFER`` are equal.
 
     Attributes:
-        MUST_SAVE: they are kept, and the op does not run again.
+        MUST_SAVE: the results are kept, and the op does not run again.
         PREFER_SAVE: likewise.
-        MUST_RECOMPUTE: they are forgotten, and the op runs again.
+        MUST_RECOMPUTE: the results are dropped, and the op runs again.
         PREFER_RECOMPUTE: likewise.
-        MUST_CPU_OFFLOAD: they are kept in the memory of the host.
+        MUST_CPU_OFFLOAD: the results are kept in host memory.
         PREFER_CPU_OFFLOAD: likewise.
     """
 
@@ -47,11 +47,11 @@ Policy = Callable[..., CheckpointPolicy | bool]
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told about a call beside the op and its arguments.
+    """The facts about a call that a policy receives, besides the op and its arguments.
 
     Attributes:
-        is_recompute: False: a policy is asked in the forward only.
-        op_output: what the op returned, with fresh Tensors without history.
+        is_recompute: always False, because policies are asked in the forward only.
+        op_output: the result of the op, with new Tensors without history.
     """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
@@ -60,11 +60,11 @@ class SelectiveCheckpointContext:
 
 
 class _Kept:
-    """What is kept of one call.
+    """The kept result of one call.
 
     Attributes:
-        outcome: what the dispatcher goes on with; None where the op is to run again.
-        shardings: of its arrays, in order, where they were taken to the host.
+        outcome: the value that the dispatcher continues with; None if the op runs again.
+        shardings: the shardings of its arrays, in order, if they were moved to the host.
     """
 
     __slots__ = ("outcome", "shardings")
@@ -74,7 +74,7 @@ class _Kept:
         self.shardings = shardings
 
     def take(self) -> Any:
-        """Returns the outcome, with arrays where they were."""
+        """Returns the outcome, with its arrays moved back."""
         if self.shardings is None:
             return map_arrays(self.outcome, lambda array: array)
         places = iter(self.shardings)
@@ -85,10 +85,10 @@ Storage = defaultdict[OpOverload, list[_Kept]]
 
 
 class _Observing(threading.local):
-    """A context, to be entered again and again, in which a method of its own sees each call.
+    """A reusable context in which the method ``observe`` sees each call.
 
-    Each thread has its own, for threads may run one graph backwards at a time: all that they share is the
-    storage.
+    Each thread has its own state, because threads may run one graph backward at the same time. They share
+    only the storage.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -103,12 +103,12 @@ class _Observing(threading.local):
         self._exits.close()
 
     def observe(self, call: ObservedCall) -> Any:
-        """Sees one call."""
+        """Receives one call, and returns its outcome."""
         raise NotImplementedError
 
 
 class _Keeping(_Observing):
-    """The forward: asks the policy about each call, and keeps what it says."""
+    """The context of the forward: it asks the policy about each call, and keeps the selected results."""
 
     def __init__(self, policy: Policy, storage: Storage) -> None:
         super().__init__(storage)
@@ -126,21 +126,21 @@ class _Keeping(_Observing):
         context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
         said = self._policy(context, call.overload, *args, **kwargs)
         policy = _from_bool(said) if isinstance(said, bool) else said
-        if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  given
+        if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise RegistrationTypeError(
                 f"create_selective_checkpoint_contexts: the policy returned {describe(policy)} for "
                 f"{call.overload}. It is no CheckpointPolicy. Return one, such as MUST_SAVE."
             )
         record = call.overload.record
         if record.takes_tensors and record.schema.is_mutable:
-            return _Kept()  # an eager kernel writes into its arguments, and has to do so again
+            return _Kept()  # an eager kernel writes its arguments, and has to do so again
         if policy in _OFFLOAD:
             return _offload(outcome)
         return _Kept(map_arrays(outcome, lambda array: array)) if policy in _SAVE else _Kept()
 
 
 class _Replaying(_Observing):
-    """The repetition: hands back what was kept, call by call."""
+    """The context of the repetition: it returns the kept results, call by call."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
@@ -171,26 +171,26 @@ def create_selective_checkpoint_contexts(
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Makes the contexts of a checkpoint that keeps the results of some ops.
 
-    What is kept is one more saved value beside what the formulas read; ops that save little are better left
-    to run again.
+    A kept result is saved in addition to the values that formulas read. Ops that save little should run
+    again.
 
     Args:
-        policy_fn_or_list: ``policy(ctx, op, *args, **kwargs)``, called after each op of the forward with a
-            :class:`SelectiveCheckpointContext`, the overload and its arguments; returns a
+        policy_fn_or_list: ``policy(ctx, op, *args, **kwargs)``, which is called after each op of the forward
+            with a :class:`SelectiveCheckpointContext`, the overload and its arguments, and returns a
             :class:`CheckpointPolicy`, or True to save. Or a list of the overloads to save.
-        allow_cache_entry_mutation: has no effect: arrays cannot be changed, so that what is kept stays what
-            it was when its tensor is written in place.
+        allow_cache_entry_mutation: ignored. Arrays are immutable, so in-place writes do not change kept
+            results.
 
     Returns:
-        The contexts of the forward and of its repetition, of one call of a checkpoint.
+        The contexts of the forward and of its repetition, for one call of a checkpoint.
 
     Raises:
-        ArgumentValueError: something in the list is no overload.
-        RegistrationTypeError: neither a function nor a list.
+        ArgumentValueError: an item of the list is not an overload.
+        RegistrationTypeError: the argument is neither a function nor a list.
 
     Source:
-        ``torch.utils.checkpoint.create_selective_checkpoint_contexts``. Unlike there, a region may be run
-        backwards again under ``retain_graph``.
+        ``torch.utils.checkpoint.create_selective_checkpoint_contexts``. Unlike in torch, a region may run
+        backward again with ``retain_graph``.
 
     Example:
         >>> import functools

@@ -1,4 +1,4 @@
-"""The random numbers of a forward, for the computation that repeats it."""
+"""The random numbers of a forward, which its repetition must draw again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from oplib.tensor.random.draw_log import DrawLog
 
 
 def note_draws(draw_log: DrawLog | None) -> AbstractContextManager[None]:
-    """Notes the Generators that a forward draws from; None notes nothing."""
+    """Logs the Generators that a forward draws from; does nothing for None."""
     return nullcontext() if draw_log is None else draw_log.noting()
 
 
 def repeat_draws(draw_log: DrawLog | None) -> AbstractContextManager[None]:
-    """Has the Generators of a forward give the same numbers again, and leaves them as they were before."""
+    """Makes the Generators of a forward give the same numbers again, and restores them afterwards."""
     return nullcontext() if draw_log is None else draw_log.repeating()

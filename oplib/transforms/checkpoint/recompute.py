@@ -1,11 +1,11 @@
-"""The checkpoint without a backward of its own: what a region saves is forgotten, and computed again.
+"""The non-reentrant checkpoint: saved values of a region are dropped, and computed again when read.
 
-In the forward of a region each tensor that is saved is packed into a *holder*, which is empty. The first
-holder that a backward pass wants to read makes the region run again; there every tensor that is saved fills
-the holder of the same number. So a region relies on saving the same tensors, in the same order, each time.
+In the forward of a region each saved tensor is packed into an empty *holder*. When a backward pass reads the
+first holder, the region runs again, and each saved tensor fills the holder of the same number. So a region
+must save the same tensors in the same order each time.
 
-A holder is kept by the node that saved into it, and by nobody else. What fills it is kept for the pass that
-caused it: when the pass ends, however it ends, or the node frees what it saved, the value is gone.
+Only the node that saved a value keeps its holder. The value in a holder belongs to the pass that computed it.
+It is dropped when the pass ends, also with an error, or when the node frees its saved values.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Metadata = Callable[[Tensor], Any]
 
 
 class StopRecomputation(BaseException):
-    """Leaves a region in which everything needed has been computed again, without being an error."""
+    """Stops the repetition of a region in which all needed values are computed. It is not an error."""
 
 
 class Holder:
     """The place of one saved tensor.
 
     Attributes:
-        values: the tensor, for each backward pass that has computed it again.
+        values: the tensor, for each backward pass that has computed it.
     """
 
     __slots__ = ("__weakref__", "values")
@@ -52,7 +52,7 @@ class Holder:
 
 
 class _Pass:
-    """One backward pass, or one reading of saved tensors outside of any."""
+    """One backward pass, or one read of saved tensors outside of a pass."""
 
 
 class _Groups(threading.local):
@@ -63,12 +63,12 @@ _groups = _Groups()
 
 
 class GraphExecGroup:
-    """Backward passes inside this block compute a checkpointed region again once between them.
+    """A group of backward passes: they compute each checkpointed region again only once.
 
-    It concerns checkpoints with ``use_reentrant=False``.
+    It works for checkpoints with ``use_reentrant=False``.
 
     Raises:
-        AutogradError: on entering, inside another group.
+        AutogradError: the block is entered inside another group.
 
     Example:
         >>> import oplib
@@ -100,7 +100,7 @@ class GraphExecGroup:
 
 
 class CheckpointedCall:
-    """One call of a checkpointed function: how to repeat it, and what it saved."""
+    """One call of a checkpointed function: its arguments, for the repetition, and its holders."""
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class CheckpointedCall:
         self._early_stop = early_stop
         self._metadata = metadata
         self._holders: list[weakref.ref[Holder]] = []
-        self._saved: list[Any] = []  # the metadata of each
+        self._saved: list[Any] = []  # their metadata
         self._passes: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._is_open = False  # a backward ran inside of the forward: counts need not agree
+        self._is_open = False  # a backward ran inside of the forward, so counts may differ
         self._has_returned = False
 
     def run(
@@ -134,16 +134,16 @@ class CheckpointedCall:
         unpack: Callable[[Any], Tensor],
         context: AbstractContextManager[Any],
     ) -> Any:
-        """Runs the forward, on the arguments themselves, and returns its result.
+        """Runs the forward on the arguments and returns its result.
 
         Args:
             args: the arguments of the call.
-            kwargs: those by keyword.
-            unpack: what reads a holder: ``self.unpack``, or that with more in its errors.
-            context: of the forward.
+            kwargs: the keyword arguments of the call.
+            unpack: the function that reads a holder: ``self.unpack``, or a version with longer errors.
+            context: the context of the forward.
 
         Raises:
-            CheckpointError: the context swallowed an error of the function.
+            CheckpointError: the context suppressed an error of the function.
         """
 
         def run_forward() -> Any:
@@ -160,17 +160,17 @@ class CheckpointedCall:
         return run_and_restore(run_forward)
 
     def pack(self, tensor: Tensor) -> Holder:
-        """Keeps the place of a tensor, and not the tensor."""
+        """Returns an empty holder for a tensor."""
         holder = Holder()
         self._holders.append(weakref.ref(holder))
         self._saved.append(self._metadata(tensor))
         return holder
 
     def unpack(self, holder: Holder) -> Tensor:
-        """Returns what was saved, computed again where this pass has not done so.
+        """Returns a saved tensor. The region runs again if this pass has not computed it.
 
         Raises:
-            CheckpointError: the second computation saves other tensors than the first.
+            CheckpointError: the repetition saves other tensors than the forward.
         """
         key = _find_pass()
         if key not in self._passes:
@@ -205,10 +205,10 @@ class CheckpointedCall:
         self._check(repetition.count, key)
 
     def fill(self, place: int, tensor: Tensor, key: Any) -> bool:
-        """Fills the holder of this number; tells whether it was the last.
+        """Fills the holder of this number. Returns whether it was the last.
 
         Raises:
-            CheckpointError: there is none.
+            CheckpointError: the holder does not exist.
         """
         if place >= len(self._holders):
             if not self._has_returned:
@@ -220,7 +220,7 @@ class CheckpointedCall:
             )
         holder = self._holders[place]()
         if holder is not None:
-            # The array as it is now: what the function writes into the tensor later is not what was saved.
+            # Take the current array: the function may write the tensor later.
             holder.values[key] = box(tensor._storage.array)
         return self._early_stop and place + 1 == len(self._holders)
 
@@ -257,14 +257,14 @@ _HOW_TO_SEE = (
 
 
 def _find_pass() -> Any:
-    """What stands for the pass that reads: it lives as long as the pass, or as its group."""
+    """Returns the object that stands for the reading pass. It lives as long as the pass or its group."""
     if _groups.current is not None:
         return _groups.current
     return _Pass() if engine_state.run is None else engine_state.run.notes.setdefault(_Pass, _Pass())
 
 
 class _Repetition:
-    """One computation of a region again."""
+    """One repetition of a region."""
 
     def __init__(self, call: CheckpointedCall, key: Any) -> None:
         self._call = call
@@ -272,7 +272,7 @@ class _Repetition:
         self.count = 0
 
     def pack(self, tensor: Tensor) -> Tensor:
-        """Fills the next holder; what the second graph keeps is never read, unless the region itself does."""
+        """Fills the next holder. The returned tensor is read only if the region itself runs a backward."""
         place = self.count
         self.count += 1
         if self._call.fill(place, tensor, self._key):
@@ -281,7 +281,7 @@ class _Repetition:
 
 
 class _Argument:
-    """An argument of the region: a Tensor with its history and version, through hooks around the region."""
+    """An argument of the region. A Tensor is saved with history and version, through enclosing hooks."""
 
     def __init__(self, value: Any) -> None:
         self._value = SavedTensor(value) if isinstance(value, Tensor) else value
@@ -291,9 +291,9 @@ class _Argument:
 
 
 def _set_apart(values: list[Any]) -> list[Any]:
-    """Returns arguments that are traced as other values, in the eyes of XLA.
+    """Returns traced arguments as values that XLA treats as different ones.
 
-    It would find both computations to be the same, do one of them, and keep what the checkpoint forgets.
+    Otherwise XLA would see that both computations are equal, run one of them, and keep its values.
     """
     places = [
         place
@@ -312,7 +312,7 @@ def _set_apart(values: list[Any]) -> list[Any]:
 
 
 class _ArgumentNode:
-    """Stands for the region in errors about arguments that were written since."""
+    """The node that errors name if an argument was written after the forward."""
 
     def name(self) -> str:
         return "checkpoint"

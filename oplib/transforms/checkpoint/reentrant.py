@@ -1,4 +1,4 @@
-"""The reentrant checkpoint: a Function whose backward runs the forward again, and a backward of its own."""
+"""The reentrant checkpoint: a Function whose backward runs the forward again, and then a backward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .thread_state import run_and_restore
 
 
 class CheckpointFunction(Function):
-    """What :func:`checkpoint` applies with ``use_reentrant=True``.
+    """The Function that :func:`checkpoint` applies with ``use_reentrant=True``.
 
     Example:
         >>> import oplib
@@ -28,11 +28,11 @@ class CheckpointFunction(Function):
         tensor([4.])
     """
 
-    _takes_trees: ClassVar[bool] = False  # tensors in containers are constants of the function, as in torch
+    _takes_trees: ClassVar[bool] = False  # as in torch, tensors in containers are constants
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-        """Runs the function without recording it, and keeps its arguments and what it drew from."""
+        """Runs the function without recording, and saves its arguments and the states of its Generators."""
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.draw_log = DrawLog() if preserve_rng_state else None
@@ -48,10 +48,10 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Runs the function again, recorded, and a backward through it.
+        """Runs the function again with recording, and then a backward through it.
 
         Raises:
-            AutogradError: inside ``grad()`` or ``backward(inputs=...)``, or nothing requires grad.
+            AutogradError: the pass is ``grad()`` or ``backward(inputs=...)``, or nothing requires grad.
         """
         if not is_checkpoint_valid():
             raise AutogradError(
@@ -88,13 +88,13 @@ def _run_backward(outputs: Iterable[Any], grads: tuple[Any, ...]) -> None:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns Tensors as new leaves that require grad where these did; other values as they are.
+    """Returns Tensors as new leaves with the same ``requires_grad``, and other values unchanged.
 
     Args:
         inputs: a tuple of any values.
 
     Raises:
-        AutogradError: it is no tuple.
+        AutogradError: the argument is not a tuple.
     """
     if not isinstance(inputs, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise AutogradError(
@@ -111,7 +111,7 @@ def _detach(tensor: Tensor) -> Tensor:
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warns where no argument requires grad, for then none will get a gradient."""
+    """Warns if no argument requires grad, because then no argument gets a gradient."""
     values = list(inputs)
     if not any(isinstance(value, Tensor) and value.requires_grad for value in values) and modes.grad_enabled:
         warnings.warn(

@@ -1,1 +1,1 @@
-"""``vmap`` of functions of Tensors, and the tape that a mapped function leaves behind."""
+"""``vmap`` of functions of Tensors, and the graph that a mapped function leaves on the tape."""

@@ -1,4 +1,4 @@
-"""Giving values a batch dimension, and moving it."""
+"""Functions that add a batch dimension to values, and move it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from oplib.tensor import Tensor, upcalls
 
 
 def with_batch(value: Below, size: int) -> Below:
-    """Gives a value that is the same in all examples the axis of these."""
+    """Adds the batch axis to a value that is the same in all examples."""
     if value.is_batched:
         return value
     return Below(jnp.broadcast_to(value.array[None], (size, *value.array.shape)), True)
 
 
 def repeat(tensor: Tensor, size: int) -> Tensor:
-    """Repeats a tensor that is the same in all examples, on the tape."""
+    """Repeats a tensor that is the same in all examples. The tape records it."""
     return upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *tensor._storage.array.shape))
 
 
 def move_batch(tensor: Tensor, source: int, target: int) -> Tensor:
-    """Moves one dim of a tensor to another place, on the tape."""
+    """Moves one dim of a tensor to another place. The tape records it."""
     dims = [dim for dim in range(tensor._storage.array.ndim) if dim != source]
     dims.insert(target, source)
     return upcalls.permute(tensor, dims)

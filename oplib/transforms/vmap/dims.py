@@ -1,4 +1,4 @@
-"""Where the batch is: ``in_dims`` and ``out_dims`` laid over trees of arguments and results."""
+"""Batch dimensions: ``in_dims`` and ``out_dims`` applied to trees of arguments and results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oplib.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The positional arguments of a mapped function, taken apart.
+    """The flat positional arguments of a mapped function.
 
     Attributes:
-        leaves: all of them.
-        spec: how they stand.
-        dims: for each the place of its batch, not negative; None where it is the same for all examples.
-        size: how many examples there are.
+        leaves: all leaves.
+        spec: their structure.
+        dims: the batch dimension of each, not negative; None if it is the same for all examples.
+        size: the number of examples.
     """
 
     leaves: list[Any]
@@ -29,10 +29,10 @@ class Arguments:
 
 
 def read_arguments(name: str, in_dims: Any, args: tuple[Any, ...]) -> Arguments:
-    """Takes arguments apart and lays ``in_dims`` over them.
+    """Flattens arguments, and applies ``in_dims`` to them.
 
     Raises:
-        ArgumentValueError: ``in_dims`` does not fit them, nothing is mapped, or batches differ in size.
+        ArgumentValueError: ``in_dims`` does not fit, no argument is mapped, or batches differ in size.
     """
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
@@ -102,10 +102,10 @@ def _find_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
 def take_results_apart(
     name: str, out_dims: Any, results: Any
 ) -> tuple[list[Any], TreeSpec, list[int | None]]:
-    """Takes results apart and lays ``out_dims`` over them.
+    """Flattens results, and applies ``out_dims`` to them.
 
     Raises:
-        ArgumentValueError: ``out_dims`` does not fit them, or a result is no Tensor.
+        ArgumentValueError: ``out_dims`` does not fit, or a result is not a Tensor.
     """
     leaves, spec = tree_flatten(results)
     for leaf in leaves:
@@ -133,10 +133,10 @@ def take_results_apart(
 
 
 def place_batch(ndim: int, dim: int) -> int:
-    """Returns the place of the batch among all dims of a result, not negative.
+    """Returns the batch dimension among all dims of a result, not negative.
 
     Raises:
-        DimensionError: it would have no such dim.
+        DimensionError: the result would not have this dim.
     """
     if not -ndim <= dim < ndim:
         raise DimensionError(
@@ -147,7 +147,7 @@ def place_batch(ndim: int, dim: int) -> int:
 
 
 def spread_dims(dims: Any, spec: TreeSpec) -> list[Any] | None:
-    """Repeats each dim for all leaves of what it stands for; None where the structures do not fit."""
+    """Repeats each dim for all leaves that it stands for; returns None if the structures differ."""
     if dims is None or not isinstance(dims, (tuple, list, dict)):
         return [dims] * spec.num_leaves
     _, own = tree_flatten(dims, lambda one: one is not dims)

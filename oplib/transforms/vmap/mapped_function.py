@@ -1,4 +1,4 @@
-"""A Function that is called inside of a map: by its own rule, or as it is, on one example."""
+"""Calls of a Function inside of a map: by its own rule, or unchanged on one example."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def apply_in_map(
 ) -> Any:
     """Applies a Function inside of ``vmap``.
 
-    With ``generate_vmap_rule`` it runs on one example as it is, and its backward is mapped.
+    With ``generate_vmap_rule`` the Function runs on one example, and its backward is mapped.
 
     Args:
         cls: the Function.
-        args: of its forward.
-        kwargs: of its forward.
-        apply: applies it as outside of a map.
+        args: the arguments of its forward.
+        kwargs: the keyword arguments of its forward.
+        apply: applies it without regard to the map.
 
     Raises:
-        AutogradError: it has no rule, or the rule returns what does not fit.
+        AutogradError: it has no rule, or the result of the rule does not fit.
     """
     level = map_levels.stack[-1]
     if not uses_own_rule(cls) or get_opaque_trace_state() != level.inside:
@@ -67,7 +67,7 @@ def apply_in_map(
 
 
 def _bind(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Returns all arguments in the order of the parameters of forward, as the rule gets them."""
+    """Returns all arguments in the order of the parameters of forward, for the rule."""
     bound, keyword_only = cls._binding().bind(args, kwargs)
     if keyword_only:
         raise AutogradError(
@@ -79,7 +79,7 @@ def _bind(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _front(cls: type[Function], output: Tensor, dim: int | None, size: int) -> Tensor:
-    """Brings the batch of a result to the front."""
+    """Moves the batch of a result to the front."""
     if dim is None:
         return repeat(output, size)
     array = output._storage.array

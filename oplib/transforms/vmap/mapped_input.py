@@ -1,4 +1,4 @@
-"""Where a mapped argument with a history enters the map."""
+"""The node of a mapped argument with history, inside of a map."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oplib.autograd.nodes.node import Gradients, TapeNode
 
 
 class MappedInput(TapeNode):
-    """Stands inside of a map for what made an argument: the gradient goes on outside, for all examples."""
+    """Stands for the node of an argument inside of a map. Outside, the gradient of all examples continues."""
 
     results_are_checked = True
     has_one_slot = True
@@ -15,5 +15,5 @@ class MappedInput(TapeNode):
     def name(self) -> str:  # noqa: D102
         return "oplib::MappedInput"
 
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  no edges
         return ()

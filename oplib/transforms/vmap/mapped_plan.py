@@ -1,4 +1,4 @@
-"""The plan of a recorded call, mapped over a batch: how all examples differentiate at once."""
+"""The mapped plan of a recorded call: it differentiates all examples at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ CAPACITY = 1024
 
 
 class MappedPlan(BackwardPlan):
-    """The plan of a call inside of a map, as one of the call on all examples.
+    """The plan of a call inside of a map, as a plan for all examples.
 
-    All its outputs have the batch in front, whether or not their values did: a gradient for each example is
-    right in either case, and is summed only where it leaves the map for something that is not mapped.
+    All outputs have the batch in front, even if their values are the same in all examples. A gradient per
+    example is correct in both cases. It is summed only where it leaves the map for a tensor that is not
+    mapped.
 
     Args:
         inner: the plan of one example.
-        size: how many examples there are.
+        size: the number of examples.
         residuals: for each residual, whether it is batched.
-        reads: the same for what intermediates are computed from.
-        targets: for each input, whether it has a gradient of its own in each example; else they are summed.
+        reads: the same for the values that intermediates are computed from.
+        targets: for each input, whether each example has its own gradient; otherwise gradients are summed.
     """
 
     __slots__ = ("_backwards", "_inner", "_residuals", "_size", "_targets")
@@ -49,7 +50,7 @@ class MappedPlan(BackwardPlan):
             self.extra_reads = inner.extra_reads
             self.gather_reads = inner.gather_reads
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
+    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
         found = self._backwards.get(given)
         if found is None:
             inner = self._inner.backward(given)
@@ -64,12 +65,12 @@ class MappedPlan(BackwardPlan):
 def find_mapped_plan(
     inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
 ) -> MappedPlan:
-    """Returns the plan of a plan mapped so: the same one each time, with what has been compiled for it."""
+    """Returns the mapped plan of a plan. Equal arguments give the same object with its compiled functions."""
     return MappedPlan(inner, size, residuals=residuals, reads=reads, targets=targets)
 
 
 def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:
-    """Maps a function of arrays over the first axis of some; all results have it in front."""
+    """Maps a function of arrays over the first axis of some. All results have the batch in front."""
     axes = tuple(0 if one else None for one in batched)
 
     def mapped(*arrays: Any) -> Arrays:
@@ -82,7 +83,7 @@ def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> C
 def map_backward(
     function: Callable[..., Arrays], size: int, residuals: Mask, targets: Mask
 ) -> Callable[..., Arrays]:
-    """Maps a backward; gradients of what is not mapped are summed over the examples."""
+    """Maps a backward. Gradients of inputs that are not mapped are summed over the examples."""
     mapped = map_function(function, size, residuals)
 
     def summed(*arrays: Any) -> Arrays:
@@ -95,5 +96,5 @@ def map_backward(
 
 
 def batch_shape(shape: Any, size: int) -> jax.ShapeDtypeStruct:
-    """Puts the batch in front of a shape."""
+    """Adds the batch in front of a shape."""
     return jax.ShapeDtypeStruct((size, *shape.shape), shape.dtype)

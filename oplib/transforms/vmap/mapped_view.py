@@ -1,4 +1,4 @@
-"""The counterparts outside of a map of the nodes of views, which save nothing."""
+"""The nodes outside of a map that correspond to nodes of views inside, which save nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _new: Any = object.__new__
 
 
 class MappedViewNode(TapeNode):
-    """The step back from the views of all examples to what they were made of."""
+    """The step back from the views of all examples to the viewed tensors."""
 
     results_are_checked = True
 
@@ -34,7 +34,7 @@ class MappedViewNode(TapeNode):
         return self._name
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Puts the gradients among zeros, with zeros where there is none; recorded where they are tensors."""
+        """Puts the gradients into zeros. It is recorded if gradients are tensors."""
         if all(grad is None for grad in grads):
             return (None,)
         boxes = run.representation.tensor_mode
@@ -49,12 +49,12 @@ class MappedViewNode(TapeNode):
 
 
 def is_view_node(node: TapeNode) -> bool:
-    """Tells whether a node is one that this file maps."""
+    """Returns whether this module maps a node."""
     return isinstance(node, (ViewNode, SeveralViewsNode)) and not node.has_hooks
 
 
 def make_mapped_view(node: Any, size: int) -> MappedViewNode:
-    """Makes the counterpart of a node of views, still without an edge."""
+    """Makes the outer node for a node of views, without an edge."""
     made: MappedViewNode = _new(MappedViewNode)
     made._name = node.name()
     made.sequence_nr = node.sequence_nr
@@ -67,14 +67,14 @@ def make_mapped_view(node: Any, size: int) -> MappedViewNode:
 def fill_mapped_view(
     made: MappedViewNode, node: Any, size: int, edge: Edge | None, *, is_batched: bool
 ) -> None:
-    """Gives a counterpart its edge.
+    """Sets the edge of an outer node.
 
     Args:
-        made: the counterpart.
-        node: inside of the map.
-        size: of the batch.
-        edge: where the gradient goes outside.
-        is_batched: it has the batch there; else it is summed.
+        made: the outer node.
+        node: the node inside of the map.
+        size: the size of the batch.
+        edge: the edge outside.
+        is_batched: whether the gradient has the batch there; otherwise it is summed.
     """
     step = node.join if isinstance(node, SeveralViewsNode) else pull_function(node.chain)
     made.function = _map_step(step, size, len(made.input_metadata), is_batched=is_batched)
@@ -83,7 +83,7 @@ def fill_mapped_view(
 
 @lru_cache(maxsize=CAPACITY)
 def _map_step(step: ArrayFunction, size: int, count: int, *, is_batched: bool) -> ArrayFunction:
-    """Maps a step back over its gradients; the starts of windows are the same for all examples."""
+    """Maps a step back over its gradients. The starts of windows are the same for all examples."""
 
     def mapped(*arrays: Any) -> Arrays:
         axes = (0,) * count + (None,) * (len(arrays) - count)

@@ -1,4 +1,4 @@
-"""What a compiled node has saved, however it holds it."""
+"""The saved values of a compiled node, in one form for all the ways in which a node holds them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Residuals:
     """The saved values of one node.
 
     Attributes:
-        plan: of the node.
-        values: what its formula reads.
-        storages: what these were read from.
-        versions: of these, when they were saved.
-        read_values: what its intermediates are computed from anew.
-        read_storages: what these were read from.
-        read_versions: of these, when they were saved.
-        is_freed: a backward pass has freed it all.
+        plan: the plan of the node.
+        values: the values that its formula reads.
+        storages: the storages that they were read from.
+        versions: the versions of these storages when the values were saved.
+        read_values: the values from which intermediates are computed again.
+        read_storages: the storages that they were read from.
+        read_versions: the versions of these storages when the values were saved.
+        is_freed: whether a backward pass has freed the values.
     """
 
     plan: BackwardPlan
@@ -37,16 +37,16 @@ class Residuals:
     is_freed: bool = False
 
     def sourced(self) -> Iterable[tuple[Any, int]]:
-        """The values, each with the index of the input, output or intermediate that it is."""
+        """Returns the values, each with the index of its input, output or intermediate."""
         return zip(self.values, self.plan.sources, strict=False)
 
     def sourced_reads(self) -> Iterable[tuple[Any, int]]:
-        """The same for what intermediates are computed from."""
+        """Returns the same for the values that intermediates are computed from."""
         return zip(self.read_values, self.plan.extra_reads, strict=False)
 
 
 def read_residuals(node: FormulaNode) -> Residuals:
-    """Reads what a node has saved; what hooks have packed is unpacked."""
+    """Reads the saved values of a node. Packed values are unpacked."""
     plan, saved = node.plan, node.saved
     if saved is None:
         return Residuals(plan, is_freed=True)

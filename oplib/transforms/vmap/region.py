@@ -1,7 +1,7 @@
-"""Running a function of Tensors for a whole batch at once, under ``jax.vmap``.
+"""Regions: a function of Tensors runs for a whole batch at once, under ``jax.vmap``.
 
-Inside, each Tensor is a box around JAX's tracer of one example, and the tape records as ever. When the
-function returns, what it has recorded is made again outside (``region_graph.py``), so no tracer leaves.
+Inside, each Tensor holds JAX's tracer of one example, and the tape records as usual. When the function
+returns, the recorded graph is built again outside (``region_graph.py``), so no tracer leaves the map.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Mapped(NamedTuple):
     """One result of a map.
 
     Attributes:
-        tensor: with the batch in front, if it has it; None where the function gave None.
-        is_batched: whether it has.
+        tensor: the result, with the batch in front if it is batched; None if the function returned None.
+        is_batched: whether it is batched.
     """
 
     tensor: Tensor | None
@@ -51,13 +51,13 @@ class Entrance:
     """A mapped argument.
 
     Args:
-        tensor: as it was given.
-        dim: where its batch is.
+        tensor: the argument.
+        dim: its batch dimension.
 
     Attributes:
-        moved: the same with the batch in front, on the tape outside.
-        inner: the box inside, once the map has begun.
-        node: where its gradient arrives inside; None if it needs none.
+        moved: the argument with the batch in front, on the tape outside.
+        inner: the Tensor inside, after the map has begun.
+        node: the node that receives its gradient inside; None if it needs no gradient.
         tangent: the entrance of its tangent, in forward mode.
     """
 
@@ -70,11 +70,11 @@ class Entrance:
         self.dim = dim
         self.moved = tensor
         if dim:
-            with set_grad_enabled(True):  # whatever the mode: the function may switch it on
+            with set_grad_enabled(True):  # the function may switch grad mode on
                 self.moved = move_batch(tensor, dim, 0)
 
     def open(self, array: Any) -> None:
-        """Makes the box inside: a leaf if the argument is one, so that what is refused for one is too."""
+        """Makes the Tensor inside. It is a leaf if the argument is one, so that the same checks apply."""
         inner = self.inner = Tensor.from_array(array)
         if not self.tensor._requires_grad:
             return
@@ -90,10 +90,10 @@ class Entrance:
 
 
 class Region:
-    """One map.
+    """One map over a batch.
 
     Args:
-        size: how many examples there are.
+        size: the number of examples.
         randomness: ``"error"``, ``"same"`` or ``"different"``.
     """
 
@@ -106,15 +106,15 @@ class Region:
         self._graph: RegionGraph | None = None
 
     def run(self, call: RegionFunction, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
-        """Calls a function of one example for all of them.
+        """Calls a function of one example for all examples.
 
         Args:
-            call: gets the values of one example, and returns Tensors, or None where that is allowed.
-            values: the arguments; those with a dim are Tensors.
-            dims: for each the place of its batch, not negative; None where it is the same for all.
+            call: receives the values of one example. It returns Tensors, or None if the caller allows that.
+            values: the arguments. Those with a dim are Tensors.
+            dims: the batch dimension of each argument, not negative; None if it is the same for all examples.
 
         Returns:
-            One result for each that ``call`` returned.
+            One result for each result of ``call``.
         """
         places = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
         outside = get_opaque_trace_state()
@@ -149,7 +149,7 @@ class Region:
         return self._leave()
 
     def _enter(self, value: Any, dim: int | None) -> Any:
-        """Returns the entrance of a mapped argument, one for a tensor however often it is given."""
+        """Returns the entrance of a mapped argument. Each tensor has one, however often it is given."""
         if dim is None:
             return value
         key = id(value), dim
@@ -168,7 +168,7 @@ class Region:
     # At the end, inside ------------------------------------------------------------------------------------
 
     def _look(self, index: Any, first: int) -> None:
-        """Finds what was recorded, and what everything that leaves is outside of the map."""
+        """Finds the recorded nodes, and the values outside of the map of everything that leaves."""
         graph = self._graph = RegionGraph(first, self._size, self._entrance_edges())
         results = [*self._outputs, *(one.inner for one in self._written())]
         self._tangents = [None if one is None else find_tangent(one) for one in results]
@@ -184,13 +184,13 @@ class Region:
         return {node: edge for node, edge in pairs if node is not None and edge is not None}
 
     def _written(self) -> list[Entrance]:
-        """The arguments that were written in place."""
+        """Returns the arguments that were written in place."""
         return [one for one in self._entrances.values() if one.inner._storage.version]
 
     # Afterwards, outside -----------------------------------------------------------------------------------
 
     def _leave(self) -> list[Mapped]:
-        """Makes graph and results again outside, and writes into the arguments that were written inside."""
+        """Builds graph and results outside, and updates the arguments that were written inside."""
         graph = self._graph
         assert graph is not None
         written = self._written()
@@ -207,7 +207,7 @@ class Region:
         return results
 
     def _hang_on(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
-        """Gives a result outside its tangent; one that is not mapped is the tensor inside, and has it."""
+        """Sets the tangent of a result outside. One that is not mapped is the tensor inside and has it."""
         if tangent is None or result.tensor is None or not result.is_batched:
             return
         found: Any = self._result(tangent, graph)
@@ -226,7 +226,7 @@ class Region:
         return Mapped(self._box(inner, with_batch(below, self._size), graph), True)
 
     def _box(self, inner: Tensor, below: Below, graph: RegionGraph) -> Tensor:
-        """Makes the Tensor outside for one inside."""
+        """Makes the Tensor outside for a Tensor inside."""
         outer = ARRAYS.box(below.array)
         outer._storage = graph.storage_of(inner._storage, below.array)
         outer._storage.array = below.array
@@ -244,7 +244,7 @@ class Region:
         return outer
 
     def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
-        """Gives an argument the value that its box inside has now, with its history."""
+        """Gives an argument the value and history of its Tensor inside."""
         inner = entrance.inner
         below = with_batch(graph.below(inner), self._size)
         node: Any = inner._grad_fn
@@ -260,7 +260,7 @@ class Region:
 
 
 def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
-    """Returns the numbers of all examples, on an explicit mesh spread as the batches are."""
+    """Returns the numbers of all examples. On an explicit mesh they are spread as the batches are."""
     numbers = np.arange(size, dtype=np.int32)  # an eager call of JAX costs as much as mapping an op
     sharding = jax.typeof(arrays[0]).sharding if arrays else None
     if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:

@@ -1,9 +1,9 @@
-"""The graph that was recorded inside of a map, made again outside of it: a tape of maps.
+"""The graph recorded inside of a map, built again outside of it from mapped nodes.
 
-Inside, each node holds tracers, which die with the map. While they live their values below it are looked at;
-then each node gets a counterpart with the same name, whose plan is mapped and whose residuals are these
-values. What leads out of the map, to its arguments and to tensors that its function closes over, leads there
-again, so differentiation to any order, hooks and graph introspection find nothing unusual.
+Inside, nodes hold tracers, which are invalid after the map. While they are valid, their values outside are
+read. Then each node gets an outer node with the same name, a mapped plan, and these values as residuals.
+Edges that leave the map, to its arguments and to captured tensors, lead to them again. So differentiation to
+any order, hooks and graph introspection work as usual.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _new: Any = object.__new__
 
 
 class ValuePool:
-    """Values to be looked at, each once, by their place.
+    """A list of values to read outside, each once.
 
     Attributes:
-        values: all of them.
-        below: what they are outside of the map, once this is known.
+        values: the values.
+        below: their values outside of the map, when these are known.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ValuePool:
         self._places: dict[int, int] = {}
 
     def add(self, value: Any) -> int:
-        """Returns the place of a value."""
+        """Returns the index of a value."""
         place = self._places.get(id(value))
         if place is None:
             place = self._places[id(value)] = len(self.values)
@@ -54,11 +54,11 @@ class ValuePool:
 
 
 class Target:
-    """Where an edge leads outside of the map.
+    """The destination outside of the map of an edge.
 
     Attributes:
-        edge: None where it ends.
-        is_batched: the gradient that arrives there has the batch in front.
+        edge: the edge; None if gradients end here.
+        is_batched: whether the gradient on it has the batch in front.
     """
 
     __slots__ = ("edge", "is_batched")
@@ -69,12 +69,12 @@ class Target:
 
 
 class RegionGraph:
-    """What was recorded inside of one map.
+    """The graph recorded inside of one map.
 
     Args:
-        first: sequence number of the first node that can belong to it.
-        size: of the batch.
-        entrances: for the inner node at which the gradient of an argument arrives, its edge outside.
+        first: the sequence number of the first node that can belong to it.
+        size: the size of the batch.
+        entrances: the edge outside for each inner node that receives the gradient of an argument.
     """
 
     def __init__(self, first: int, size: int, entrances: dict[TapeNode, Edge]) -> None:
@@ -94,7 +94,7 @@ class RegionGraph:
     # Inside of the map -------------------------------------------------------------------------------------
 
     def collect(self, roots: Iterable[TapeNode]) -> None:
-        """Finds all nodes of the map from which ``roots`` are reached, and the values they hold."""
+        """Finds all nodes of the map that are reached from ``roots``, and their values."""
         ahead = list(roots)
         seen = set(ahead)
         while ahead:
@@ -107,7 +107,7 @@ class RegionGraph:
                     ahead.append(edge[0])
 
     def _belongs(self, node: TapeNode) -> bool:
-        """Whether a node was recorded inside; of leaves, the arguments whose gradient goes through hooks."""
+        """Returns whether a node was recorded inside. Of leaves, arguments with hooks count."""
         if node in self._entrances:
             return node.has_hooks
         if isinstance(node, AccumulateGrad):
@@ -116,7 +116,7 @@ class RegionGraph:
         return node.sequence_nr >= self._first
 
     def _take(self, node: TapeNode) -> Sequence[Edge | None]:
-        """Notes what a node holds; returns where the tangents among it come from."""
+        """Stores the values of a node. Returns the edges of the tangents among them."""
         if isinstance(node, SplicedNode):
             self._spliced.append(node)
             if not node.has_hooks:
@@ -139,13 +139,13 @@ class RegionGraph:
         return ()
 
     def hold(self, tensor: Tensor) -> None:
-        """Notes the value of a tensor: a view reads it through its chain, which it can do only inside."""
+        """Stores the value of a tensor. A view can read it through its chain only inside."""
         self._tensors[id(tensor)] = tensor, self.pool.add(tensor._storage.array)
 
-    # Outside of it -----------------------------------------------------------------------------------------
+    # Outside of the map -------------------------------------------------------------------------------------
 
     def rebuild(self) -> None:
-        """Makes all counterparts, once the values below are known."""
+        """Makes all outer nodes, when the values outside are known."""
         for node in self._residuals:
             self._made[node] = _new(type(node))
         for node, traced in self._traced.items():
@@ -165,11 +165,11 @@ class RegionGraph:
                     hole.edges = (self.target(edge).edge,)
 
     def below(self, tensor: Tensor) -> Below:
-        """Returns what the value of a tensor is outside, which was noted inside."""
+        """Returns the value outside of a tensor that was stored inside."""
         return self.pool.below[self._tensors[id(tensor)][1]]
 
     def target(self, edge: Edge | None) -> Target:
-        """Returns where an edge inside leads outside."""
+        """Returns the destination outside of an edge inside."""
         if edge is None:
             return Target(None, is_batched=True)
         node, slot = edge
@@ -181,15 +181,15 @@ class RegionGraph:
             return Target(self._entrances[node], is_batched=True)
         leaf = self._leaves.get(node)
         if leaf is not None and self.pool.below[leaf].is_batched:
-            return Target(None, is_batched=True)  # a leaf made inside: it dies with the map
+            return Target(None, is_batched=True)  # a leaf made inside, which ends with the map
         return Target(edge, is_batched=False)
 
     def adopt_storage(self, inner: Storage, outer: Storage) -> None:
-        """Says which storage outside stands for one inside; the inner one is held, or its id were free."""
+        """Maps an inner storage to an outer one. The inner one is kept, because its id is the key."""
         self._storages[id(inner)] = inner, outer
 
     def storage_of(self, inner: Storage, value: Any) -> Storage:
-        """Returns the storage outside for one inside whose value is batched, and was ``value`` there."""
+        """Returns the outer storage of an inner one whose batched value outside was ``value``."""
         found = self._storages.get(id(inner))
         if found is None:
             outer = Storage(value)
@@ -205,7 +205,10 @@ class RegionGraph:
         first_extra = plan.input_count + len(plan.outputs)
 
         def is_linked(source: int) -> bool:
-            """Whether the gradient of a residual has the batch in front, so that its value must have it."""
+            """Returns whether the gradient of a residual has the batch in front.
+
+            Then its value must have it too.
+            """
             if source >= plan.input_count:
                 return source >= first_extra or plan.differentiable[source - plan.input_count]
             return targets[source].edge is not None and own[source]
@@ -226,7 +229,7 @@ class RegionGraph:
         self._save(made, residuals, values, reads)
 
     def _outer_tangents(self, node: Any) -> list[TangentSlot | None] | None:
-        """The tangents that saved tensors had, for forward mode over a backward pass."""
+        """Returns the tangents of saved tensors, for forward mode over a backward pass."""
         level: Any = modes.state.dual_level
         if node.tangents is None or level is None:
             return None
@@ -246,7 +249,7 @@ class RegionGraph:
         return outer
 
     def _save(self, made: Any, residuals: Residuals, values: Sequence[Below], reads: Sequence[Below]) -> None:
-        """Gives a counterpart what its node has saved."""
+        """Sets the saved values of an outer node."""
         if residuals.is_freed:
             made.saved = None
             return
@@ -260,14 +263,14 @@ class RegionGraph:
     def _outer_storages(
         self, storages: Sequence[Storage], versions: Sequence[int], values: Sequence[Below]
     ) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
-        """The storages outside, and the versions that they have if nothing has been written since."""
+        """Returns the outer storages, and their versions if nothing has been written since."""
         found: list[Storage] = []
         due: list[int] = []
         for storage, version, value in zip(storages, versions, values, strict=True):
             is_inner = value.is_batched and storage is not NOBODY
             outer = self.storage_of(storage, value.array) if is_inner else storage
             if is_inner and version == storage.version:
-                outer.array = value.array  # what stood there first may have been overwritten since
+                outer.array = value.array  # an earlier value may have been overwritten
             found.append(outer)
             due.append(outer.version + version - storage.version)
         return tuple(found), tuple(due)

@@ -1,8 +1,8 @@
-"""Calls inside of a map that run outside of it, on whole batches, and what is recorded of them.
+"""Calls inside of a map that run outside of it on whole batches, and their nodes.
 
-The static ``vmap`` of a Function is such a call: it gets the arguments of all examples, as Tensors of the
-level outside, and what it does with them is recorded there at once. Where its arguments come from is not yet
-recorded there, so a hole stands in their place, which is filled when the function of the map returns.
+The static ``vmap`` of a Function is such a call. It receives the arguments of all examples, as Tensors of the
+outer level, and its operations are recorded there at once. The history of its arguments is not yet recorded
+there, so each argument gets a hole, which is filled when the mapped function returns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Function = Callable[[list[Tensor], list[bool]], list[Tensor]]
 
 
 class Hole(TapeNode):
-    """Hands gradients on to an edge that is not known yet."""
+    """Passes gradients on to an edge that is set later."""
 
     results_are_checked = True
     has_one_slot = True
@@ -41,13 +41,13 @@ class Hole(TapeNode):
 
 
 class SplicedNode(TapeNode):
-    """Inside of a map, the node of a call that was recorded outside.
+    """The node, inside of a map, of a call that was recorded outside.
 
     Attributes:
         tensors: the arguments of the call.
-        holes: for each its hole outside; None where it needs no gradient.
-        outer_edges: for each result its place on the tape outside; None where it has none.
-        function: what was called.
+        holes: the hole of each argument outside; None if it needs no gradient.
+        outer_edges: the edge outside of each result; None if it has none.
+        function: the called function.
         level: the map.
     """
 
@@ -87,16 +87,16 @@ class SplicedNode(TapeNode):
 
 
 def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Calls a function of whole batches on the Tensors of one example.
+    """Calls a function of whole batches with the Tensors of one example.
 
     Args:
-        level: the map that is going on.
-        function: gets Tensors of the level outside, with the batch in front where the flag beside says so,
-            and returns Tensors that have it in front.
-        tensors: inside of the map.
+        level: the active map.
+        function: receives Tensors of the outer level, with the batch in front if the flag beside it is set.
+            It returns Tensors with the batch in front.
+        tensors: the Tensors inside of the map.
 
     Returns:
-        The results inside of the map, recorded.
+        The results inside of the map, with history.
     """
     node = _new(SplicedNode) if modes.grad_enabled and any(one._requires_grad for one in tensors) else None
     holes: list[Hole | None] = []
@@ -126,10 +126,10 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
 def _open(
     tensor: Tensor, value: Below, level: MapLevel, *, recording: bool
 ) -> tuple[Tensor, bool, Hole | None]:
-    """Makes the Tensor outside for one inside; returns whether it has the batch, and its hole."""
+    """Makes the Tensor outside for one inside. Returns it, whether it has the batch, and its hole."""
     made: Any = tensor._grad_fn
     if not value.is_batched and made is not None and made.sequence_nr >= level.first_node:
-        # Recorded inside, where gradients have the batch, though the value is the same in all examples.
+        # It was recorded inside, so gradients have the batch, though the value is the same in all examples.
         value = with_batch(value, level.size)
     box, hole = ARRAYS.box(value.array), None
     if recording and tensor._requires_grad:
@@ -141,7 +141,7 @@ def _open(
 
 
 def _hang_on(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tensor]) -> None:
-    """Puts the node of a call behind its results."""
+    """Makes a node the node of the results of a call."""
     node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
     node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)
     node.input_metadata = tuple(jax.typeof(tensor._storage.array) for tensor in results)

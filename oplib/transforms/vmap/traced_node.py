@@ -1,7 +1,7 @@
-"""Nodes of a map that are Python: their backward is traced while the values they hold are still alive.
+"""Nodes of a map that run Python: their backward is traced while their values are valid.
 
-This serves the Functions of users, nodes with hooks, and whatever else is no formula. What runs in them runs
-once, when the function of the map returns, for one example, and its program is what the backward pass maps.
+This serves Functions of users, nodes with hooks, and all nodes without a formula. Their backward runs once,
+for one example, when the mapped function returns. The backward pass maps the resulting program.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _new: Any = object.__new__
 
 @dataclass(frozen=True, slots=True)
 class TracedBackward:
-    """The backward of one node for one example, as a program.
+    """The backward of one node for one example, as a jaxpr.
 
     Attributes:
-        jaxpr: of its constants, the saved tensors, and then the gradients of all slots that have one; None if
-            what it would read is freed.
-        constants: what it reads and nobody has saved.
-        saved: what a Function has given to ``save_for_backward``.
-        saved_edges: the place of each on the tape inside.
-        wanted: for each edge, whether it gives a gradient.
-        differentiable: for each slot, whether it gets a gradient.
-        slots: shape and dtype of each, None where it gets none.
+        jaxpr: takes its constants, the saved tensors, and the gradients of all slots that have one; None if a
+            value that it would read is freed.
+        constants: the values that it reads and that no node has saved.
+        saved: the arguments of ``save_for_backward`` of a Function.
+        saved_edges: the edge of each inside.
+        wanted: whether each edge receives a gradient.
+        differentiable: whether each slot receives a gradient.
+        slots: the shape and dtype of each; None if it receives no gradient.
     """
 
     jaxpr: Any
@@ -62,30 +62,30 @@ class TracedBackward:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """All that it reads besides gradients, in the order of the program."""
+        """All values that it reads except gradients, in the order of the jaxpr."""
         return (*self.constants, *self.saved)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it reads nothing through which a second gradient might go, but what is linked.
+        """Whether every value that it reads, and that can have a gradient, is saved.
 
-        A number of Python's is a constant too, but a weakly typed one.
+        A Python number is also a constant, but a weakly typed one.
         """
         return not any(has_gradient(one.dtype) and not jax.typeof(one).weak_type for one in self.constants)
 
 
 class _SavedValue:
-    """Stands for one saved tensor while the backward that reads it is traced."""
+    """A placeholder for one saved tensor while the backward is traced."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
 
-    def unpack(self, node: TapeNode) -> Tensor:  # noqa: ARG002  asked as a SavedTensor is
+    def unpack(self, node: TapeNode) -> Tensor:  # noqa: ARG002  same signature as SavedTensor
         return ARRAYS.box(self._array)
 
 
 def trace_node(node: TapeNode) -> TracedBackward:
-    """Traces the backward of a node with its hooks, while the map that recorded it is still going on."""
+    """Traces the backward of a node with its hooks, while the map that recorded it is active."""
     slots = tuple(
         None if one is None or not has_gradient(one.dtype) else jax.ShapeDtypeStruct(one.shape, one.dtype)
         for one in node.input_metadata
@@ -112,7 +112,7 @@ def trace_node(node: TapeNode) -> TracedBackward:
 
 
 def _read_saved(node: TapeNode) -> tuple[tuple[Any, ...], tuple[Edge | None, ...]]:
-    """The tensors that a Function has saved, and their places on the tape; none for other nodes."""
+    """Returns the tensors that a Function has saved, and their edges; none for other nodes."""
     if not isinstance(node, BackwardCFunction):
         return (), ()
     tensors = [tensor for tensor in node.saved_tensors if tensor is not None]
@@ -122,7 +122,7 @@ def _read_saved(node: TapeNode) -> tuple[tuple[Any, ...], tuple[Edge | None, ...
 
 @contextmanager
 def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
-    """Makes a Function read these arrays as what it has saved."""
+    """Makes a Function read these arrays as its saved values."""
     if not isinstance(node, BackwardCFunction) or not arrays:
         yield
         return
@@ -137,7 +137,7 @@ def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
 
 
 def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
-    """Runs one node as the engine does, with its hooks, and nothing after it."""
+    """Runs one node with its hooks, as the engine does, and no further node."""
     run = Run(RunPlan(()), keep_graph=True, create_graph=False, undo_log=None)
     state = modes.state
     outer, grad_mode = engine_state.run, state.grad_enabled
@@ -156,7 +156,7 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
 
 
 def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
-    """Where the graph goes on outside, only the hooks in front of that are traced."""
+    """Traces only the hooks before a node whose graph continues outside."""
     if node._post_hooks:
         raise AutogradError(
             f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
@@ -183,7 +183,7 @@ class TracedPlan(BackwardPlan):
         self._name = name
 
     def backward(self, given: Mask) -> ArrayFunction:
-        """Fills zeros in for gradients that are not given; not compiled, since nobody will call it again."""
+        """Fills in zeros for absent gradients. It is not compiled, because it is called once."""
         count = len(self.sources)
 
         def filled(*arrays: Any) -> tuple[Any, ...]:
@@ -198,7 +198,7 @@ class TracedPlan(BackwardPlan):
 
 
 def _spread(traced: TracedBackward) -> Callable[..., tuple[Any, ...]]:
-    """The program as a function of its values and of gradients, with None where it gives none."""
+    """Returns the jaxpr as a function of values and gradients. It gives None for unwanted gradients."""
     count = len(traced.constants)
 
     def spread(*arrays: Any) -> tuple[Any, ...]:
@@ -209,10 +209,10 @@ def _spread(traced: TracedBackward) -> Callable[..., tuple[Any, ...]]:
 
 
 class TracedNode(FormulaNode):
-    """The counterpart outside of a map of a node that is Python.
+    """The outer node of a node that runs Python.
 
     Attributes:
-        saved_edges: where the gradient of each saved tensor goes outside.
+        saved_edges: the edge outside of each saved tensor.
     """
 
     _traced: TracedBackward
@@ -223,12 +223,12 @@ class TracedNode(FormulaNode):
         return self._name
 
     def fill(self, values: Sequence[Any], size: int, *, residuals: Mask, targets: Mask) -> None:
-        """Gives it the values that its program reads."""
+        """Sets the values that the jaxpr reads."""
         self.plan = TracedPlan(self._traced, self._name, size, residuals=residuals, targets=targets)
         self.saved = None if self._traced.jaxpr is None else (*values, *([NOBODY] * len(values)))
 
     def linked_residuals(self) -> list[Tensor]:
-        """Returns what the program reads as tensors, those that were saved with their history."""
+        """Returns the values that the jaxpr reads as tensors. Saved ones have history."""
         if self.saved is None:
             raise second_pass_error(self._name)
         count = len(self.plan.sources)
@@ -241,7 +241,7 @@ class TracedNode(FormulaNode):
         return tensors
 
     def _apply_recorded(self, grads: Sequence[Any], given: Mask) -> Sequence[Any]:
-        """Records the program; one that reads what nobody has saved would lose a part of its derivative."""
+        """Records the jaxpr. If it reads a value that was not saved, part of its derivative would be lost."""
         if self._traced.is_complete:
             return super()._apply_recorded(grads, given)
         raise AutogradError(
@@ -252,7 +252,7 @@ class TracedNode(FormulaNode):
 
 
 def make_traced_node(node: TapeNode, traced: TracedBackward) -> TracedNode:
-    """Makes the counterpart of a node, still without values."""
+    """Makes the outer node of a node, without values."""
     made: TracedNode = _new(TracedNode)
     made._traced = traced
     made._name = node.name()

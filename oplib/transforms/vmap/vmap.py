@@ -1,4 +1,4 @@
-"""``vmap``: a function of one example, called for a whole batch at once."""
+"""``vmap``: calls a function of one example for a whole batch."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ def vmap(
 ) -> Callable[..., Any]:
     """Maps a function of Tensors over a dimension of its arguments.
 
-    The function runs once and sees one example, so it can read no values. Inside, ops are recorded as ever:
-    ``oplib.autograd.grad`` there is per example, and gradients flow through the map, to its arguments and to
-    tensors that the function closes over, to any order. ``backward`` inside raises. A mapped argument may be
-    written in place; a tensor that is not mapped may not take in one that is.
+    The function runs once and sees one example, so it cannot read values. Inside, ops are recorded as usual:
+    ``oplib.autograd.grad`` is per example, and gradients flow through the map to its arguments and to
+    captured tensors, to any order. ``backward`` inside raises. A mapped argument may be written in place. A
+    mapped value must not be written into a tensor that is not mapped.
 
     Args:
-        func: takes and returns Tensors, in any containers; keyword arguments are passed on as they are.
-        in_dims: the place of the batch in each argument: an int for all, or a tuple with an int, None (the
-            same for all examples) or a container of these for each.
-        out_dims: where the batch is to be in each result; None for one that is the same for all examples.
-        randomness: what a draw of random numbers does: ``"error"`` raises, ``"different"`` draws anew for
-            each example, ``"same"`` draws once for all.
-        chunk_size: maps so many examples at a time, which takes less memory.
+        func: a function from Tensors to Tensors, in any containers. Keyword arguments are passed on
+            unchanged.
+        in_dims: the batch dimension of each argument: an int for all; or a tuple with an int, None (the same
+            for all examples) or a container of these for each.
+        out_dims: the batch dimension of each result; None for a result that is the same for all examples.
+        randomness: the effect of a random draw: ``"error"`` raises, ``"different"`` draws for each example,
+            ``"same"`` draws once for all.
+        chunk_size: the number of examples mapped at a time. A small number needs less memory.
 
     Returns:
-        The function of whole batches.
+        A function of whole batches.
 
     Raises:
-        ArgumentError: an unknown ``randomness``.
-        ArgumentValueError: ``chunk_size`` is not positive; when called, dims that do not fit, batches of
-            different sizes, or a result that is no Tensor.
-        DimensionError: when called, an ``out_dims`` that a result does not have.
-        TracingError: when called, ``func`` reads a value, draws random numbers that it may not, or writes a
-            mapped value into a tensor that is not.
+        ArgumentError: ``randomness`` is unknown.
+        ArgumentValueError: ``chunk_size`` is not positive. In a call: dims do not fit, batches differ in
+            size, or a result is not a Tensor.
+        DimensionError: in a call: a result does not have the dim in ``out_dims``.
+        TracingError: in a call: ``func`` reads a value, makes a forbidden random draw, or writes a mapped
+            value into a tensor that is not mapped.
 
     Gradient:
-        That of ``func`` for each example; for what is not mapped, their sum.
+        That of ``func`` for each example; summed for tensors that are not mapped.
 
     Source:
         ``torch.vmap`` of PyTorch 2.13.
@@ -92,12 +93,12 @@ def vmap(
 
 
 class _Call:
-    """One call of a mapped function: what is known of its results once it has run.
+    """One call of a mapped function, with the structure of its results after the run.
 
     Args:
         func: the function of one example.
-        name: of it, for errors.
-        out_dims: as they were given.
+        name: its name, for errors.
+        out_dims: the argument of ``vmap``.
         kwargs: keyword arguments.
     """
 
@@ -110,7 +111,7 @@ class _Call:
         self.dims: list[int | None] = []
 
     def run(self, given: Arguments, randomness: Randomness) -> list[Tensor]:
-        """Maps it; results have the batch where it is to be."""
+        """Runs the map. Results have the batch at their ``out_dims``."""
 
         def call(values: list[Any]) -> Sequence[Tensor | None]:
             results = self.func(*tree_unflatten(values, given.spec), **self.kwargs)
@@ -121,7 +122,7 @@ class _Call:
         return [self._place(one, dim, given.size) for one, dim in zip(found, self.dims, strict=True)]
 
     def finish(self, leaves: Sequence[Tensor]) -> Any:
-        """Puts results together as the function returned them."""
+        """Rebuilds the structure of the function's result."""
         return tree_unflatten(leaves, self.spec)
 
     def _place(self, result: Mapped, dim: int | None, size: int) -> Tensor:
@@ -142,7 +143,7 @@ class _Call:
 
 
 def _run_chunks(call: _Call, given: Arguments, randomness: Randomness, chunk_size: int) -> list[Tensor]:
-    """Maps a few examples at a time; with ``"same"`` each chunk draws what the first one drew."""
+    """Maps some examples at a time. With ``"same"`` each chunk draws the same numbers as the first."""
     draw_log = DrawLog()
     chunks: list[list[Tensor]] = []
     for start in range(0, given.size, chunk_size):
@@ -167,16 +168,16 @@ def _take(given: Arguments, start: int, stop: int) -> Arguments:
 def map_examples(
     call: Callable[[tuple[Tensor, ...]], Sequence[Tensor | None]], tensors: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """Maps a function of several Tensors, with the batch in front, that may return None.
+    """Maps a function of several Tensors, with the batch in front. The function may return None.
 
-    Results that are the same for all examples are repeated for each. What draws random numbers raises.
+    Results that are the same for all examples are repeated for each. Random draws raise.
 
     Args:
-        call: gets a tuple of Tensors, one example of each.
-        tensors: the batches, of one size.
+        call: receives a tuple of Tensors, one example of each batch.
+        tensors: the batches, all of one size.
 
     Returns:
-        One result for each that ``call`` returned.
+        One result for each result of ``call``.
     """
     size = tensors[0]._storage.array.shape[0]
     found = Region(size, "error").run(lambda values: call(tuple(values)), tensors, [0] * len(tensors))
