@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 from oplib.builtin.functions.description import describe_derivative
 from oplib.builtin.functions.families import FAMILIES
-from oplib.builtin.functions.registry import FFT, FUNCTIONS, IN_PLACE, LINALG, SPECIAL
+from oplib.builtin.functions.registry import REGISTRY, FunctionRegistry
 from oplib.builtin.kernels.dtype_classes import describe_classes
 from oplib.builtin.rows.row import Row
 from oplib.tensor import Tensor
 
 PAGE = Path("docs/use/ops.md")
-_SUBMODULES = {"linalg": LINALG, "fft": FFT, "special": SPECIAL}
+_SUBMODULES = ("linalg", "fft", "special")
 COLUMNS = "| op | calls | what | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
@@ -51,9 +51,14 @@ def render_page() -> str:
             f"{_link(family)}\n",
             COLUMNS,
             "|---" * COLUMNS.count(" | ") + "|---|",
+            *list_lines(family.ROWS, REGISTRY),
         ]
-        parts += [_line(row) for row in family.ROWS]
     return "\n".join(parts) + "\n"
+
+
+def list_lines(rows: Iterable[Row], registry: FunctionRegistry) -> list[str]:
+    """Returns the lines of rows, one for each overload."""
+    return [_line(row, registry) for row in rows]
 
 
 def write_page() -> None:
@@ -71,13 +76,13 @@ def _link(family: ModuleType) -> str:
     return f"Source: [`{path}`](../../{path})"
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, registry: FunctionRegistry) -> str:
     what = f"{row.doc}; *view*" if row.is_view else row.doc
     operands = ", ".join(f"`{name}`" for name in row.operand)
     gradient = "derived" if row.derivative.derive else describe_derivative(row).rstrip(".").lower()
     cells = [
         f"`{row.schema}`",
-        ", ".join(_calls(row.op)),
+        ", ".join(_calls(row.op, registry)),
         _escape(what),
         describe_classes(row.dtypes),
         operands,
@@ -87,17 +92,17 @@ def _line(row: Row) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _calls(op: str) -> Iterator[str]:
+def _calls(op: str, registry: FunctionRegistry) -> Iterator[str]:
     submodule, _, name = op.partition("_")
-    if op in _SUBMODULES.get(submodule, ()):
+    if submodule in _SUBMODULES and op in getattr(registry, submodule):
         yield f"`oplib.{submodule}.{name}`"
-    if op in FUNCTIONS:
+    if op in registry.functions:
         yield f"`oplib.{op}`"
-    if hasattr(Tensor, op):
+    if op in registry.methods or hasattr(Tensor, op):
         yield f"`.{op}`"
-    if f"{op}_" in FUNCTIONS:
+    if f"{op}_" in registry.functions:
         yield f"`oplib.{op}_`"
-    if f"{op}_" in IN_PLACE:
+    if f"{op}_" in registry.in_place:
         yield f"`.{op}_`"
 
 

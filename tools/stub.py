@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oplib.builtin.functions import registry
-from oplib.builtin.functions.registry import FUNCTIONS, METHODS
+from oplib.builtin.functions.registry import FUNCTIONS, METHODS, REGISTRY, FunctionRegistry
 from oplib.builtin.rows.parameters import list_parameters
 from oplib.tensor import Tensor
 from oplib.tensor.methods import op_methods
@@ -31,22 +31,45 @@ class OpMethod:
 def add_op_methods(functions: Mapping[str, Callable[..., Any]]) -> None: ...
 """
 _HEAD = """# Made from the tables of oplib/builtin by `make generate`.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from jax import Array
 from oplib.tensor import Tensor
 {classes}
 from oplib.builtin.registration import Overloads
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.composed import Composed
 
-ROWS: tuple[Row, ...]
 ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
 NETWORKS_IN_PLACE: list[str]
-COMPOSED: Mapping[str, Callable[..., Any]]
+COMPOSED: Mapping[str, Composed]
+TAKING_OUT: set[str]
+REGISTRY: FunctionRegistry
+
+class View(Mapping[str, Callable[..., Any]]):
+    keys_by_name: dict[str, tuple[str, str]]
+    def __getitem__(self, name: str) -> Callable[..., Any]: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+class FunctionRegistry:
+    overloads: Overloads
+    composed: Mapping[str, Composed]
+    aliases: Mapping[str, str]
+    ops: View
+    in_place: View
+    functions: View
+    methods: View
+    linalg: View
+    fft: View
+    special: View
+    def __init__(
+        self, overloads: Overloads, composed: Mapping[str, Composed], losses: Iterable[str] = ()
+    ) -> None: ...
+
 METHODS: Mapping[str, Callable[..., Any]]
 LINALG: Mapping[str, Callable[..., Any]]
 FFT: Mapping[str, Callable[..., Any]]
@@ -61,14 +84,18 @@ _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 def render_stub() -> str:
     """Returns the text of the stub."""
     names = "".join(f'    "{name}",\n' for name in sorted(FUNCTIONS))
-    lines = [
-        line
-        for name, function in sorted(FUNCTIONS.items())
-        for line in declare(name, name, list_parameters(function))
-    ]
-    functions = "\n".join(lines)
+    functions = "\n".join(list_declarations(REGISTRY))
     listed = f"__all__ = [\n{names}]"
     return f"{_HEAD.replace('{classes}', import_results(functions))}{listed}\n\n{functions}\n"
+
+
+def list_declarations(registry: FunctionRegistry) -> list[str]:
+    """Returns the lines that declare the functions at the root."""
+    return [
+        line
+        for name, function in sorted(registry.functions.items())
+        for line in declare(name, name, list_parameters(function), registry=registry)
+    ]
 
 
 def write_stub() -> None:

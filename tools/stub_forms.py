@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 
+from oplib.builtin.functions.registry import REGISTRY, FunctionRegistry
 from oplib.builtin.rows.parameters import FURTHER_NAMES, is_absent
 from tools.stub_results import (
     TENSOR,
@@ -23,7 +24,14 @@ _EITHER = "_TensorOrArray"
 _FURTHER = {own: further for further, own in FURTHER_NAMES.items()}
 
 
-def declare(name: str, op: str, parameters: Parameters, *, is_method: bool = False) -> list[str]:
+def declare(
+    name: str,
+    op: str,
+    parameters: Parameters,
+    *,
+    is_method: bool = False,
+    registry: FunctionRegistry = REGISTRY,
+) -> list[str]:
     """Returns the lines that declare a function: one, or one overload for each of its forms.
 
     For a Tensor the result is told. Arrays and numbers are taken too, and then it is told where the op takes
@@ -34,27 +42,30 @@ def declare(name: str, op: str, parameters: Parameters, *, is_method: bool = Fal
         op: whose function it is, by whose results it is typed.
         parameters: of the function, further names among them.
         is_method: the first parameter is ``self``, a Tensor.
+        registry: where the op is.
     """
     plain = [_loosen(one) for one in parameters]
     if is_method:
         plain[0] = plain[0].replace(name="self", annotation=_EMPTY)
     forms: list[tuple[Parameters, str]] = []
     for form in _list_spellings(plain):
-        forms += _type_form(form, op, is_method=is_method)
+        forms += _type_form(form, op, registry, is_method=is_method)
     lines = [f"def {name}{_spell(form)} -> {result}: ..." for form, result in forms]
     return lines if len(lines) == 1 else [line for one in lines for line in ("@overload", one)]
 
 
-def _type_form(form: Parameters, op: str, *, is_method: bool) -> Iterator[tuple[Parameters, str]]:
+def _type_form(
+    form: Parameters, op: str, registry: FunctionRegistry, *, is_method: bool
+) -> Iterator[tuple[Parameters, str]]:
     """Lists a form for Tensors and, of a function, one for all else."""
     first = form if is_method else _take_tensor(form, op)
-    result = find_result(op.removesuffix("_") if is_method else op)
-    composed = find_composed(op)
+    result = find_result(op.removesuffix("_") if is_method else op, registry)
+    composed = find_composed(op, registry)
     is_in_place = op.endswith("_")
     if is_in_place:
         yield form, TENSOR
         return
-    if has_mixed_results(op):
+    if has_mixed_results(op, registry):
         yield from _list_mixed(first)
     elif op == "where":
         yield _require(first, "input", "other"), TENSOR
@@ -64,7 +75,7 @@ def _type_form(form: Parameters, op: str, *, is_method: bool) -> Iterator[tuple[
         yield form, result
         return
     elif result != UNKNOWN:
-        if result == TENSOR and takes_one_tensor(op):
+        if result == TENSOR and takes_one_tensor(op, registry):
             yield _annotate_either(first), _EITHER
         else:
             yield first, result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import ALIASES, COMPOSED, OVERLOADS
+from oplib.builtin.functions.registry import COMPOSED, OVERLOADS, REGISTRY, FunctionRegistry
 from oplib.builtin.rows.composed import Composed
 
 TENSOR = "Tensor"
@@ -23,35 +23,43 @@ def name_class(fields: tuple[str, ...]) -> str:
     return f"_{'_'.join(fields)}"
 
 
-def find_result(name: str) -> str:
+def find_result(name: str, registry: FunctionRegistry = REGISTRY) -> str:
     """Returns what the function gives for Tensors, whatever else it is given; ``Any`` where that depends."""
-    op = ALIASES.get(name, name)
-    if (composed := find_composed(op)) and composed.returns:
+    if (composed := find_composed(name, registry)) and composed.returns:
         return _translate(composed.returns)
-    if op not in OVERLOADS.list_ops():
-        return TENSOR
-    results = {_translate(row.schema.partition("->")[2].strip()) for row in OVERLOADS.rows_of(op)}
-    return results.pop() if len(results) == 1 else UNKNOWN
+    results = _list_results(name, registry)
+    return results.pop() if len(results) == 1 else UNKNOWN if results else TENSOR
 
 
-def find_composed(name: str) -> Composed | None:
+def find_composed(name: str, registry: FunctionRegistry) -> Composed | None:
     """Returns the record of a function that is made of several ops, by its name or an alias."""
-    by_alias = (one for one in COMPOSED.values() if name in one.aliases)
-    return COMPOSED.get(name) or next(by_alias, None)
+    by_alias = (one for one in registry.composed.values() if name in one.aliases)
+    return registry.composed.get(name) or next(by_alias, None)
 
 
-def has_mixed_results(name: str) -> bool:
+def has_mixed_results(name: str, registry: FunctionRegistry) -> bool:
     """Whether the op gives one Tensor without ``dim``, and with it also where the items stood."""
-    return name in ("max", "min", "median", "nanmedian")
+    return _list_results(name, registry) == {TENSOR, name_class(("values", "indices"))}
 
 
-def takes_one_tensor(name: str) -> bool:
+def takes_one_tensor(name: str, registry: FunctionRegistry) -> bool:
     """Whether the only array that the op takes is the one it gives one for."""
-    op = ALIASES.get(name, name)
-    if op not in OVERLOADS.list_ops():
-        return False
-    schemas = [row.schema.partition("->")[0] for row in OVERLOADS.rows_of(op)]
-    return all(schema.count("Tensor") == 1 and "Tensor[" not in schema for schema in schemas)
+    schemas = [schema.partition("->")[0] for schema in _list_schemas(name, registry)]
+    return bool(schemas) and all(
+        schema.count("Tensor") == 1 and "Tensor[" not in schema for schema in schemas
+    )
+
+
+def _list_results(name: str, registry: FunctionRegistry) -> set[str]:
+    return {_translate(schema.partition("->")[2].strip()) for schema in _list_schemas(name, registry)}
+
+
+def _list_schemas(name: str, registry: FunctionRegistry) -> list[str]:
+    """The schemas of an op, by its name or an alias; none for a function of another name."""
+    op = registry.aliases.get(name, name)
+    return (
+        [row.schema for row in registry.overloads.rows_of(op)] if op in registry.overloads.list_ops() else []
+    )
 
 
 def _translate(result: str) -> str:

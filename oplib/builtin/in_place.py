@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.recording.in_place import check_may_write, note_history, write_in_place
+from oplib.autograd.recording.in_place import note_history, write_in_place
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor import Tensor, box, upcalls
-
-Function = Callable[..., Any]
-
-
-def make_in_place(function: Function, name: str) -> Function:
-    """Makes ``exp_`` of ``exp``: it returns its first argument, which holds the result.
-
-    Args:
-        function: the op out of place.
-        name: of the in-place form.
-    """
-
-    def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
-        require_tensor_to_write(input, name)
-        check_may_write(input, name, (*args, *kwargs.values()) if kwargs else args)
-        return write_in_place(input, function(input, *args, **kwargs), name)
-
-    made: Any = in_place
-    made.__signature__ = inspect.signature(function)
-    made.__doc__ = (
-        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"
-        f"Gradient:\n    That of ``{name[:-1]}``.\n\nSource:\n    torch.Tensor.{name}\n"
-    )
-    return made
 
 
 def detach_(input: Any) -> Any:  # noqa: A002  torch's name

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import functools
-import keyword
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import Parameter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oplib.generated_code import define_function
 from oplib.library import OpOverload, custom_op
-from oplib.library.calls.fusion import Branch, fuse
-from oplib.library.calls.spelling import spell_parameters
 from oplib.library.objects.deferral import defer, settle
-from oplib.library.schema import Argument, FunctionSchema
-from oplib.tensor import Tensor
+from oplib.library.schema import FunctionSchema
 
 from .kernels.dtype_classes import check_classes
-from .rows.parameters import has_further_names, loosen
 from .rows.row import Row
-from .viewing import make_viewer
 
 NAMESPACE = "oplib"
 
@@ -93,51 +85,6 @@ class Overloads(Mapping[str, OpOverload]):
     def list_ops(self) -> list[str]:
         """Returns the names of all ops, without overloads, in the order of the tables."""
         return list(self._rows)
-
-
-def make_function(row: Row, overload: OpOverload, *, by_further_names: bool = True) -> Callable[..., Any]:
-    """Makes the function of an op with one overload: ``oplib.exp(input)``.
-
-    It is written out as text, because it has the parameters of the schema. The overload's ``call`` is looked
-    up each time: rules replace it.
-
-    Args:
-        row: of the op.
-        overload: what it has been registered as.
-        by_further_names: whether the function takes ``axis`` for ``dim``, and the like.
-    """
-    schema = overload._schema
-    parameters = [_make_parameter(argument) for argument in schema.arguments]
-    names = ", ".join(one.name for one in parameters)
-    results = make_results(schema)
-    pairs = zip(parameters, schema.arguments, strict=True)
-    given = [f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs]
-    call = f"__op.call({', '.join(given)})"
-    lines = [f"    return __results(*{call})" if results else f"    return {call}"]
-    namespace: dict[str, Any] = {"__op": overload, "__results": results}
-    if row.view is not None:
-        lines.insert(0, f"    if isinstance(input, __Tensor): return __look({names})")
-        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
-    if by_further_names and has_further_names(parameters):
-        parameters, line, used = loosen(parameters, row.op)
-        lines.insert(0, line)
-        namespace |= used
-    spelling = spell_parameters(parameters)
-    namespace |= spelling.namespace
-    lines.insert(0, f"def {row.op}({', '.join([*spelling.declared, *spelling.rest])}):")
-    define_function("\n".join(lines), row.op, f"<oplib.{row.op}>", namespace)
-    function = namespace["__again"] = namespace[row.op]
-    return function if results or row.view is not None else fuse(function, Branch("", overload))
-
-
-def _make_parameter(argument: Argument) -> Parameter:
-    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
-    name = "input" if argument.name == "self" else argument.name
-    return Parameter(
-        f"{name}_" if keyword.iskeyword(name) else name,
-        Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
-        default=argument.default_value if argument.has_default_value() else Parameter.empty,
-    )
 
 
 def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:

@@ -19,6 +19,7 @@ from oplib.tensor import Tensor
 from .in_place import require_tensor_to_write
 from .kernels import partition_rules as partition
 from .kernels.view_rules import Itself, Several
+from .rows.choice import OverloadChoice
 from .rows.parameters import FURTHER_NAMES
 
 Function = Callable[..., Any]
@@ -81,7 +82,7 @@ def _find_join(how: str, dim: int) -> ArrayFunction:
     return ArrayFunction(lambda *grads: (jnp.concatenate(grads, dim),), "Split")
 
 
-def choose_split(overloads: Mapping[str, OpOverload]) -> Function:
+def choose_split(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
     """Makes ``split(tensor, split_size_or_sections, dim=0)``, by one length or by several."""
     even, given = overloads["split"], overloads["split.sizes"]
     look_even = make_viewer(partition.split_evenly, "Split", even)
@@ -93,4 +94,4 @@ def choose_split(overloads: Mapping[str, OpOverload]) -> Function:
             return (look_even if is_even else look_given)(tensor, split_size_or_sections, dim)
         return (even if is_even else given).call(tensor, split_size_or_sections, dim)
 
-    return function
+    return OverloadChoice(function)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.builtin.functions.families import ROWS
 from oplib.builtin.functions.names import name_function
-from oplib.builtin.functions.registry import COMPOSED, FUNCTIONS, IN_PLACE, NETWORKS_IN_PLACE, ROWS, UPCALLS
+from oplib.builtin.functions.registry import COMPOSED, FUNCTIONS, IN_PLACE, NETWORKS_IN_PLACE, UPCALLS
 
 from . import activations
 from .activations import *  # noqa: F403  the names that its own list has

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import OVERLOADS, ROWS
+from oplib.builtin.functions.families import ROWS
+from oplib.builtin.functions.registry import OVERLOADS
 from oplib.builtin.kernels.dtype_classes import CLASSES
 from oplib.builtin.rows.row import Row
 from tests.builtin.samples.drawing import Sample

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import FUNCTIONS, OVERLOADS, ROWS
+from oplib.builtin.functions.families import ROWS
+from oplib.builtin.functions.registry import FUNCTIONS, OVERLOADS
 from tests.seed import draw_cases
 
 torch = pytest.importorskip("torch")

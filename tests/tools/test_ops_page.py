@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oplib.builtin.functions.registry import ROWS
+from oplib.builtin.functions.families import ROWS
 from tools.ops_page import COLUMNS, PAGE, render_page
 from tools.stub import METHODS_STUB, STUB, render_methods, render_stub
 from tools.stub_packages import list_submodule_stubs

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from oplib.builtin.rows.choice import Check
 from oplib.builtin.tables.matrices.triangles import find_zero
 from oplib.builtin.values import find_array, read_known
 from oplib.errors import LinAlgError, describe
-
-Function = Callable[..., Any]
 
 
 @jax.jit
@@ -31,43 +29,33 @@ def _is_broken(value: Any) -> bool:
     return not _are_finite(array)
 
 
-def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Any:
-    """Makes the wrapper of an op that needs a kind of matrix; ``inverts`` selects the calls to check."""
+def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
+    """Makes the check of an op that needs a kind of matrix; ``inverts`` selects the calls to check."""
 
-    def wrap(function: Function, _: str) -> Function:
-        @functools.wraps(function)
-        def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
-            result = function(input, *args, **kwargs)
-            is_asked = inverts is None or inverts(*args, **kwargs)
-            if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
-                raise LinAlgError(f"{name}: {lacks}. Got {describe(input)}. {cure}")
-            return result
+    def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+        is_asked = inverts is None or inverts(*args, **kwargs)
+        if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
+            raise LinAlgError(f"{name}: {lacks}. Got {describe(input)}. {cure}")
+        return result
 
-        return checked
-
-    return wrap
+    return Check(result=check)
 
 
-def _with_info(lacks: str, cure: str, *, always: bool = False) -> Any:
-    """Makes the wrapper of an op that returns the position of a 0, if it is called with a check."""
+def _with_info(name: str, lacks: str, cure: str, *, always: bool = False) -> Check:
+    """Makes the check of an op that returns the position of a 0, if it is called with a check."""
 
-    def wrap(function: Function, name: str) -> Function:
-        @functools.wraps(function)
-        def checked(input: Any, *args: Any, **kwargs: Any) -> Any:
-            result = function(input, *args, **kwargs)
-            if kwargs.get("check_errors") or always:
-                places = read_known(_find_zero(find_array(result[0])) if always else result[-1])
-                if places is not None and places.any():
-                    place = int(places[places > 0].flat[0])
-                    raise LinAlgError(
-                        f"{name.replace('_', '.', 1)}: {lacks}: U[{place},{place}] is zero, counted from 1. "
-                        f"Got {describe(input)}. {cure}"
-                    )
-            return result
+    def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
+        if check_errors or always:
+            places = read_known(_find_zero(find_array(result[0])) if always else result[-1])
+            if places is not None and places.any():
+                place = int(places[places > 0].flat[0])
+                raise LinAlgError(
+                    f"{name}: {lacks}: U[{place},{place}] is zero, counted from 1. "
+                    f"Got {describe(input)}. {cure}"
+                )
+        return result
 
-        return checked
-
-    return wrap
+    return Check(result=check)
 
 
 _find_zero = jax.jit(find_zero)
@@ -75,13 +63,13 @@ _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
 _ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
 _SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
 _UNSOLVED = "Call linalg.lu_factor_ex to get them nevertheless."
-CHECKED_RESULTS: dict[str, Callable[[Function, str], Function]] = {
+CHECKED_RESULTS: dict[str, Check] = {
     "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
     "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),
     "linalg_matrix_power": _refuse("linalg.matrix_power", _SINGULAR, _ELSE, inverts=lambda n: n < 0),
-    "linalg_inv_ex": _with_info(_SINGULAR, _ELSE),
-    "linalg_lu_factor": _with_info(_SPLIT, _UNSOLVED, always=True),
-    "linalg_lu_factor_ex": _with_info(_SPLIT, _UNSOLVED),
+    "linalg_inv_ex": _with_info("linalg.inv_ex", _SINGULAR, _ELSE),
+    "linalg_lu_factor": _with_info("linalg.lu_factor", _SPLIT, _UNSOLVED, always=True),
+    "linalg_lu_factor_ex": _with_info("linalg.lu_factor_ex", _SPLIT, _UNSOLVED),
     "linalg_cholesky": _refuse(
         "linalg.cholesky",
         "the matrix is not positive definite, or one of them is not",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +11,14 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.builtin.kernels.dims import name_places
-from oplib.builtin.kernels.interpolation import check_spatial
+from oplib.builtin.kernels.interpolation import check_counts
+from oplib.builtin.rows.choice import Check
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor
 
 from .matrices import CHECKED_RESULTS
-from .shares import check_shares
+from .shares import make_share_check
 from .stored_numbers import check_fits
-
-Function = Callable[..., Any]
 
 # For these functions torch counts negative positions from the end; for others it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
@@ -57,71 +55,67 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
         )
 
 
-def _along(function: Function, name: str) -> Function:
-    @functools.wraps(function)
-    def checked(input: Any, dim: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+def _along(name: str) -> Check:
+    def check(input: Any, dim: Any, index: Any, *_: Any, **__: Any) -> None:
         shape = input.shape or (1,)  # a tensor without axes has one position
         if isinstance(dim, int) and -len(shape) <= dim < len(shape):
             length = shape[dim]
             check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
-        if name == "index_fill":
-            check_fits(name, input, args[0] if args else kwargs.get("value"))
-        return function(input, dim, index, *args, **kwargs)
 
-    return checked
+    return Check(check)
 
 
-def _flat(function: Function, name: str) -> Function:
-    @functools.wraps(function)
-    def checked(input: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+def _along_and_value(name: str) -> Check:
+    places = _along(name).arguments
+    assert places is not None
+
+    def check(input: Any, dim: Any, index: Any, value: Any) -> None:
+        places(input, dim, index)
+        check_fits(name, input, value)
+
+    return Check(check)
+
+
+def _flat(name: str) -> Check:
+    def check(input: Any, index: Any, *_: Any) -> None:
         length = math.prod(input.shape)
         check_index_range(name, index, length, low=-length)
-        return function(input, index, *args, **kwargs)
 
-    return checked
+    return Check(check)
 
 
-def _along_dim(function: Function, name: str) -> Function:
-    @functools.wraps(function)
-    def checked(input: Any, indices: Any, dim: Any = None) -> Any:
+def _along_dim(name: str) -> Check:
+    def check(input: Any, indices: Any, dim: Any) -> None:
         if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
             length = math.prod(input.shape) if dim is None else input.shape[dim]
             check_index_range(name, indices, length, low=-length)
-        return function(input, indices, dim)
 
-    return checked
+    return Check(check)
 
 
-def _of_classes(function: Function, name: str) -> Function:
-    @functools.wraps(function)
-    def checked(
-        input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, **options: Any
-    ) -> Any:
+def _of_classes(name: str) -> Check:
+    def check(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
         if input.ndim:
             check_index_range(name, target, input.shape[1 if input.ndim > 1 else 0], but=ignore_index)
-        return function(input, target, weight, ignore_index=ignore_index, **options)
 
-    return checked
+    return Check(check)
 
 
-def _of_labels(function: Function, name: str) -> Function:
+def _of_labels(name: str) -> Check:
     """Checks several labels per row, in which -1 marks the end of the row."""
     low = -1 if name == "multilabel_margin_loss" else 0
 
-    @functools.wraps(function)
-    def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    def check(input: Any, target: Any, *_: Any, **__: Any) -> None:
         if input.ndim:
             check_index_range(name, target, input.shape[-1], low=low)
-        return function(input, target, *args, **kwargs)
 
-    return checked
+    return Check(check)
 
 
-def _masked(function: Function, name: str) -> Function:
+def _masked(name: str) -> Check:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
 
-    @functools.wraps(function)
-    def checked(input: Any, mask: Any, source: Any) -> Any:
+    def check(input: Any, mask: Any, source: Any) -> None:
         array = mask._storage.array if isinstance(mask, Tensor) else mask
         is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
         if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
@@ -131,20 +125,23 @@ def _masked(function: Function, name: str) -> Function:
                     f"{name}: the source has too few items. Got {describe(source)} "
                     f"for {count} positions. Pass {count} items."
                 )
-        return function(input, mask, source)
 
-    return checked
+    return Check(check)
 
 
-CHECKED: dict[str, Callable[[Function, str], Function]] = {
-    **dict.fromkeys(("gather", "index_select", "scatter", "scatter_add", "scatter_reduce"), _along),
-    **dict.fromkeys(("index_add", "index_copy", "index_fill", "index_reduce"), _along),
-    **dict.fromkeys(("take", "put"), _flat),
-    "masked_scatter": _masked,
-    "take_along_dim": _along_dim,
-    **dict.fromkeys(("nll_loss", "cross_entropy"), _of_classes),
-    **dict.fromkeys(("multi_margin_loss", "multilabel_margin_loss"), _of_labels),
-    "binary_cross_entropy": check_shares,
-    "interpolate": check_spatial,
+_MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
+    (_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
+    (_along, ("index_add", "index_copy", "index_reduce")),
+    (_along_and_value, ("index_fill",)),
+    (_flat, ("take", "put")),
+    (_masked, ("masked_scatter",)),
+    (_along_dim, ("take_along_dim",)),
+    (_of_classes, ("nll_loss", "cross_entropy")),
+    (_of_labels, ("multi_margin_loss", "multilabel_margin_loss")),
+    (make_share_check, ("binary_cross_entropy",)),
+)
+CHECKED = {
+    **{name: make(name) for make, names in _MAKERS for name in names},
+    "interpolate": Check(check_counts),
     **CHECKED_RESULTS,
 }

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.builtin.rows.choice import Check
 from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentError, describe
-
-Function = Callable[..., Any]
 
 
 @jax.jit
@@ -23,17 +20,14 @@ def _find_extremes(*arrays: Any) -> Any:
     return jnp.stack([jnp.stack([jnp.min(one), jnp.max(one)]).astype(jnp.float32) for one in arrays])
 
 
-def check_shares(function: Function, name: str) -> Function:
-    """Wraps a loss so that it refuses probabilities outside [0, 1], if the values are known.
+def make_share_check(name: str) -> Check:
+    """Makes the check of a loss that refuses probabilities outside [0, 1], if the values are known.
 
     Args:
-        function: the function of the op, ``function(input, target, ...)``.
         name: the name of the op, for the error.
     """
 
-    @functools.wraps(function)
-    def checked(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(input, target, *args, **kwargs)  # other errors have priority
+    def check(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
         arrays = [find_array(one) for one in (input, target)]
         if all(map(_has_values, arrays)):
             extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
@@ -46,7 +40,7 @@ def check_shares(function: Function, name: str) -> Function:
                     )
         return result
 
-    return checked
+    return Check(result=check)  # other errors have priority
 
 
 def _has_values(array: Any) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.builtin.registration import make_results
+from oplib.builtin.rows.choice import OverloadChoice
 from oplib.errors import ArgumentTypeError, describe
-from oplib.library.calls.fusion import Branch, fuse, when_tensor
+from oplib.library.calls.fusion import Branch, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .operands import Chooser, Function, Overloads, take_operand
+from .operands import Chooser, Overloads, take_operand
 
 
 def _refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
@@ -24,7 +25,7 @@ def _refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
 def _extremum(name: str) -> Chooser:
     """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
 
-    def choose(overloads: Overloads) -> Function:
+    def choose(overloads: Overloads) -> OverloadChoice:
         whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
         results = make_results(along._schema)
         assert results is not None
@@ -38,7 +39,7 @@ def _extremum(name: str) -> Chooser:
                 return whole.call(input)
             return pair.call(input, take_operand(dim if other is None else other))
 
-        return fuse(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
+        return OverloadChoice(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
 
     return choose
 
@@ -46,7 +47,7 @@ def _extremum(name: str) -> Chooser:
 def _median(name: str) -> Chooser:
     """Makes ``median(input)`` and ``median(input, dim, keepdim)``, or ``nanmedian``."""
 
-    def choose(overloads: Overloads) -> Function:
+    def choose(overloads: Overloads) -> OverloadChoice:
         whole, along = overloads[name], overloads[f"{name}.dim"]
         results = make_results(along._schema)
         assert results is not None
@@ -56,12 +57,12 @@ def _median(name: str) -> Chooser:
                 raise _refuse_keepdim(name, keepdim)
             return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
 
-        return function
+        return OverloadChoice(function)
 
     return choose
 
 
-def choose_prod(overloads: Overloads) -> Function:
+def choose_prod(overloads: Overloads) -> OverloadChoice:
     """Makes ``prod(input, *, dtype)`` and ``prod(input, dim, keepdim, *, dtype)``."""
     whole, along = overloads["prod"], overloads["prod.dim_int"]
 
@@ -72,7 +73,7 @@ def choose_prod(overloads: Overloads) -> Function:
             return whole.call(input, dtype=dtype)
         return along.call(input, dim, keepdim, dtype=dtype)
 
-    return function
+    return OverloadChoice(function)
 
 
 def _moment(name: str) -> Chooser:
@@ -81,7 +82,7 @@ def _moment(name: str) -> Chooser:
     Torch's older form has ``unbiased`` in the place of ``dim`` where all axes are meant.
     """
 
-    def choose(overloads: Overloads) -> Function:
+    def choose(overloads: Overloads) -> OverloadChoice:
         overload = overloads[name]
 
         def function(
@@ -103,22 +104,22 @@ def _moment(name: str) -> Chooser:
                 correction = int(unbiased)
             return overload.call(input, dim, correction=correction, keepdim=keepdim)
 
-        return function
+        return OverloadChoice(function)
 
     return choose
 
 
-def choose_detach(overloads: Overloads) -> Function:
+def choose_detach(overloads: Overloads) -> OverloadChoice:
     """Makes ``detach(input)``: of a Tensor the box, since the result shares its storage."""
     on_arrays = overloads["detach"]
 
     def function(input: Any) -> Any:  # noqa: A002  torch's name
         return input.detach() if isinstance(input, Tensor) else on_arrays.call(input)
 
-    return function
+    return OverloadChoice(function)
 
 
-def choose_conj(overloads: Overloads) -> Function:
+def choose_conj(overloads: Overloads) -> OverloadChoice:
     """Makes ``conj(input)``, which is the input itself where that is real, as in torch."""
     overload = overloads["conj"]
 
@@ -126,13 +127,13 @@ def choose_conj(overloads: Overloads) -> Function:
         is_itself = isinstance(input, Tensor) and input.dtype not in COMPLEX
         return input if is_itself else overload.call(input)
 
-    return function
+    return OverloadChoice(function)
 
 
 def _conv(rank: int) -> Chooser:
     """Makes ``conv2d``, whose padding may be a name."""
 
-    def choose(overloads: Overloads) -> Function:
+    def choose(overloads: Overloads) -> OverloadChoice:
         by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
 
         def function(  # noqa: PLR0917  torch's signature
@@ -147,12 +148,12 @@ def _conv(rank: int) -> Chooser:
             overload = by_name if isinstance(padding, str) else by_numbers
             return overload.call(input, weight, bias, stride, padding, dilation, groups)
 
-        return function
+        return OverloadChoice(function)
 
     return choose
 
 
-def choose_sort(overloads: Overloads) -> Function:
+def choose_sort(overloads: Overloads) -> OverloadChoice:
     """Makes ``sort(input, dim=-1, descending=False, *, stable=False)``, whose schema has all by keyword."""
     overload = overloads["sort"]
     results = make_results(overload._schema)
@@ -161,10 +162,10 @@ def choose_sort(overloads: Overloads) -> Function:
     def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:  # noqa: A002  torch's name
         return results(*overload.call(input, stable=stable, dim=dim, descending=descending))
 
-    return function
+    return OverloadChoice(function)
 
 
-def choose_matrix_norm(overloads: Overloads) -> Function:
+def choose_matrix_norm(overloads: Overloads) -> OverloadChoice:
     """Makes ``linalg.matrix_norm``, whose order may be a name."""
     by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
 
@@ -179,10 +180,10 @@ def choose_matrix_norm(overloads: Overloads) -> Function:
         overload = by_name if isinstance(ord, str) else by_number
         return overload.call(input, ord, dim, keepdim, dtype=dtype)
 
-    return function
+    return OverloadChoice(function)
 
 
-def choose_histogram(overloads: Overloads) -> Function:
+def choose_histogram(overloads: Overloads) -> OverloadChoice:
     """Makes ``histogram(input, bins, *, range, weight, density)``, where bins may be a vector of edges."""
     by_count, by_edges = overloads["histogram.bin_ct"], overloads["histogram.bins_tensor"]
     results = make_results(by_count._schema)
@@ -207,7 +208,7 @@ def choose_histogram(overloads: Overloads) -> Function:
             )
         return results(*found)
 
-    return function
+    return OverloadChoice(function)
 
 
 OF_FORMS: dict[str, Chooser] = {

@@ -13,15 +13,16 @@ import numpy as np
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.composed.data_dependent import find_places
 from oplib.builtin.kernels.wide_integers import compare_with_wide, is_wide, to_quotient_operand
+from oplib.builtin.rows.choice import OverloadChoice
+from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
-from oplib.generated_code import define_function
 from oplib.library import OpOverload
-from oplib.library.calls.fusion import Branch, fuse, when_number, when_tensor
+from oplib.library.calls.fusion import Branch, when_number, when_tensor
 from oplib.tensor.storage.ingestion import to_array
 
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
-Chooser = Callable[[Overloads], Function]
+Chooser = Callable[[Overloads], OverloadChoice]
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -32,17 +33,17 @@ def take_operand(value: Any) -> Any:
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
 
 
-def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> Function:
+def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> OverloadChoice:
     """Makes ``f(input, other)``, where ``other`` may be a number."""
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
 
-    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+    return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
 
-def choose_comparison(name: str, overloads: Overloads) -> Function:
+def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``f(input, other)`` of a comparison, where ``other`` may be a number, however large."""
     on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
     always = {True: overloads["eq.Tensor"], False: overloads["ne.Tensor"]}  # of an item with itself
@@ -54,10 +55,10 @@ def choose_comparison(name: str, overloads: Overloads) -> Function:
         answer = compare_with_wide(name, input, other) if is_wide(other) else None
         return on_number.call(input, other) if answer is None else always[answer].call(input, input)
 
-    return fuse(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+    return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
 
-def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> Function:
+def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> OverloadChoice:
     """Makes ``f(input, other)``, where one of the two may be a number."""
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
@@ -66,7 +67,7 @@ def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpO
             return of_number.call(input, other)
         return (on_number if isinstance(other, _NUMBERS) else on_tensors).call(input, other)
 
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(when_number(1), on_number),
         Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
@@ -74,7 +75,7 @@ def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpO
     )
 
 
-def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> Function:
+def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> OverloadChoice:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
@@ -83,7 +84,7 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
             return on_number.call(input, other if alpha == 1 else other * alpha)
         return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
 
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(when_number(1), on_number, (0, 1)),
         Branch("", on_tensor, (0, 1)),
@@ -91,7 +92,7 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
     )
 
 
-def choose_div(overloads: Overloads) -> Function:
+def choose_div(overloads: Overloads) -> OverloadChoice:
     """Makes ``div(input, other, *, rounding_mode=None)``."""
     exact = {True: overloads["div.Scalar"], False: overloads["div.Tensor"]}
     rounded = {True: overloads["div.Scalar_mode"], False: overloads["div.Tensor_mode"]}
@@ -103,7 +104,7 @@ def choose_div(overloads: Overloads) -> Function:
             return exact[is_number].call(input, to_quotient_operand(other))
         return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
 
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(when_number(1), exact[True], (0, 1)),
         Branch("", exact[False], (0, 1)),
@@ -112,7 +113,7 @@ def choose_div(overloads: Overloads) -> Function:
     )
 
 
-def choose_clamp(overloads: Overloads) -> Function:
+def choose_clamp(overloads: Overloads) -> OverloadChoice:
     """Makes ``clamp(input, min=None, max=None)``, where the bounds are two numbers or two tensors."""
     by_kind = {
         kind: tuple(overloads[f"{name}.{kind}"] for name in ("clamp", "clamp_min", "clamp_max"))
@@ -139,7 +140,7 @@ def choose_clamp(overloads: Overloads) -> Function:
         return (at_most if low is None else at_least).call(input, bounds[0])
 
     numbers, tensors = by_kind["Scalar"], by_kind["Tensor"]
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(f"{when_number(1)} and {when_number(2)}", numbers[0]),
         Branch(when_number(1), numbers[1], (0, 1)),
@@ -148,20 +149,21 @@ def choose_clamp(overloads: Overloads) -> Function:
     )
 
 
-def choose_reversed(on_tensor: Function, on_number: OpOverload, read: Function = take_operand) -> Function:
-    """Makes ``f(input, other)`` which computes ``other op input``."""
+def choose_reversed(of: str, on_number: OpOverload, read: Function = take_operand) -> OverloadChoice:
+    """Makes ``f(input, other)`` which computes ``other op input``, by the function of the op ``of``."""
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
         other = read(other)
+        on_tensor = getattr(ops, of)
         return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
 
-    return fuse(function, Branch(when_number(1), on_number))
+    return OverloadChoice(function, Branch(when_number(1), on_number))
 
 
 _SMALL = frozenset({-2, -1, 0, 1, 2, 3, 4})
 
 
-def choose_pow(overloads: Overloads) -> Function:
+def choose_pow(overloads: Overloads) -> OverloadChoice:
     """Makes ``pow(input, exponent)``: small integers are static, since multiplying is faster than a power."""
     on_tensors, on_scalar = overloads["pow.Tensor_Tensor"], overloads["pow.Tensor_Scalar"]
     on_int, of_number = overloads["pow.Tensor_int"], overloads["pow.Scalar"]
@@ -182,7 +184,7 @@ def choose_pow(overloads: Overloads) -> Function:
         return on_scalar.call(input, exponent)
 
     small = f"({', '.join(map(str, sorted(_SMALL)))})"
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
         Branch(f"{{1}}.__class__ is float and {{1}} not in {small}", on_scalar),
@@ -191,7 +193,7 @@ def choose_pow(overloads: Overloads) -> Function:
     )
 
 
-def choose_where(overloads: Overloads) -> Function:
+def choose_where(overloads: Overloads) -> OverloadChoice:
     """Makes ``where(condition, input, other)``, where the last two may be numbers, or both left out."""
     by_numbers = {
         (False, False): overloads["where.self"],
@@ -207,7 +209,7 @@ def choose_where(overloads: Overloads) -> Function:
         are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)
 
-    return fuse(
+    return OverloadChoice(
         function,
         Branch(f"{when_number(1)} and {when_number(2)}", by_numbers[True, True]),
         Branch(when_number(1), by_numbers[True, False]),
@@ -216,23 +218,24 @@ def choose_where(overloads: Overloads) -> Function:
     )
 
 
-def choose_fill(overloads: Overloads) -> Function:
+def choose_fill(overloads: Overloads) -> OverloadChoice:
     """Makes ``fill(input, value)``, where the value may be a tensor without dimensions."""
-    function = choose_by_other(overloads["fill.Tensor"], overloads["fill.Scalar"])
+    on_tensor, on_number = overloads["fill.Tensor"], overloads["fill.Scalar"]
 
-    def fill(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
         if getattr(value, "ndim", 0):
             raise ArgumentError(
                 f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a "
                 "tensor."
             )
         check_fits("fill", input, value)
-        return function(input, value)
+        value = take_operand(value)
+        return (on_number if isinstance(value, _NUMBERS) else on_tensor).call(input, value)
 
-    return fill
+    return OverloadChoice(function)
 
 
-def choose_copy(overloads: Overloads) -> Function:
+def choose_copy(overloads: Overloads) -> OverloadChoice:
     """Makes ``copy(input, src)``, where the source may be a number."""
     copy, fill = overloads["copy"], overloads["fill.Scalar"]
 
@@ -240,7 +243,7 @@ def choose_copy(overloads: Overloads) -> Function:
         src = take_operand(src)
         return (fill if isinstance(src, _NUMBERS) else copy).call(input, src)
 
-    return function
+    return OverloadChoice(function)
 
 
 def _comparison(name: str) -> Chooser:
@@ -251,7 +254,7 @@ def _by_other(name: str) -> Chooser:
     return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
 
 
-def choose_scatter(overloads: Overloads) -> Function:
+def choose_scatter(overloads: Overloads) -> OverloadChoice:
     """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
     by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
 
@@ -261,7 +264,7 @@ def choose_scatter(overloads: Overloads) -> Function:
         check_fits("scatter", input, items)
         return overload.call(input, dim, index, items)
 
-    return function
+    return OverloadChoice(function)
 
 
 def _by_both(name: str) -> Chooser:
@@ -270,29 +273,35 @@ def _by_both(name: str) -> Chooser:
     )
 
 
-def _by_last(name: str, *parameters: str) -> Chooser:
-    """A function whose last parameter may be a number, written out so that its parameters have names."""
+def choose_by_bound(name: str, overloads: Overloads) -> OverloadChoice:
+    """Makes ``clamp_min(input, min)`` or ``clamp_max``, where the bound may be a number."""
+    on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
 
-    def choose(overloads: Overloads) -> Function:
-        names = ", ".join(parameters)
-        text = (
-            f"def {name}({names}):\n"
-            f"    {parameters[-1]} = __take({parameters[-1]})\n"
-            f"    return (__number if isinstance({parameters[-1]}, __numbers) else __tensor).call({names})"
-        )
-        namespace: dict[str, Any] = {
-            "__take": take_operand,
-            "__numbers": _NUMBERS,
-            "__number": overloads[f"{name}.Scalar"],
-            "__tensor": overloads[f"{name}.Tensor"],
-        }
-        define_function(text, name, f"<oplib.{name}>", namespace)
-        is_last_number = when_number(len(parameters) - 1)
-        return fuse(
-            namespace[name], Branch(is_last_number, namespace["__number"]), Branch("", namespace["__tensor"])
-        )
+    def clamp_min(input: Any, min: Any) -> Any:  # noqa: A002  torch's names
+        min = take_operand(min)  # noqa: A001
+        return (on_number if isinstance(min, _NUMBERS) else on_tensor).call(input, min)
 
-    return choose
+    def clamp_max(input: Any, max: Any) -> Any:  # noqa: A002  torch's names
+        max = take_operand(max)  # noqa: A001
+        return (on_number if isinstance(max, _NUMBERS) else on_tensor).call(input, max)
+
+    function = clamp_min if name == "clamp_min" else clamp_max
+    return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+
+
+def choose_lerp(overloads: Overloads) -> OverloadChoice:
+    """Makes ``lerp(input, end, weight)``, where the weight may be a number."""
+    on_tensor, on_number = overloads["lerp.Tensor"], overloads["lerp.Scalar"]
+
+    def lerp(input: Any, end: Any, weight: Any) -> Any:  # noqa: A002  torch's name
+        weight = take_operand(weight)
+        return (on_number if isinstance(weight, _NUMBERS) else on_tensor).call(input, end, weight)
+
+    return OverloadChoice(lerp, Branch(when_number(2), on_number), Branch("", on_tensor))
+
+
+def _by_bound(name: str) -> Chooser:
+    return lambda overloads: choose_by_bound(name, overloads)
 
 
 def _scaled(name: str) -> Chooser:
@@ -302,7 +311,7 @@ def _scaled(name: str) -> Chooser:
 
 
 def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
-    return lambda overloads: choose_reversed(OF_OPERANDS[of](overloads), overloads[f"{name}.Scalar"], read)
+    return lambda overloads: choose_reversed(of, overloads[f"{name}.Scalar"], read)
 
 
 OF_OPERANDS: dict[str, Chooser] = {
@@ -322,9 +331,9 @@ OF_OPERANDS: dict[str, Chooser] = {
     **{name: _by_both(name) for name in ("xlogy", "special_xlog1py", "special_zeta")},
     "scatter": choose_scatter,
     "clamp": choose_clamp,
-    "clamp_min": _by_last("clamp_min", "input", "min"),
-    "clamp_max": _by_last("clamp_max", "input", "max"),
-    "lerp": _by_last("lerp", "input", "end", "weight"),
+    "clamp_min": _by_bound("clamp_min"),
+    "clamp_max": _by_bound("clamp_max"),
+    "lerp": choose_lerp,
     "where": choose_where,
     "fill": choose_fill,
 }

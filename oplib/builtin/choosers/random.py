@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.values import find_array
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library import OpOverload
 from oplib.tensor import Generator, randn
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
-Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 _NUMBERS = (bool, int, float, np.number)
 
@@ -58,7 +58,7 @@ def _find(values: Any, is_wrong: Any) -> Any:
     return values[is_wrong].flat[0]
 
 
-def choose_bernoulli(overloads: Overloads) -> Function:
+def choose_bernoulli(overloads: Overloads) -> OverloadChoice:
     """Makes ``bernoulli(input)``, whose items are the probabilities, and ``bernoulli(input, p)``."""
     own, by_number = overloads["bernoulli"], overloads["bernoulli.p"]
 
@@ -68,10 +68,10 @@ def choose_bernoulli(overloads: Overloads) -> Function:
             return own.call(input, generator=generator)
         return by_number.call(input, p, generator=generator)
 
-    return bernoulli
+    return OverloadChoice(bernoulli)
 
 
-def choose_multinomial(overloads: Overloads) -> Function:
+def choose_multinomial(overloads: Overloads) -> OverloadChoice:
     """Makes ``multinomial(input, num_samples, replacement=False)``, which looks at the weights."""
     op = overloads["multinomial"]
 
@@ -81,7 +81,7 @@ def choose_multinomial(overloads: Overloads) -> Function:
         _check_weights(input)
         return op.call(input, num_samples, replacement, generator=generator)
 
-    return multinomial
+    return OverloadChoice(multinomial)
 
 
 def _check_weights(weights: Any) -> None:
@@ -101,7 +101,7 @@ def _check_weights(weights: Any) -> None:
         )
 
 
-def choose_normal(overloads: Overloads) -> Function:
+def choose_normal(overloads: Overloads) -> OverloadChoice:
     """Makes ``normal(mean, std)``, of which either may be a tensor, and ``normal(mean, std, size)``."""
     of_tensors, of_mean = overloads["normal.Tensor_Tensor"], overloads["normal.Tensor_float"]
     of_std = overloads["normal.float_Tensor"]
@@ -131,7 +131,7 @@ def choose_normal(overloads: Overloads) -> Function:
             return of_std.call(float(mean), std, generator=generator)
         return of_tensors.call(mean, std, generator=generator)
 
-    return normal
+    return OverloadChoice(normal)
 
 
 def _require_size(size: Any) -> Any:
@@ -166,7 +166,7 @@ def check_deviation(op: str, std: Any) -> None:
         )
 
 
-CHOOSERS: dict[str, Callable[[Overloads], Function]] = {
+CHOOSERS: dict[str, Callable[[Overloads], OverloadChoice]] = {
     "bernoulli": choose_bernoulli,
     "multinomial": choose_multinomial,
     "normal": choose_normal,

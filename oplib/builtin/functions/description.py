@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import CO_VARARGS, Parameter, signature
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import Parameter
 
 from oplib.builtin.kernels.dtype_classes import ALL
-from oplib.builtin.rows.parameters import is_absent, takes_further_names
 from oplib.builtin.rows.row import Row
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
 
@@ -52,16 +50,16 @@ _WIDTH = 108
 
 
 def describe_function(
-    rows: Sequence[Row], schemas: Sequence[FunctionSchema], function: Callable[..., Any]
+    rows: Sequence[Row], schemas: Sequence[FunctionSchema], parameters: Iterable[Parameter]
 ) -> str:
     """Returns the docstring of an op's function.
 
     Args:
         rows: of the op.
         schemas: of the rows.
-        function: which stands for them all.
+        parameters: of the function that stands for them all, without further names.
     """
-    return "\n".join(_Description(rows, schemas, function).list_lines())
+    return "\n".join(_Description(rows, schemas, parameters).list_lines())
 
 
 def describe_derivative(row: Row) -> str:
@@ -92,16 +90,16 @@ class _Description:
     Args:
         rows: of the op.
         schemas: of the rows.
-        function: which stands for them all.
+        parameters: of the function that stands for them all.
     """
 
     def __init__(
-        self, rows: Sequence[Row], schemas: Sequence[FunctionSchema], function: Callable[..., Any]
+        self, rows: Sequence[Row], schemas: Sequence[FunctionSchema], parameters: Iterable[Parameter]
     ) -> None:
         self._rows = rows
         self._schemas = schemas
         self._op = rows[0].op
-        self._defaults = _list_defaults(function)
+        self._defaults = {one.name: one.default for one in parameters}
         types = _collect_types(schemas)
         self._types = {name: _find_types(types, name) for name in self._defaults}
         self._tensors = [name for name, words in self._types.items() if "a tensor" in words]
@@ -129,7 +127,7 @@ class _Description:
         if is_first:
             line += self._describe_tensor()
         default = self._defaults[name]
-        if default is not Parameter.empty and not is_absent(default):
+        if default is not Parameter.empty:
             line += f", by default {default!r}"
         told = explain_op(self._op, name.rstrip("_"))
         if told:
@@ -186,20 +184,6 @@ class _Description:
         if self._is_item_by_item and len(self._tensors) > 1:
             found.append("    ArgumentError: shapes that do not broadcast.")
         return found
-
-
-def _list_defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters with their defaults; quicker than a signature, which only those that need it get."""
-    code = function.__code__
-    if code.co_flags & CO_VARARGS or hasattr(function, "__signature__") or hasattr(function, "__wrapped__"):
-        parameters = signature(function).parameters.values()
-        return {one.name: one.default for one in parameters if not takes_further_names(one)}
-    positional = code.co_varnames[: code.co_argcount]
-    given = function.__defaults__ or ()
-    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    found = dict.fromkeys((*positional, *named), Parameter.empty)
-    found.update(zip(positional[len(positional) - len(given) :], given, strict=True))
-    return found | (function.__kwdefaults__ or {})
 
 
 def _summarise(row: Row) -> str:

@@ -46,6 +46,8 @@ def fuse_operators(name: str, function: Callable[..., Any]) -> None:
         return
     for operator in OPERATORS.get(name, ()):
         method = WRITTEN[operator]
+        if getattr(TensorOperators, operator) is not method:
+            continue  # fused already, by another form of the function
         fused = fuse(method, *branches)
         fused.__name__, fused.__qualname__ = operator, f"{TensorOperators.__name__}.{operator}"
         fused.__module__ = method.__module__

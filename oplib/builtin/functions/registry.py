@@ -1,84 +1,44 @@
-"""Every built-in op as a function: what ``oplib.add`` is, and what Tensor methods call."""
+"""Every public function of an op: what ``oplib.add`` is, and what Tensor methods call.
+
+One registry makes the functions, and its views are what packages and classes show.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
 from jax import lax
 
-from oplib.builtin.checks.not_tensors import refuse_untensors
 from oplib.builtin.checks.places import CHECKED
 from oplib.builtin.choosers.forms import OF_FORMS
 from oplib.builtin.choosers.operands import OF_OPERANDS
 from oplib.builtin.choosers.random import CHOOSERS as OF_RANDOM
-from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, write_loss
-from oplib.builtin.in_place import detach_, make_in_place
+from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, spell_loss
+from oplib.builtin.in_place import detach_
 from oplib.builtin.indexing.getitem import Getter
 from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
-from oplib.builtin.registration import make_function
-from oplib.builtin.rows.parameters import add_further_names
+from oplib.builtin.registration import Overloads
+from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
 from oplib.builtin.writing.fill_in_place import choose_masked_fill, index_put
-from oplib.builtin.writing.out import add_out, takes_out
 from oplib.builtin.writing.random_in_place import FILLING
-from oplib.generated_code import define_function
-from oplib.library.calls.fusion import list_branches
-from oplib.tensor.shapes.keywords import take_named
 
 from .description import describe_function
-from .families import (
-    COMPOSED,
-    OF_FOURIER,
-    OF_SPECIAL,
-    OVERLOADS,
-    ROWS,
-)
+from .families import COMPOSED, OVERLOADS
 from .names import name_function, name_method
 from .operators import fuse_operators
 from .placement import copy_to_device
+from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
+from .writer import emit_function, emit_in_place_form, emit_variadic_method
 
 Function = Callable[..., Any]
-Maker = Callable[[str], Function]
-
-_PREFIXES = ("linalg_", "fft_", "special_")
-_INTERNAL = {row.op for row in ROWS if row.is_internal or row.op.startswith(("_", *_PREFIXES))}
-
-# Further names of torch for the same functions.
-ALIASES = {alias: row.op for row in ROWS for alias in row.aliases}
-
-
-class Functions(Mapping[str, Function]):
-    """Functions by name. Each is made, and its op registered, when it is first asked for.
-
-    Args:
-        makers: for each name what makes its function, from the name. Many share a maker, so that importing
-            makes few objects.
-    """
-
-    def __init__(self, makers: Mapping[str, Maker]) -> None:
-        self._makers = makers
-        self._made: dict[str, Function] = {}
-
-    def __getitem__(self, name: str) -> Function:
-        found = self._made.get(name)
-        if found is None:  # of two threads that make it, both get the first
-            found = self._made.setdefault(name, self._makers[name](name))
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers  # a Mapping would make it to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
+Key = tuple[str, str]
 
 _CHOOSERS = {
     **OF_OPERANDS,
@@ -87,229 +47,239 @@ _CHOOSERS = {
     "masked_fill": choose_masked_fill,
     "split": choose_split,
 }
+_TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
+_PACKAGES = ("linalg_", "fft_", "special_")
+_NETWORKS = "nn.functional."
 
 
-def _make(name: str) -> Function:
-    rows = OVERLOADS.rows_of(name)
-    chooser = _CHOOSERS.get(name)
-    is_checked = name in CHECKED
-    if chooser is None:
-        function = make_function(rows[0], OVERLOADS[rows[0].name], by_further_names=not is_checked)
-    else:
-        function = chooser(OVERLOADS)
-    if is_checked:
-        function = CHECKED[name](function, name)
-    function = add_further_names(function, name)
-    if (chooser or is_checked) and not list_branches(function):
-        function = refuse_untensors(function)
-    fuse_operators(name, function)
-    function.__doc__ = describe_function(rows, [OVERLOADS[row.name]._schema for row in rows], function)
-    return _name_plain(function, name)
+class View(Mapping[str, Function]):
+    """Functions of a registry under the names of one place, each made when it is first asked for.
+
+    Args:
+        registry: makes the functions.
+        keys: the form and the op of each function, by its name in this place.
+    """
+
+    def __init__(self, registry: FunctionRegistry, keys: dict[str, Key]) -> None:
+        self._registry = registry
+        self.keys_by_name = keys
+
+    def __getitem__(self, name: str) -> Function:
+        return self._registry.find(self.keys_by_name[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys_by_name  # a Mapping would make it to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys_by_name)
+
+    def __len__(self) -> int:
+        return len(self.keys_by_name)
 
 
-def _name_plain(function: Function, name: str) -> Function:
-    """Names a function without ``out``: where the public one has that, this one is the method."""
-    method = _METHODS_OF_LINALG.get(name, name)
-    is_method = name == "unfold" or (_may_write_out(name) and method in METHODS and takes_out(function))
-    return name_method(function, name, method) if is_method else name_function(function, name)
+class FunctionRegistry:
+    """The functions of ops, each in several forms.
+
+    The forms: "op", made from the rows; "plain", which methods are, made from the rows or of several ops;
+    "function", which also takes ``out=`` where it may; "in place"; "variadic", a method.
+
+    Args:
+        overloads: of the ops.
+        composed: functions that are made of several ops.
+        losses: names of losses that have torch's parameters, not those of their ops.
+
+    Attributes:
+        overloads, composed: as given.
+        aliases: the op of each further name.
+        taking_out: the names of functions that may take ``out=``, without those of linalg, fft and special.
+        networks_in_place: the in-place forms that ``nn.functional`` has.
+        ops, in_place, functions, methods, linalg, fft, special: views.
+    """
+
+    def __init__(
+        self, overloads: Overloads, composed: Mapping[str, Composed], losses: Iterable[str] = ()
+    ) -> None:
+        self.overloads = overloads
+        self.composed = composed
+        self._losses = frozenset(losses)
+        self._rows = {op: overloads.rows_of(op) for op in overloads.list_ops()}
+        self._made: dict[Key, Function] = {}
+        self._makers: dict[str, Callable[[str], Function]] = {
+            "op": self._make_op,
+            "plain": self._make_plain,
+            "function": self._make_function,
+            "in place": self._make_in_place,
+            "variadic": self._make_variadic,
+            "given": lambda name: _GIVEN[name](),
+        }
+        self.aliases = {alias: op for op, rows in self._rows.items() for alias in rows[0].aliases}
+        self.taking_out = {op for op, rows in self._rows.items() if rows[0].out and op not in composed}
+        self.taking_out |= {name for name, one in composed.items() if one.out}
+        self._lay_out_in_place()
+        self._lay_out_functions()
+        self._lay_out_methods()
+
+    def find(self, key: Key) -> Function:
+        """Returns a function by its form and op; it is made, and the op registered, at the first time."""
+        found = self._made.get(key)
+        if found is None:  # of two threads that make it, both get the first
+            form, op = key
+            found = self._made.setdefault(key, self._makers[form](op))
+        return found
+
+    # Views --------------------------------------------------------------------------------------------------
+
+    def _lay_out_in_place(self) -> None:
+        ops = [op for op, rows in self._rows.items() if any(row.in_place for row in rows)]
+        names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(FILLING)
+        keys = {name: ("in place", name) for name in names}
+        aliases = {f"{alias}_": f"{op}_" for alias, op in self.aliases.items()}
+        keys |= {alias: keys[name] for alias, name in aliases.items() if name in keys}
+        self.in_place = View(self, keys)
+        functions = [name for rows in self._rows.values() for name in rows[0].in_place_functions]
+        self._in_place_at_the_root = [name for name in functions if not name.startswith(_NETWORKS)]
+        self.networks_in_place = [name.removeprefix(_NETWORKS) for name in functions if "." in name]
+
+    def _lay_out_functions(self) -> None:
+        internal = {op for op, rows in self._rows.items() if rows[0].is_internal}
+        names = [*(op for op in self._rows if op not in internal), *self.composed, "linalg_matmul"]
+        self._at_the_root = [name for name in names if not name.startswith(("_", *_PACKAGES))]
+        self._at_the_root += [*self._losses, "index_put"]
+        of_composed = {alias: name for name, one in self.composed.items() for alias in one.aliases}
+        functions = {name: ("function", name) for name in self._at_the_root}
+        functions |= {alias: ("function", name) for alias, name in (self.aliases | of_composed).items()}
+        functions |= {name: self.in_place.keys_by_name[name] for name in self._in_place_at_the_root}
+        functions |= {"index_put_": ("in place", "index_put_"), "detach_": ("given", "detach_")}
+        self.functions = View(self, functions)
+        self.linalg, self.fft, self.special = (
+            View(self, {name: ("function", name) for name in sorted(names) if name.startswith(package)})
+            for package in _PACKAGES
+        )
+
+    def _lay_out_methods(self) -> None:
+        names = {name: name for name in self._at_the_root} | self.aliases
+        plain: dict[str, Key] = {name: ("plain", op) for name, op in names.items() if self._has_self(op)}
+        variadic = {op: ("variadic", op) for op, rows in self._rows.items() if rows[0].variadic}
+        keys = plain | {"unfold": ("op", "unfold")} | variadic | self.in_place.keys_by_name
+        self.methods = View(self, keys)
+        self._method_names = {key: name for name, key in reversed(plain.items())}
+        self.ops = View(self, {op: ("op", op) for op in self._rows} | {"index_put": ("given", "index_put")})
+
+    def _has_self(self, name: str) -> bool:
+        if name in self.composed or name in self._losses:
+            return name in self.composed and self.composed[name].is_method
+        rows = self._rows.get(name)
+        return rows is None or any(f"{row.name}(Tensor self" in row.schema for row in rows)
+
+    # Forms --------------------------------------------------------------------------------------------------
+
+    def _specify(self, name: str) -> FunctionSpec:
+        """Describes the plain function of a name."""
+        if name in self.composed:
+            explains = not name.startswith("fft_")
+            return specify_composed(name, self.composed[name].function, explains_untensors=explains)
+        if name in self._losses:
+            parameters, lines, namespace, doc = spell_loss(name)
+            return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)
+        return self._specify_op(name)
+
+    def _specify_op(self, op: str) -> FunctionSpec:
+        rows, check = self._rows[op], CHECKED.get(op)
+        if op in _CHOOSERS:
+            spec = specify_choice(op, _CHOOSERS[op](self.overloads), check)
+        else:
+            spec = specify_op(rows[0], self.overloads[rows[0].name], check)
+        schemas = [self.overloads[row.name]._schema for row in rows]
+        return replace(spec, doc=describe_function(rows, schemas, spec.parameters))
+
+    def _make_op(self, op: str) -> Function:
+        is_shown = op not in self.composed and op not in self._losses
+        function = self._write_plain(self._specify_op(op), "oplib" if is_shown else "oplib.ops")
+        fuse_operators(op, function)
+        return function
+
+    def _make_plain(self, name: str) -> Function:
+        if name in self.composed or name in self._losses:
+            return self._write_plain(self._specify(name))
+        return self.ops[name]
+
+    def _write_plain(self, spec: FunctionSpec, package: str = "oplib") -> Function:
+        """Writes a function without ``out``; the method, where the public function has that."""
+        name = spec.name
+        method = self._method_names.get(("plain", name), "unfold" if name == "unfold" else "")
+        is_public = not (self._may_take_out(name) and spec.may_take_out) and name != "unfold"
+        if is_public or not method:
+            return name_function(emit_function(spec, f"<{package}.{name}>"), name)
+        return name_method(emit_function(spec, f"<oplib.Tensor.{method}>"), name, method)
+
+    def _may_take_out(self, name: str) -> bool:
+        return name in self.taking_out or name.startswith(_PACKAGES)
+
+    def _make_function(self, name: str) -> Function:
+        if name == "linalg_matmul":
+            return self.find(("function", "matmul"))
+        if not self._may_take_out(name):
+            return self.find(("plain", name))
+        spec = _specify_polygamma(self.ops[name]) if name == "polygamma" else self._specify(name)
+        if not spec.may_take_out:
+            return self.find(("plain", name))
+        has_gradient = name in self.composed or any(
+            row.derivative.constant is None for row in self._rows[name]
+        )
+        function = emit_function(spec, f"<oplib.{name}>", out=True, has_gradient=has_gradient)
+        fuse_operators(name, function)
+        return name_function(function, name)
+
+    def _make_in_place(self, name: str) -> Function:
+        if name in FILLING:
+            return name_method(FILLING[name], name)
+        op = name[:-1]
+        if op in _TURNED:
+            return name_method(make_turner(_TURNED[op], op), name)
+        form = "plain" if op in self.composed else "op"
+        function = index_put if op == "index_put" else self.find((form, op))
+        return name_method(emit_in_place_form(function, name), name)
+
+    def _make_variadic(self, op: str) -> Function:
+        return name_method(emit_variadic_method(self.ops[op], op, self._rows[op][0].variadic), op)
 
 
-def _may_write_out(name: str) -> bool:
-    return name in TAKING_OUT or name.startswith("linalg_")
+def _specify_polygamma(method: Function) -> FunctionSpec:
+    """Of the two parameters the tensor is the second, as in torch; of the method it is the first."""
 
+    def polygamma(n: int, input: Any) -> Any:  # noqa: A002  torch's name
+        return method(input, n)
 
-def _make_in_place(name: str) -> Function:
-    op = name[:-1]
-    return name_method(make_in_place((_plain if op in COMPOSED else _functions)[op], name), name)
+    spec = specify_composed("polygamma", polygamma, explains_untensors=False)
+    return replace(spec, doc=method.__doc__)
 
 
 def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
     return ops.pow(other, input)
 
 
-_TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
-
-
-def _make_turner(name: str) -> Function:
-    return name_method(make_turner(_TURNED[name[:-1]], name[:-1]), name)
-
-
-def _make_filling(name: str) -> Function:
-    return name_method(FILLING[name], name)
-
-
-_functions = Functions(
-    {**dict.fromkeys(OVERLOADS.list_ops(), _make), "index_put": lambda name: name_function(index_put, name)}
-)
-ops.take_from(_functions)
-_in_place = Functions(
-    dict.fromkeys([f"{row.op}_" for row in ROWS if row.in_place], _make_in_place)
-    | dict.fromkeys([f"{name}_" for name in _TURNED], _make_turner)
-    | {"index_put_": _make_in_place}
-    | dict.fromkeys(FILLING, _make_filling)
-)
-
-
-def _with_aliases(functions: Functions, suffix: str = "") -> dict[str, Maker]:
-    find = functions.__getitem__
-    makers: dict[str, Maker] = {name: find for name in functions if name not in _INTERNAL}
-    meant = {f"{alias}{suffix}": f"{name}{suffix}" for alias, name in ALIASES.items()}
-    return makers | {alias: lambda alias: find(meant[alias]) for alias in meant if meant[alias] in functions}
-
-
-def _compose(name: str) -> Function:
-    return _name_plain(add_further_names(refuse_untensors(COMPOSED[name].function), name), name)
-
-
-def _compose_loss(name: str) -> Function:
-    return _name_plain(write_loss(name), name)
-
-
-def _compose_linalg(name: str) -> Function:
-    return name_function(add_further_names(refuse_untensors(COMPOSED[name].function), name), name)
-
-
-def _has_self(name: str) -> bool:
-    if name == "index_put":
-        return True
-    if name in COMPOSED or name in WRITTEN_LOSSES:
-        return name in COMPOSED and COMPOSED[name].is_method
-    rows = OVERLOADS.rows_of(ALIASES.get(name, name))
-    return any(f"{row.name}(Tensor self" in row.schema for row in rows)
-
-
-def _make_with_out(name: str) -> Function:
-    return _add_out(_plain[name], name)
-
-
-def _add_out(function: Function, name: str) -> Function:
-    if not takes_out(function):
-        return function
-    return name_function(add_out(function, name, has_gradient=_has_gradient(name)), function.__name__)
-
-
-def _has_gradient(name: str) -> bool:
-    """Whether torch refuses to write the result for operands that require grad."""
-    rows = OVERLOADS.rows_of(name) if name in OVERLOADS.list_ops() and name not in COMPOSED else []
-    return not rows or any(row.derivative.constant is None for row in rows)
-
-
-def _make_linalg(name: str) -> Function:
-    if name == "linalg_matmul":
-        return _public["matmul"]
-    return _add_out(_functions[name] if name not in COMPOSED else _compose_linalg(name), name)
-
-
-def _make_fourier(name: str) -> Function:
-    if name not in COMPOSED:
-        return _add_out(_functions[name], name)
-    function = add_further_names(COMPOSED[name].function, name)
-    return _add_out(name_function(function, name), name)
-
-
-def _make_special(name: str) -> Function:
-    return _add_out(_functions[name], name)
-
-
-def _make_polygamma(name: str) -> Function:
-    """Of the two parameters the tensor is the second, as in torch; of the method it is the first."""
-    method = _plain[name]
-
-    def polygamma(n: int, input: Any) -> Any:  # noqa: A002  torch's name
-        return method(input, n)
-
-    polygamma.__doc__ = method.__doc__
-    return _add_out(name_function(polygamma, name), name)
-
-
-TAKING_OUT = ({row.op for row in ROWS if row.out} - set(COMPOSED)) | {
-    one.op for one in COMPOSED.values() if one.out
+_GIVEN: dict[str, Callable[[], Function]] = {
+    "add_arrays": lambda: jax.jit(lax.add),
+    "detach_": lambda: detach_,
+    "getitem": lambda: Getter(OVERLOADS).getitem,
+    "index_put": lambda: name_function(index_put, "index_put"),
+    "rpow": lambda: _rpow,
+    "setitem_": lambda: name_function(setitem_, "setitem_"),
+    "to_device": lambda: copy_to_device,
+    "view_dtype": lambda: make_view_dtype(OVERLOADS["view.dtype"]),
 }
-_COMPOSED_AT_THE_ROOT = [name for name in COMPOSED if not name.startswith(_PREFIXES)]
-_plain = Functions(
-    {
-        **_with_aliases(_functions),
-        **dict.fromkeys(_COMPOSED_AT_THE_ROOT, _compose),
-        **dict.fromkeys(WRITTEN_LOSSES, _compose_loss),
-    }
-)
-_find_plain = _plain.__getitem__
-_public = Functions({name: _make_with_out if name in TAKING_OUT else _find_plain for name in _plain})
-_shared = {alias: name for alias, name in ALIASES.items() if name in _plain}  # the others' ops are internal
-LINALG = Functions(
-    dict.fromkeys(
-        [name for name in (*OVERLOADS.list_ops(), *COMPOSED) if name.startswith("linalg_")]
-        + ["linalg_matmul"],
-        _make_linalg,
-    )
-)
-FFT = Functions(
-    dict.fromkeys(
-        [*sorted(OF_FOURIER), *(name for name in COMPOSED if name.startswith("fft_"))], _make_fourier
-    )
-)
-SPECIAL = Functions(dict.fromkeys(sorted(OF_SPECIAL), _make_special))
-_AT_THE_ROOT = {  # functions of oplib.linalg that torch also has at the root
-    **{alias: name for alias, name in ALIASES.items() if name.startswith("linalg_")},
-    **{alias: name for name, one in COMPOSED.items() for alias in one.aliases},
-}
-IN_PLACE = Functions(_with_aliases(_in_place, "_"))
-_find_in_place = IN_PLACE.__getitem__
-_IN_PLACE_FUNCTIONS = [name for row in ROWS for name in row.in_place_functions]
-_NETWORKS = "nn.functional."
-NETWORKS_IN_PLACE = [
-    name.removeprefix(_NETWORKS) for name in _IN_PLACE_FUNCTIONS if name.startswith(_NETWORKS)
-]
-_METHODS_OF_LINALG = {name: alias for alias, name in ALIASES.items() if name.startswith("linalg_")}
-FUNCTIONS = Functions(
-    {
-        **dict.fromkeys([name for name in _IN_PLACE_FUNCTIONS if "." not in name], _find_in_place),
-        "index_put_": _find_in_place,
-        "detach_": lambda _: detach_,
-        **dict.fromkeys(_plain, lambda name: _public[_shared.get(name, name)]),
-        **dict.fromkeys(_AT_THE_ROOT, lambda name: LINALG[_AT_THE_ROOT[name]]),
-        "polygamma": _make_polygamma,
-    }
-)
-_VARIADIC = {row.op: row.variadic for row in ROWS if row.variadic}
-_VARIADIC_METHOD = """def {op}(input, *numbers, {name}=None):
-    if {name} is not None:
-        return function(input, take_named({op!r}, {name!r}, {name}, numbers))
-    are_listed = len(numbers) == 1 and not isinstance(numbers[0], int)
-    return function(input, numbers[0] if are_listed else numbers)
-"""
-
-
-def _make_variadic(name: str) -> Function:
-    """A method that takes its numbers one by one, in one sequence, or by the keyword of its op."""
-    namespace: dict[str, Any] = {"function": _functions[name], "take_named": take_named}
-    text = _VARIADIC_METHOD.format(op=name, name=_VARIADIC[name])
-    define_function(text, name, f"<oplib.Tensor.{name}>", namespace)
-    namespace[name].__doc__ = _functions[name].__doc__
-    return name_method(namespace[name], name)
-
-
-_find_op = _functions.__getitem__
-METHODS = Functions(
-    {
-        **{name: _find_plain for name in _plain if _has_self(name)},
-        "unfold": _find_op,
-        **dict.fromkeys(_VARIADIC, _make_variadic),
-        **dict.fromkeys(IN_PLACE, _find_in_place),
-    }
-)
-UPCALLS = Functions(
-    {
-        **dict.fromkeys(_functions, _find_op),
-        **dict.fromkeys(IN_PLACE, _find_in_place),
-        "add_arrays": lambda _: jax.jit(lax.add),
-        "getitem": lambda _: Getter(OVERLOADS).getitem,
-        "rpow": lambda _: _rpow,
-        "setitem_": lambda name: name_function(setitem_, name),
-        "to_device": lambda _: copy_to_device,
-        "view_dtype": lambda _: make_view_dtype(OVERLOADS["view.dtype"]),
-        "to_dtype": lambda _: _functions["_to_copy"],
-    }
+REGISTRY = FunctionRegistry(OVERLOADS, COMPOSED, WRITTEN_LOSSES)
+ops.take_from(REGISTRY.ops)
+ALIASES = REGISTRY.aliases
+FUNCTIONS, METHODS, IN_PLACE = REGISTRY.functions, REGISTRY.methods, REGISTRY.in_place
+LINALG, FFT, SPECIAL = REGISTRY.linalg, REGISTRY.fft, REGISTRY.special
+TAKING_OUT, NETWORKS_IN_PLACE = REGISTRY.taking_out, REGISTRY.networks_in_place
+UPCALLS = View(
+    REGISTRY,
+    REGISTRY.ops.keys_by_name
+    | IN_PLACE.keys_by_name
+    | {name: ("given", name) for name in _GIVEN}
+    | {"to_dtype": ("op", "_to_copy")},
 )
 
 __all__ = sorted(FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

@@ -1,5 +1,5 @@
 # Made from the tables of oplib/builtin by `make generate`.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from jax import Array
@@ -7,15 +7,38 @@ from oplib.tensor import Tensor
 from oplib.tensor.methods.op_methods import _P_L_U, _Q_R, _U_S_V, _hist_bin_edges, _min_max, _sign_logabsdet, _solution_cloned_coefficient, _solution_residuals_rank_singular_values, _values_indices
 
 from oplib.builtin.registration import Overloads
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.composed import Composed
 
-ROWS: tuple[Row, ...]
 ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
 NETWORKS_IN_PLACE: list[str]
-COMPOSED: Mapping[str, Callable[..., Any]]
+COMPOSED: Mapping[str, Composed]
+TAKING_OUT: set[str]
+REGISTRY: FunctionRegistry
+
+class View(Mapping[str, Callable[..., Any]]):
+    keys_by_name: dict[str, tuple[str, str]]
+    def __getitem__(self, name: str) -> Callable[..., Any]: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+class FunctionRegistry:
+    overloads: Overloads
+    composed: Mapping[str, Composed]
+    aliases: Mapping[str, str]
+    ops: View
+    in_place: View
+    functions: View
+    methods: View
+    linalg: View
+    fft: View
+    special: View
+    def __init__(
+        self, overloads: Overloads, composed: Mapping[str, Composed], losses: Iterable[str] = ()
+    ) -> None: ...
+
 METHODS: Mapping[str, Callable[..., Any]]
 LINALG: Mapping[str, Callable[..., Any]]
 FFT: Mapping[str, Callable[..., Any]]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -185,22 +184,17 @@ def _check_count(input: Any, given: Sequence[Any]) -> None:
         )
 
 
-def check_spatial(function: Function, name: str) -> Function:  # noqa: ARG001  as of all checks
-    """Wraps ``interpolate`` with a check that the number of given sizes matches the number of spatial axes.
+def check_counts(input: Any, size: Any, scale_factor: Any, *_: Any) -> None:
+    """Checks that the number of given sizes matches the number of spatial axes.
 
     Args:
-        function: interpolate.
-        name: of it.
+        input: the argument of ``interpolate``, like the others.
+        size: as given.
+        scale_factor: as given.
     """
-
-    @functools.wraps(function)
-    def checked(input: Any, size: Any = None, scale_factor: Any = None, *args: Any, **options: Any) -> Any:
-        for given in (size, scale_factor):
-            if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
-                _check_count(input, cast("Sequence[Any]", given))
-        return function(input, size, scale_factor, *args, **options)
-
-    return checked
+    for given in (size, scale_factor):
+        if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
+            _check_count(input, cast("Sequence[Any]", given))
 
 
 def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.generated_code import define_function
-from oplib.library.calls.fusion import fuse, list_branches
-from oplib.library.calls.spelling import spell_parameters
 
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 _KINDS = inspect.Parameter
-_NAMES = inspect.Parameter("names", _KINDS.VAR_KEYWORD)
+NAMES = inspect.Parameter("names", _KINDS.VAR_KEYWORD)
 
 
 class _Absent:
@@ -38,7 +35,7 @@ def is_absent(default: object) -> bool:
 
 def takes_further_names(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is what the further names come in by."""
-    return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == _NAMES.name
+    return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == NAMES.name
 
 
 def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
@@ -46,31 +43,6 @@ def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
     kinds = {one.kind for one in parameters}
     named = {one.name for one in parameters} & set(FURTHER_NAMES.values())
     return bool(named) and kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
-
-
-def add_further_names(function: Function, name: str) -> Function:
-    """Lets a function take its parameters by their further names too; one that has none stays itself.
-
-    Args:
-        function: of an op.
-        name: of the op.
-    """
-    parameters = list(inspect.signature(function).parameters.values())
-    if not has_further_names(parameters):
-        return function
-    loose, line, namespace = loosen(parameters, name)
-    spelling = spell_parameters(loose)
-    lines = [
-        f"def {name}({', '.join([*spelling.declared, *spelling.rest])}):",
-        line,
-        f"    return __function({', '.join(spelling.given[:-1])})",
-    ]
-    namespace |= {**spelling.namespace, "__function": function, "__again": function}
-    define_function("\n".join(lines), name, f"<oplib.{name} by further names>", namespace)
-    made = namespace[name]
-    made.__doc__ = function.__doc__
-    branches = list_branches(function)
-    return fuse(made, *branches) if branches else made
 
 
 def list_parameters(function: Function) -> list[inspect.Parameter]:
@@ -85,17 +57,18 @@ def list_parameters(function: Function) -> list[inspect.Parameter]:
 
 
 def loosen(
-    parameters: Sequence[inspect.Parameter], name: str
+    parameters: Sequence[inspect.Parameter], name: str, *, more: str = ""
 ) -> tuple[list[inspect.Parameter], str, dict[str, Any]]:
-    """Returns parameters that take any name, the line that looks at these, and what it refers to.
+    """Returns parameters, the line that reads the further names in ``NAMES``, and what it refers to.
 
-    The line calls ``__again`` with what it has put in its place. The short cut of an op stands before it and
-    serves what is given by the own names. A required parameter that has a further name need not be there by
-    its own, nor, as Python has it, need those after it.
+    The line calls ``__again`` with the arguments by their own names. The fast path of an op stands before it
+    and serves calls by own names. A required parameter that has a further name may be left out, and so may
+    those after it, as Python wants it.
 
     Args:
         parameters: of a function.
         name: of its op, for errors.
+        more: further arguments of ``__again``, as text.
     """
     loose: list[inspect.Parameter] = []
     absent: list[str] = []
@@ -107,9 +80,9 @@ def loosen(
         loose.append(one)
     tests = "".join(f" or {one} is __absent" for one in absent)
     values = ", ".join(f"{one.name!r}: {one.name}" for one in parameters)
-    line = f"    if names{tests}: return __again(**__rename({{{values}}}, names))"
+    line = f"    if names{tests}: return __again(**__rename({{{values}}}, names){more})"
     rename = _Renaming(name, {one.name: one.default for one in loose})
-    return [*loose, _NAMES], line, {"__absent": _ABSENT, "__rename": rename}
+    return loose, line, {"__absent": _ABSENT, "__rename": rename}
 
 
 class _Renaming:

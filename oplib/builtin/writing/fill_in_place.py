@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.choosers.operands import take_operand
 from oplib.builtin.indexing.subscripts import check_places, read_subscripts
+from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 
-Function = Callable[..., Any]
 
-
-def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
+def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
     """Makes ``masked_fill(input, mask, value)``, where the value may be a number or a tensor of one item."""
     on_tensor, on_number = overloads["masked_fill.Tensor"], overloads["masked_fill.Scalar"]
 
@@ -31,7 +30,7 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> Function:
             )
         return on_tensor.call(input, mask, value)
 
-    return masked_fill
+    return OverloadChoice(masked_fill)
 
 
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:

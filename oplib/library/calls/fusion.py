@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from oplib.generated_code import define_function
 from oplib.library.objects.overload import OpOverload
 
 from .fast_block import FastBlock
 from .fast_path import ShortCut
-from .spelling import spell_parameters
+from .spelling import Spelling, spell_parameters
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
@@ -41,6 +42,59 @@ class Branch(NamedTuple):
     test: str
     overload: OpOverload
     places: tuple[int, ...] | None = None
+
+
+class Text(NamedTuple):
+    """A function as text.
+
+    Attributes:
+        name: of the function.
+        parameters: what it takes. A line refers to the default of ``x`` as ``__d_x``.
+        lines: the body, indented by one step.
+        namespace: what the lines refer to.
+        place: the file name of the text.
+        doc: the docstring.
+    """
+
+    name: str
+    parameters: Sequence[inspect.Parameter]
+    lines: Sequence[str]
+    namespace: dict[str, Any]
+    place: str
+    doc: str | None = None
+
+
+def define_text(text: Text, branches: Sequence[Branch]) -> Function:
+    """Makes the function of a text, with the short cuts of overloads before its body.
+
+    Args:
+        text: of the whole function: every call may go through it.
+        branches: the overloads; there may be none.
+    """
+    if branches:
+        function = Fusion(text, branches).function
+    else:
+        spelling = spell_parameters(text.parameters)
+        source = "\n".join([_spell_head(text, spelling), *text.lines])
+        function = define_function(source, text.name, text.place, {**text.namespace, **spelling.namespace})
+        function.__doc__ = text.doc
+    used = function.__globals__
+    del used[text.name]  # the lines may refer to something else by this name, such as a builtin
+    if text.name in text.namespace:
+        used[text.name] = text.namespace[text.name]
+    return function
+
+
+def _spell_head(text: Text, spelling: Spelling) -> str:
+    return f"def {text.name}({', '.join([*spelling.declared, *spelling.rest])}):"
+
+
+def _spell_call(function: Function) -> Text:
+    """The text of a function that calls another one."""
+    parameters = list(inspect.signature(function).parameters.values())
+    line = f"    return __whole({', '.join(spell_parameters(parameters).given)})"
+    name = function.__name__
+    return Text(name, parameters, [line], {"__whole": function}, f"<oplib.{name}>", function.__doc__)
 
 
 def when_number(place: int) -> str:
@@ -72,25 +126,25 @@ class Fusion:
     """One fused function.
 
     Args:
-        whole: the function that serves every call.
+        whole: the function that serves every call, or its text.
         branches: see :func:`fuse`.
 
     Attributes:
         function: the fused one. Until its first call it only prepares itself.
     """
 
-    def __init__(self, whole: Function, branches: Sequence[Branch]) -> None:
+    def __init__(self, whole: Function | Text, branches: Sequence[Branch]) -> None:
+        text = whole if isinstance(whole, Text) else _spell_call(whole)
         self._branches = branches
-        self._parameters = list(inspect.signature(whole).parameters.values())
+        self._parameters = text.parameters
         self._preparing = threading.Lock()
         self._is_prepared = False
-        spelling = spell_parameters(self._parameters)
-        names = {"__whole": whole, "__prepare": self._prepare, **spelling.namespace}
-        head = f"def {whole.__name__}({', '.join([*spelling.declared, *spelling.rest])}):"
-        tail = f"    return __whole({', '.join(spelling.given)})"
-        self._short_cut = ShortCut([head, "    __prepare()"], [tail], names, f"<oplib.{whole.__name__}>")
+        spelling = spell_parameters(text.parameters)
+        names = {**text.namespace, "__prepare": self._prepare, **spelling.namespace}
+        head = [_spell_head(text, spelling), "    __prepare()"]
+        self._short_cut = ShortCut(head, text.lines, names, text.place)
         self.function = self._short_cut.define()
-        self.function.__doc__ = whole.__doc__
+        self.function.__doc__ = text.doc
         _branches[self.function] = branches
 
     def text(self) -> str:

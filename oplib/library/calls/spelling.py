@@ -39,7 +39,11 @@ def spell_parameters(parameters: Sequence[Parameter]) -> Spelling:
             found.rest.append(f"**{one.name}")
             found.given.append(f"**{one.name}")
             continue
-        if one.kind is Parameter.KEYWORD_ONLY and "*" not in found.declared:
+        if one.kind is Parameter.VAR_POSITIONAL:
+            found.declared.append(f"*{one.name}")
+            found.given.append(f"*{one.name}")
+            continue
+        if one.kind is Parameter.KEYWORD_ONLY and not any(it.startswith("*") for it in found.declared):
             found.declared.append("*")
         if one.default is not Parameter.empty:
             found.namespace[f"__d_{one.name}"] = one.default

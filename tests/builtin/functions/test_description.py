@@ -9,7 +9,8 @@ import pytest
 import oplib
 from oplib.builtin.functions.description import describe_dtypes
 from oplib.builtin.functions.explanations import BY_NAME, BY_OP
-from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, ROWS, SPECIAL, UPCALLS
+from oplib.builtin.functions.families import ROWS
+from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.library.schema import parse_schema
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.builtin.functions.registry import ROWS
+from oplib.builtin.functions.families import ROWS
 from oplib.builtin.rows.row import Row
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder

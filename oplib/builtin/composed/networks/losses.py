@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,6 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
 from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentError, ArgumentValueError, describe
-from oplib.generated_code import define_function
 
 Function = Callable[..., Any]
 
@@ -91,15 +92,14 @@ def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     return weighted.sum() if reduction == "sum" else weighted.sum() / weight.sum()
 
 
-def write_loss(name: str) -> Function:
-    """Writes a loss out as text, with torch's parameters; when it is asked for, since that takes long."""
-    form = WRITTEN_LOSSES[name]
-    given = [part.partition("=")[0].strip() for part in form.split(",")]
-    tensors = given[: form.partition("=")[0].count(",")]
+def spell_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], str | None]:
+    """Returns torch's parameters of a loss, the lines of its body, what these refer to, and its docstring."""
+    parameters = [_make_parameter(*one.partition("=")) for one in WRITTEN_LOSSES[name].split(", ")]
+    given = [one.name for one in parameters]
     left_out = {"size_average", "reduce", "reduction", *(("weight",) if name in _WEIGHTED else ())}
-    passed = [f"{one}={one}" for one in given[len(tensors) :] if one not in left_out]
-    call = ", ".join([*tensors, *passed])
-    lines = [f"def {name}({form}):"]
+    passed = [f"{one}={one}" for one in given if one not in left_out]
+    call = ", ".join(passed)
+    lines: list[str] = []
     if "size_average" in given:
         lines.append("    reduction = __read(size_average, reduce, reduction)")
     if name in _OF_PAIRS:
@@ -109,15 +109,17 @@ def write_loss(name: str) -> Function:
         lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
     lines.append(f"    return __op({call}, reduction=reduction)")
     op = getattr(ops, name)
-    namespace: dict[str, Any] = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes}
-    namespace["__weigh"] = weigh
-    define_function("\n".join(lines), name, f"<oplib.{name}>", namespace)
-    told: str | None = op.__doc__
+    doc: str | None = op.__doc__
     for one, words in _FURTHER.items():
-        if one in given and f"\n    {one}: " not in (told or ""):
-            told = add_to_arguments(told, words)
-    namespace[name].__doc__ = told
-    return namespace[name]
+        if one in given and f"\n    {one}: " not in (doc or ""):
+            doc = add_to_arguments(doc, words)
+    used = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes, "__weigh": weigh}
+    return parameters, lines, used, doc
+
+
+def _make_parameter(name: str, _: str, default: str) -> Parameter:
+    value = ast.literal_eval(default) if default else Parameter.empty
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=value)
 
 
 # Of distances and distributions -----------------------------------------------------------------------------

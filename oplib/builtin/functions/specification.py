@@ -1,0 +1,174 @@
+"""What a public function does: its parameters, the text of its body, and what stands around it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import keyword
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter
+from types import CodeType
+from typing import Any
+
+from oplib.builtin.registration import make_results
+from oplib.builtin.rows.choice import Check, OverloadChoice
+from oplib.builtin.rows.parameters import takes_further_names
+from oplib.builtin.rows.row import Row
+from oplib.builtin.viewing import make_viewer
+from oplib.library import OpOverload
+from oplib.library.calls.fusion import Branch
+from oplib.library.calls.spelling import spell_parameters
+from oplib.library.schema import Argument
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+_ANY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """Everything from which one Python function is written, see :mod:`.writer`.
+
+    Attributes:
+        name: of the op; the function has it in its text and in errors.
+        parameters: with their own names; ``axis`` and ``out`` are added.
+        lines: the body, indented by one step. It refers to the parameters and to the namespace.
+        namespace: what the lines refer to besides. Names of the writer begin with two underscores.
+        branches: overloads whose fast paths are written before the body.
+        check: looks at the arguments before the body runs.
+        explains_untensors: an error says which argument is no tensor, if the body fails because of it.
+        further_names: the function takes ``axis`` for ``dim``, and the like, if it has such a parameter.
+        doc: its docstring, without ``out``.
+        annotations: of its parameters and result, where these are all that it takes.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    lines: tuple[str, ...]
+    namespace: Mapping[str, Any]
+    branches: tuple[Branch, ...] = ()
+    check: Function | None = None
+    explains_untensors: bool = False
+    further_names: bool = True
+    doc: str | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def may_take_out(self) -> bool:
+        """Whether all arguments have names, as those of a function with ``out=`` must."""
+        return all(one.kind in _ANY_NAME or takes_further_names(one) for one in self.parameters)
+
+
+def specify_op(row: Row, overload: OpOverload, check: Check | None = None) -> FunctionSpec:
+    """Describes the function of an op with one overload, ``oplib.exp(input)``, by its schema.
+
+    The overload's ``call`` is looked up each time: rules replace it.
+
+    Args:
+        row: of the op.
+        overload: what it has been registered as.
+        check: of the values of a call.
+    """
+    schema = overload._schema
+    parameters = tuple(map(_make_parameter, schema.arguments))
+    pairs = zip(parameters, schema.arguments, strict=True)
+    given = ", ".join(f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs)
+    call = f"__op.call({given})"
+    namespace: dict[str, Any] = {"__op": overload}
+    if results := make_results(schema):
+        call, namespace["__results"] = f"__results(*{call})", results
+    if check and check.result:
+        call, namespace["__check_result"] = f"__check_result({call}, {given})", check.result
+    lines = (f"    return {call}",)
+    if row.view is not None:
+        names = ", ".join(one.name for one in parameters)
+        lines = (f"    if isinstance(input, __Tensor): return __look({names})", *lines)
+        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
+    is_plain = not results and row.view is None and check is None
+    return FunctionSpec(
+        row.op,
+        parameters,
+        lines,
+        namespace,
+        (Branch("", overload),) if is_plain else (),
+        check=check.arguments if check else None,
+        explains_untensors=check is not None,
+    )
+
+
+def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None) -> FunctionSpec:
+    """Describes the function of an op with several overloads: the body is that of its chooser.
+
+    Args:
+        name: of the op.
+        choice: the chooser, and the overloads with fast paths.
+        check: of the arguments.
+    """
+    lines, namespace = _take_apart(choice.function)
+    return FunctionSpec(
+        name,
+        tuple(inspect.signature(choice.function).parameters.values()),
+        lines,
+        namespace,
+        () if check else choice.branches,
+        check=check.arguments if check else None,
+        explains_untensors=bool(check) or not choice.branches,
+        annotations=choice.function.__annotations__,
+    )
+
+
+def specify_composed(name: str, function: Function, *, explains_untensors: bool = True) -> FunctionSpec:
+    """Describes a function that is made of several ops, and keeps its own frame.
+
+    Args:
+        name: of the public function.
+        function: what it calls.
+        explains_untensors: see :class:`FunctionSpec`.
+    """
+    parameters = tuple(inspect.signature(function).parameters.values())
+    return FunctionSpec(
+        name,
+        parameters,
+        (f"    return __function({', '.join(spell_parameters(parameters).given)})",),
+        {"__function": function},
+        explains_untensors=explains_untensors,
+        doc=function.__doc__,
+        annotations=function.__annotations__,
+    )
+
+
+def _make_parameter(argument: Argument) -> Parameter:
+    """The first argument is called ``self`` in schemas and ``input`` in functions, as in torch."""
+    name = "input" if argument.name == "self" else argument.name
+    return Parameter(
+        f"{name}_" if keyword.iskeyword(name) else name,
+        Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
+        default=argument.default_value if argument.has_default_value() else Parameter.empty,
+    )
+
+
+def _take_apart(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns the lines of a function's body and what they refer to; without its source a call of it."""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        called = specify_composed(function.__name__, function)
+        return called.lines, dict(called.namespace)
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    first = definition.body[0]
+    code, cells = function.__code__, function.__closure__ or ()
+    namespace = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
+    names = {name for name in _list_names(code) if name in function.__globals__}
+    namespace |= {name: function.__globals__[name] for name in names}
+    return tuple(source.splitlines()[first.lineno - 1 :]), namespace
+
+
+def _list_names(code: CodeType) -> Iterator[str]:
+    """The names that are not local, those in comprehensions and lambdas included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _list_names(constant)

@@ -1,0 +1,36 @@
+"""What stands between a call of a function and the overload that runs: the choice, and checks of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from oplib.library.calls.fusion import Branch
+
+Function = Callable[..., Any]
+
+
+class OverloadChoice:
+    """How a call finds the overload that it means.
+
+    Args:
+        function: takes the arguments of a call, and calls an overload. Its source becomes the body of the
+            public function, so no name in it may begin with two underscores.
+        *branches: overloads whose fast paths are tried first.
+    """
+
+    def __init__(self, function: Function, *branches: Branch) -> None:
+        self.function = function
+        self.branches = branches
+
+
+class Check(NamedTuple):
+    """Checks of values that compiled kernels cannot make.
+
+    Attributes:
+        arguments: takes the arguments of a call, and raises or not.
+        result: takes the result and the arguments, and returns the result.
+    """
+
+    arguments: Function | None = None
+    result: Function | None = None
