@@ -41,7 +41,7 @@ def leave_nothing_behind() -> Iterator[None]:
 
 @pytest.fixture
 def with_64_bits() -> Iterator[None]:
-    """With 64 bits there is nothing in which the house's dtypes differ from torch's."""
+    """With 64 bits oplib's dtypes are those of torch."""
     with jax.enable_x64(True):
         yield
 

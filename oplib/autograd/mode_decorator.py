@@ -23,8 +23,9 @@ class Mode:
 
     The manager keeps earlier settings on a stack, so it can be entered again inside itself.
 
-    Python delivers a signal when a function begins and after a call. So the last statements of ``__enter__``
-    and the first of ``__exit__`` change the modes without a call: an interrupt leaves all changed or none.
+    Python delivers a signal at the start of a function and after a call. So the last statements of
+    ``__enter__`` and the first of ``__exit__`` change the modes without a call: an interrupt then changes all
+    modes or none.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., An
         try:
             with mode.clone():
                 return function(*args, **kwargs)
-        finally:  # an interrupt may come before __exit__ has begun, but not in here
+        finally:  # an interrupt may come before __exit__ begins, but not here
             state.grad_enabled, state.inference, state.forward_enabled, state.watchers = before
 
     return run

@@ -58,7 +58,7 @@ def carries_tangents() -> bool:
 
 
 def run_without_tangents(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function with forward mode off, such as a forward of a Function. No tensor shows a tangent."""
+    """Calls a function, such as a forward of a Function, with forward mode off: no tangents show."""
     state = modes.state
     before = state.forward_enabled
     try:

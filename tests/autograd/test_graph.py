@@ -32,7 +32,7 @@ def test_an_edge_is_found_in_any_grad_mode():
 
 
 @pytest.mark.spec("000.10", "D.2")
-def test_the_node_of_an_edge_of_a_result_and_of_a_stranger():
+def test_the_node_of_an_edge_of_a_result_and_of_a_tensor_outside_the_graph():
     y = oplib.tensor([1.0], requires_grad=True) * 2
     assert _get_grad_fn_or_grad_acc(y) is y.grad_fn
     assert _get_grad_fn_or_grad_acc(get_gradient_edge(y)) is y.grad_fn

@@ -55,7 +55,7 @@ def call(lib: Any, name: str, *, method: bool, **named: Any) -> Any:
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("method", [False, True], ids=["function", "method"])
 def test_an_axis_is_a_dim(name: str, method: bool, assert_agrees: Any) -> None:
-    for _ in range(2):  # by the complete way, and where a short cut exists
+    for _ in range(2):  # the complete path, then the fast path if there is one
         assert_agrees(lambda lib: call(lib, name, method=method, axis=1))
 
 

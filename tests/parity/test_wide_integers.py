@@ -107,7 +107,7 @@ def test_what_was_refused_is_not_written() -> None:
 
 @pytest.mark.parametrize("name", SAME)
 def test_a_result_that_needs_no_wide_integer_is_torchs(name: str, assert_agrees: Any) -> None:
-    for _ in range(3):  # at first, where numbers are cached, and by the short cut
+    for _ in range(3):  # the first call, one with cached numbers, and the fast path
         assert_agrees(SAME[name])
 
 

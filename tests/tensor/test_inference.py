@@ -132,7 +132,7 @@ def test_a_backward_pass_may_run_inside(x):
     assert x.grad.tolist() == [2.0, 4.0]
 
 
-def test_calls_take_the_complete_path_inside_and_the_short_cut_after_it(x):
+def test_calls_take_the_complete_path_inside_and_the_fast_path_after_it(x):
     with oplib.inference_mode(), oplib.inference_mode(False), oplib.inference_mode():
         assert modes.watchers == 2
     assert modes.watchers == 0
@@ -241,7 +241,7 @@ def test_a_gradient_of_it_is_not_accumulated_into(x, made):
     assert made.tolist() == [3.0, 4.0]
 
 
-# Its own short cut ---------------------------------------------------------------------------
+# Its own fast path ---------------------------------------------------------------------------
 
 
 def count_complete_calls(function):
@@ -260,7 +260,7 @@ def count_complete_calls(function):
     return len(counted)
 
 
-def test_a_call_inside_has_a_short_cut_of_its_own(x, made):
+def test_a_call_inside_has_a_fast_path_of_its_own(x, made):
     with oplib.inference_mode():
         _ = x * 2.0, x + made, made.max(0)
         assert count_complete_calls(lambda: (x * 2.0, x + made, made * made)) == 0
@@ -278,7 +278,7 @@ def test_two_levels_of_the_mode_do_the_same_the_complete_way(x):
         assert (x * 2.0).is_inference()
 
 
-def test_what_the_short_cut_inside_does_not_take_is_refused_in_the_words_of_the_schema(x):
+def test_a_call_that_the_fast_path_inside_refuses_raises_the_error_of_the_schema(x):
     with oplib.inference_mode():
         _ = x * 2.0
         with pytest.raises(TypeError, match="mul"):
@@ -287,7 +287,7 @@ def test_what_the_short_cut_inside_does_not_take_is_refused_in_the_words_of_the_
             _ = x * oplib.ones(3)
 
 
-def test_after_the_mode_calls_are_recorded_by_the_ordinary_short_cut(x):
+def test_after_the_mode_calls_are_recorded_by_the_ordinary_fast_path(x):
     with oplib.inference_mode():
         _ = x * 2.0
     assert (x * 2.0).requires_grad

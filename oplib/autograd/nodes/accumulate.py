@@ -64,7 +64,7 @@ class AccumulateGrad(TapeNode):
                 "that was recorded too. Write into a clone() of it."
             )
         if grad is not None:
-            with adding:  # an interrupt between acquire() and `try` would leave it locked
+            with adding:  # an interrupt between acquire() and `try` would leave the lock taken
                 self._add(leaf, grad, run)
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):

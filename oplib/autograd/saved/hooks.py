@@ -149,7 +149,7 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
         push_hooks(self.pack_hook, self.unpack_hook, compose=self.compose)
 
     def __exit__(self, *exc_info: object) -> None:
-        state = modes.state  # as pop_hooks, where the call itself may be interrupted
+        state = modes.state  # inlines pop_hooks, because an interrupt may come at a call
         if not hook_stack.pairs:
             pop_hooks()
         hook_stack.pairs = hook_stack.pairs[:-1]

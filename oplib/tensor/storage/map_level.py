@@ -52,7 +52,7 @@ map_levels = _MapLevels()
 
 
 def run_in_levels(stack: tuple[MapLevel, ...], function: Callable[..., Result], *args: Any) -> Result:
-    """Calls a function as if the maps in ``stack`` were those that the thread is in."""
+    """Calls a function as if the thread were in the maps of ``stack``."""
     before = map_levels.stack
     try:
         map_levels.stack = stack

@@ -1,4 +1,4 @@
-"""The state of a thread that contexts around a region change, put back whatever ends the region."""
+"""Restoring the state of a thread that the contexts around a region change, however the region ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Result = TypeVar("Result")
 
 
 def run_and_restore(region: Callable[[], Result]) -> Result:
-    """Calls a function that enters contexts, and puts the thread's state back.
+    """Calls a function that enters contexts, and restores the thread's state afterwards.
 
-    Contexts alone do not: an interrupt may come when ``__exit__`` is called and has not begun.
+    Contexts alone do not guarantee this: an interrupt may come before ``__exit__`` begins.
     """
     state = modes.state
     grad_mode, watchers = state.grad_enabled, state.watchers

@@ -138,7 +138,7 @@ class Region:
                 run_in_levels(levels, run_example)
             finally:
                 engine_state.vmap_levels -= 1
-            # A checkpoint that is looked into computes its region again.
+            # Reading a checkpoint computes its region again.
             run_in_levels(levels, self._look, index, first)
             return index
 

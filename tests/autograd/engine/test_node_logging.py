@@ -97,7 +97,7 @@ def test_traced_gradients_are_shown_by_their_shapes(records):
 
 
 @pytest.mark.spec("000.28")
-def test_hooks_by_hand_take_tensors_and_edges_and_skip_strangers(records):
+def test_hooks_by_hand_take_tensors_and_edges_and_skip_tensors_outside_the_graph(records):
     x = oplib.tensor(1.0, requires_grad=True)
     y = x * x
     _register_logging_hooks_on_whole_graph([])()

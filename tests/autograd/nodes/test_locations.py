@@ -42,7 +42,7 @@ def test_every_kind_of_node_remembers_its_line(forget_ops, x):
     compiled.register_autograd("derive")
     eager.register_autograd(lambda ctx, grad: grad * 2)
     with record_locations(True):
-        for _ in range(2):  # the complete path, and the short cut
+        for _ in range(2):  # the complete path, then the fast path
             results = [
                 (x * x, line()),
                 (x.sum(), line()),

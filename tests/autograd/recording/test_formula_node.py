@@ -124,7 +124,7 @@ def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
 
 def test_edges_to_leaves_are_made_when_somebody_looks() -> None:
     for _ in range(4):
-        leaf(X) * 2  # the first calls teach the short cut, and take the complete path, which looks
+        leaf(X) * 2  # the first calls take the complete path, which checks, and make the fast path
     x = leaf(X)
     result = x * 2
     node: Any = result.grad_fn

@@ -75,7 +75,7 @@ def test_interpolate_takes_numbers_for_all_axes() -> None:
     assert functional.interpolate(image, size=3).shape == (1, 1, 3, 3)
 
 
-def test_a_function_with_a_short_cut_looks_at_places_and_results_at_each_call():
+def test_a_function_with_a_fast_path_checks_places_and_results_at_each_call():
     x = oplib.ones(2, 3)
     for _ in range(3):
         assert oplib.gather(x, 1, oplib.tensor([[0, 2]])).tolist() == [[1.0, 1.0]]

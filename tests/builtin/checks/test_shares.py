@@ -27,7 +27,7 @@ NAN = float("nan")
 )
 @pytest.mark.parametrize("make", [oplib.tensor, jnp.array])
 def test_what_is_no_probability_is_refused_with_its_range(input, target, text, make):  # noqa: A002
-    for _ in range(2):  # by the complete way, and by the short cut
+    for _ in range(2):  # the complete path, then the fast path
         with pytest.raises(ArgumentError, match=f"binary_cross_entropy: all elements of {text}"):
             LOSS(make(input), make(target))
 

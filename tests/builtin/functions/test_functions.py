@@ -112,7 +112,7 @@ def test_an_instance_norm_of_arrays_writes_running_moments_into_tensors_only():
 
 def test_an_integer_of_64_bits_beside_floats_is_a_float():
     x = oplib.ones(2, requires_grad=True)
-    for _ in range(3):  # at first, cached, and by the short cut
+    for _ in range(3):  # the first call, one with cached numbers, and the fast path
         (x * 3_000_000_000).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.full(2, 9e9, np.float32))
     assert (x / 2**31 < 2**40).tolist() == [True, True]

@@ -135,7 +135,7 @@ def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(ke
             assert arrays.tolist() == [42.0 + (bias or 0.0)]
 
 
-def test_the_complete_path_and_the_short_cut_run_the_same_executable(
+def test_the_complete_path_and_the_fast_path_run_the_same_executable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @custom_op("compiled::once")

@@ -97,7 +97,7 @@ def test_a_static_argument_warns_once_at_its_eighth_value() -> None:
         warned(x, float(count))
 
 
-def test_what_short_cuts_find_of_an_op_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_the_fast_paths_of_an_op_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dispatch.CAPACITY == 256
     monkeypatch.setattr(dispatch, "CAPACITY", 8)  # each specialization is compiled
 
@@ -130,7 +130,7 @@ def test_a_static_argument_that_cannot_be_hashed_is_explained_by_its_schema(valu
     def unhashable(x: jax.Array, count: int = 1, scale: float = 1.0) -> jax.Array:
         return x * count * scale
 
-    for _ in range(2):  # the second time by the short cut
+    for _ in range(2):  # the second call takes the fast path
         assert unhashable(jnp.ones(()), 2, 0.5) == 1.0
         with pytest.raises(ArgumentError, match="argument 'count'"):
             unhashable(jnp.ones(()), value)

@@ -53,7 +53,7 @@ class TestWhichKernelRuns:
         assert factors_in(lower(op, "cpu", "cuda")) == {3, 5}
         assert factors_in(lower(op, "cpu", "rocm", "tpu")) == {3, 2, 7}
 
-    def test_an_op_with_a_kernel_for_all_keeps_the_short_cut_beside_those_for_some(self):
+    def test_an_op_with_a_kernel_for_all_keeps_the_fast_path_beside_those_for_some(self):
         assert is_eligible(make_op(cuda=5)._opoverload.record)
         assert not is_eligible(make_op("plat::g", default=None, cuda=5)._opoverload.record)
 

@@ -44,7 +44,7 @@ class TestKinds:
             Library("lab", "DEF")
         del first
 
-    def test_a_def_library_that_is_gone_leaves_room_for_another(self):
+    def test_a_new_def_library_may_follow_one_that_is_gone(self):
         Library("lab", "DEF")._destroy()
         another = Library("lab", "DEF")
         assert another.define("f(Tensor x) -> Tensor") == "f"

@@ -1,4 +1,4 @@
-"""Promotion: torch's, but for the two differences that the house has."""
+"""Promotion is torch's, with two differences."""
 
 from __future__ import annotations
 
