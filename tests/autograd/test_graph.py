@@ -55,7 +55,7 @@ def test_an_edge_is_a_named_tuple_of_node_and_slot():
     assert edge == GradientEdge(y.grad_fn, 0)
     assert (edge.node, edge.output_nr, edge.ownership_token) == (y.grad_fn, 0, None)
     assert "where one tensor" not in (GradientEdge.__doc__ or "")
-    assert "the gradient of one tensor arrives" in (GradientEdge.__doc__ or "")
+    assert "receives the gradient of one tensor" in (GradientEdge.__doc__ or "")
 
 
 @pytest.mark.spec("000.12", "D.11")
