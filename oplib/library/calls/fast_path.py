@@ -27,7 +27,7 @@ from oplib.library.schema import Argument
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import hide_frames
 
 from .dispatch import Dispatcher
 from .fast_block import FastBlock
@@ -126,10 +126,23 @@ class ShortCut:
         return record(dispatcher.node_class, result, tensors, arrays)[0]
 
 
+def _make_complete_call(dispatcher: Dispatcher) -> Callable[..., Any]:
+    """Returns the call of an overload without a fast path: an entry point without a frame of its own."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return dispatcher.call(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    return call
+
+
 def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     """Returns the function that a call of the overload runs."""
     if not dispatcher.is_fast:
-        return entry_point(lambda *args, **kwargs: dispatcher.call(args, kwargs))
+        return _make_complete_call(dispatcher)
     block = FastBlock(dispatcher.record)
     binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
     head, tail = _spell_any_call(block)

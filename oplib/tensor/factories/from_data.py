@@ -12,10 +12,9 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import hide_frames
 
 
-@entry_point
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Makes a leaf from a copy of the data.
 
@@ -51,9 +50,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             "tensor: the data is a Tensor, and its history is not copied. "
             "Write source.detach().clone() for a copy, with .requires_grad_(True) for a new leaf.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-    return _box_data(data, dtype, device, requires_grad)
+    try:
+        return _box_data(data, dtype, device, requires_grad)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -> Tensor:
@@ -61,7 +64,6 @@ def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -
     return Tensor.from_array(array, requires_grad=requires_grad)
 
 
-@entry_point
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns data as a Tensor. A Tensor is returned itself, or converted with its history.
 
