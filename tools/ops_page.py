@@ -1,4 +1,4 @@
-"""The page ``docs/use/ops.md``, made from the tables; a test compares the two."""
+"""The page ``docs/use/ops.md``, generated from the tables; a test compares the two."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from oplib.tensor import Tensor
 
 PAGE = Path("docs/use/ops.md")
 _SUBMODULES = ("linalg", "fft", "special")
-COLUMNS = "| op | calls | what | dtypes | operands | gradient | follows |"
+COLUMNS = "| op | calls | result | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
-`make generate` makes this page from the tables in `oplib/builtin/tables/`.
+`make generate` writes this page from the tables in `oplib/builtin/tables/`.
 
-Each line is an overload, registered as any user's op and found as `oplib.ops.oplib.<name>.<overload>`. Then:
-how it is called, as a function of `oplib`, as a method of Tensor and in place; what it gives; in which dtypes
-its tensors may meet; its operands, the numbers that may change at every call without compiling anew; its
-gradient, derived by JAX from the kernel unless told; and whose contract it follows. The result of an op
-marked *view* shares the memory of its argument, and writing into either is seen in both.
+Each line is an overload. It is registered like an op of a user, and its path is
+`oplib.ops.oplib.<name>.<overload>`. The columns are:
 
-A parameter `dim` of a function or method may also be called `axis`, and `keepdim` `keepdims`.
+- op: the schema.
+- calls: its functions of `oplib`, its method of Tensor and its in-place forms.
+- result: what it computes. A result marked *view* shares the memory of its argument: a write into one changes
+  the other.
+- dtypes: the classes of dtypes of its tensors, after promotion.
+- operands: the numbers that may change at every call without a new compilation.
+- gradient: *derived* is JAX's own derivative of the kernel.
+- follows: the function whose contract it follows.
 
-The classes of dtypes are bool; int, with a sign or without; half, which is float16 and bfloat16; float,
-which is float32 and float64; and complex. What is of another class is refused with an
-`UnsupportedDtypeError`. Where a `dtype` is given, it is that which counts.
+The parameter `dim` of a function or method may also be called `axis`, and `keepdim` may be called `keepdims`.
 
-Dtypes, broadcasting and subgradients are torch's; without JAX's x64 an integer result that torch makes int64
-is int32. Eagerly a place or class that is not there raises; a traced one is clamped or dropped, as JAX does.
-What is no probability is refused by `binary_cross_entropy`, and counted as it stands under a trace. A matrix
-without an inverse raises a `LinAlgError`, and gives inf or nan when it is traced
-([ADR 16](../adr/0016-value-checks.md)). A division of integers by 0 gives what
-JAX gives.
+The classes of dtypes are bool, int (signed and unsigned), half (float16 and bfloat16), float (float32 and
+float64) and complex. A dtype of another class raises an `UnsupportedDtypeError`. If a `dtype` is given, its
+class counts.
+
+Dtypes, broadcasting and subgradients are torch's. Without JAX's x64, a result that is int64 in torch is
+int32. An eager call raises for an index or class that does not exist; under a trace it is clamped or dropped,
+as in JAX. `binary_cross_entropy` refuses numbers that are no probabilities, except under a trace. A matrix
+without an inverse raises a `LinAlgError`; under a trace the result is inf or nan
+([ADR 16](../adr/0016-value-checks.md)). The division of integers by 0 has JAX's result.
 """
 
 
@@ -62,7 +67,7 @@ def list_lines(rows: Iterable[Row], registry: FunctionRegistry) -> list[str]:
 
 
 def write_page() -> None:
-    """Writes the page, from the root of the repository."""
+    """Writes the page; the working directory is the root of the repository."""
     PAGE.write_text(render_page())
 
 
@@ -71,7 +76,7 @@ def _title(family: ModuleType) -> str:
 
 
 def _link(family: ModuleType) -> str:
-    """The file in which the rows stand."""
+    """Returns a link to the file of the rows."""
     path = f"{family.__name__.replace('.', '/')}.py"
     return f"Source: [`{path}`](../../{path})"
 

@@ -62,7 +62,7 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     if isinstance(array, Tracer):
         raise TracingError(
-            f"{op}: it reads values, which are unknown under a trace. Got {describe(array)}. Call it "
+            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
             "outside of jit, or use where and a mask of fixed size."
         )
     return np.asarray(array)

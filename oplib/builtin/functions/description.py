@@ -1,4 +1,4 @@
-"""The docstrings of functions that stand in tables, made of what their rows tell."""
+"""The docstrings of the functions of built-in ops, generated from their rows."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _NOT_IN_SCHEMAS = {
 }
 _ITEM_BY_ITEM = frozenset({"items", "floats", "bools", "mixed"})
 _OF_RESULTS = {
-    "keepdim": ", without the dimensions that are reduced, or with these of length 1 where `keepdim`",
-    "reduction": " without dimensions, or with `reduction='none'` one that is not reduced",
-    "dtype": ", of `dtype` where that is given",
+    "keepdim": ", without the reduced dimensions, or with length 1 for each if `keepdim`",
+    "reduction": " without dimensions, or one loss per item with `reduction='none'`",
+    "dtype": ", of `dtype` if it is given",
 }
 _SUBMODULES = ("linalg_", "fft_", "special_")
 _DIMS = frozenset({"dim", "dims", "dim0", "dim1", "dimension", "start_dim", "dims_self"})
@@ -55,21 +55,21 @@ def describe_function(
     """Returns the docstring of an op's function.
 
     Args:
-        rows: of the op.
-        schemas: of the rows.
-        parameters: of the function that stands for them all, without further names.
+        rows: the rows of the op.
+        schemas: the schemas of the rows.
+        parameters: the parameters of the function of all overloads, without further names.
     """
     return "\n".join(_Description(rows, schemas, parameters).list_lines())
 
 
 def describe_derivative(row: Row) -> str:
-    """Returns in words how a row differentiates."""
+    """Returns a sentence that says how a row differentiates."""
     derivative = row.derivative
     if derivative.constant is not None:
         return f"Zero, because {derivative.constant}."
     if derivative.missing is not None:
         return f"Missing, because {derivative.missing}."
-    return "JAX's own derivative of the kernel." if derivative.derive else "A formula of its own."
+    return "JAX's own derivative of the kernel." if derivative.derive else "A formula of the op."
 
 
 def describe_dtypes(classes: str) -> str:
@@ -85,12 +85,12 @@ def describe_dtypes(classes: str) -> str:
 
 
 class _Description:
-    """What is known of one op.
+    """Generates the docstring of one op.
 
     Args:
-        rows: of the op.
-        schemas: of the rows.
-        parameters: of the function that stands for them all.
+        rows: the rows of the op.
+        schemas: the schemas of the rows.
+        parameters: the parameters of the function of all overloads.
     """
 
     def __init__(
@@ -139,15 +139,17 @@ class _Description:
         return _wrap(f"{line}.", "        ")
 
     def _describe_tensor(self) -> str:
-        """Which dtypes the first tensor may have: of several it counts in which they meet."""
+        """Returns the dtypes of the first tensor; for several tensors, their common dtype."""
         if self._tensors[0] == "condition":
             return " of bools"
         is_only = len(self._tensors) == 1
         shape = " of any shape" if is_only and self._is_item_by_item else ""
         if len(self._classes) == _ALL_CLASSES:
             return f"{shape} and any dtype" if shape else " of any dtype"
-        dtype = f"{describe_dtypes(self._classes)} dtype"
-        return f"{shape}{' and' if shape else ' of'} {dtype}" if is_only else f"; the tensors meet in {dtype}"
+        classes = describe_dtypes(self._classes)
+        if is_only:
+            return f"{shape}{' and' if shape else ' of'} {classes} dtype"
+        return f"; the common dtype of the tensors is {classes}"
 
     def _describe_results(self) -> str:
         forms = list(dict.fromkeys(map(_name_results, self._schemas)))
@@ -164,41 +166,41 @@ class _Description:
         return _wrap(f"    {words[0].upper()}{words[1:]}.", "    ")
 
     def _describe_items(self, words: str) -> str:
-        """The shape and dtype of a result that is computed item by item."""
+        """Returns the shape and dtype of a result that is computed item by item."""
         is_only = len(self._tensors) == 1
         first = f"of `{self._tensors[0]}`"
         shape = f"of the shape {first}" if is_only else "of the shape to which the tensors broadcast"
-        dtype = f"of the dtype {first}" if is_only else "of the dtype in which they meet"
+        dtype = f"of the dtype {first}" if is_only else "of their common dtype"
         if self._result == "bools":
             return f"{words} of bools, {shape}"
         if self._result == "mixed":
             return f"{words} {shape}"
-        return f"{words} {shape} and {dtype}{', or of floats for ints' if self._result == 'floats' else ''}"
+        return f"{words} {shape} and {dtype}{', or floating for ints' if self._result == 'floats' else ''}"
 
     def _list_errors(self) -> list[str]:
-        found = ["    ArgumentTypeError: an argument is not of a type that is told above."]
+        found = ["    ArgumentTypeError: an argument has a type that is not listed above."]
         if len(self._classes) < _ALL_CLASSES:
-            found.append(f"    UnsupportedDtypeError: a dtype that is not {describe_dtypes(self._classes)}.")
+            found.append(f"    UnsupportedDtypeError: the dtype is not {describe_dtypes(self._classes)}.")
         if self._op not in _COUNTING_DIMS and not _DIMS.isdisjoint(self._defaults):
-            found.append("    DimensionError: a dimension that is not there.")
+            found.append("    DimensionError: a dimension does not exist.")
         if self._is_item_by_item and len(self._tensors) > 1:
-            found.append("    ArgumentError: shapes that do not broadcast.")
+            found.append("    ArgumentError: the shapes do not broadcast.")
         return found
 
 
 def _summarise(row: Row) -> str:
-    """What begins with a formula cannot begin a sentence. Patterns are compiled here: imports are quick."""
+    """Returns the first sentence; adds a verb to a formula. Compiles patterns late: imports are fast."""
     doc = re.sub(r"\bself\b", "input", row.doc)
     if re.match(_CHANGED, doc):
-        doc = f"Gives the tensor {doc}"
+        doc = f"Returns the tensor {doc}"
     elif re.match(_FORMULA, doc):
-        doc = f"Gives {doc}"
+        doc = f"Computes {doc}"
     end = "" if doc.endswith("...") else "."
     return _wrap(f"{doc[0].upper()}{doc[1:]}{end}", "")
 
 
 def _collect_types(schemas: Iterable[FunctionSchema]) -> dict[str, tuple[str, ...]]:
-    """The words for the types of each argument, in all overloads, by its name in the function."""
+    """Returns the words for the types of each argument in all overloads, by its name in the function."""
     found: dict[str, tuple[str, ...]] = {}
     for schema in schemas:
         for argument in schema.arguments:
@@ -237,7 +239,7 @@ def _name_results(schema: FunctionSchema) -> str:
 
 
 def _list_overloads(rows: Sequence[Row]) -> list[str]:
-    """The schemas; each with what it computes, where they do not all compute the same."""
+    """Returns the schemas, each with its description if the descriptions differ."""
     are_alike = len({row.doc for row in rows}) == 1
     return [f"    {row.schema}" if are_alike else f"    {row.schema}\n        {row.doc}" for row in rows]
 
@@ -247,7 +249,7 @@ def _join(words: Sequence[str]) -> str:
 
 
 def _wrap(line: str, indent: str) -> str:
-    """A line as lines that a reader sees whole; much quicker than textwrap."""
+    """Wraps a line; much faster than textwrap."""
     lines: list[str] = []
     while len(line) > _WIDTH:
         end = line.rfind(" ", 0, _WIDTH)

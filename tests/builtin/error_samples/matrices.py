@@ -104,7 +104,7 @@ MATRICES = [
     Refusal("nn.functional.bilinear", "the inputs do not fit the weight", X, real(2, 4), real(5, 4, 3)),
     Refusal(
         "nn.functional.bilinear",
-        "the inputs must have the same sizes but along the",
+        "the inputs must have the same sizes except in the",
         X,
         real(3, 4),
         real(5, 3, 4),

@@ -14,8 +14,10 @@ SAMPLING = [
     Refusal(
         f"{_F}grid_sample", "padding_mode 'zeros'", IMAGE, GRID, padding_mode="same", align_corners=False
     ),
-    Refusal(f"{_F}grid_sample", "and the same batch", IMAGE, real(2, 2, 3, 2), align_corners=False),
-    Refusal(f"{_F}grid_sample", "one number for each axis", IMAGE, real(1, 2, 3, 3), align_corners=False),
+    Refusal(f"{_F}grid_sample", "the same batch", IMAGE, real(2, 2, 3, 2), align_corners=False),
+    Refusal(
+        f"{_F}grid_sample", "one coordinate per spatial axis", IMAGE, real(1, 2, 3, 3), align_corners=False
+    ),
     Refusal(f"{_F}grid_sample", "expected a 4D or 5D input", X, GRID, align_corners=False),
     Refusal(
         f"{_F}grid_sample",

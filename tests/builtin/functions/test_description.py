@@ -93,7 +93,7 @@ def test_a_docstring_names_arguments_as_the_function_does_and_nowhere_self(docs)
     assert not wrong
 
 
-def test_no_line_of_a_made_docstring_is_wider_than_a_screen_but_for_schemas(docs):
+def test_the_lines_of_a_generated_docstring_are_short_except_schemas(docs):
     assert not [
         line
         for text in docs.values()
@@ -109,49 +109,50 @@ def infer(name):
     return jax.eval_shape(rows[0].kernel, *ABSTRACT[:count]).dtype
 
 
-def test_ops_that_are_said_to_give_bools_do():
+def test_ops_in_giving_bools_return_bools():
     assert {name: infer(name) for name in GIVING_BOOLS} == dict.fromkeys(GIVING_BOOLS, jnp.dtype("bool"))
 
 
-def test_ops_that_are_said_to_give_floats_for_ints_do():
+def test_ops_in_giving_floats_return_floats_for_ints():
     assert {name: infer(name) for name in GIVING_FLOATS} == dict.fromkeys(GIVING_FLOATS, jnp.dtype("float32"))
 
 
-def test_the_docstring_of_softmax_tells_what_each_argument_is():
+def test_the_docstring_of_softmax_describes_each_argument():
     assert oplib.softmax.__doc__ == (
-        "Gives exp(input) over its sum along a dim.\n"
+        "Computes exp(input), divided by its sum along a dim.\n"
         "\nArgs:\n"
         "    input: a tensor of floating dtype; in a method, the tensor itself.\n"
         "    dim: an int; the dimension along which the results sum to 1, a negative one "
         "counted from the last.\n"
-        "    dtype: a dtype, by default None; what `input` is converted to first, where it is given.\n"
+        "    dtype: a dtype, by default None; the dtype to which `input` is converted first, "
+        "if it is given.\n"
         "\nReturns:\n"
-        "    A tensor of the shape of `input`, of `dtype` where that is given.\n"
+        "    A tensor of the shape of `input`, of `dtype` if it is given.\n"
         "\nRaises:\n"
-        "    ArgumentTypeError: an argument is not of a type that is told above.\n"
-        "    UnsupportedDtypeError: a dtype that is not floating.\n"
-        "    DimensionError: a dimension that is not there.\n"
-        "\nGradient:\n    A formula of its own.\n"
+        "    ArgumentTypeError: an argument has a type that is not listed above.\n"
+        "    UnsupportedDtypeError: the dtype is not floating.\n"
+        "    DimensionError: a dimension does not exist.\n"
+        "\nGradient:\n    A formula of the op.\n"
         "\nSource:\n    torch.softmax\n"
         "\nOverloads:\n    softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor\n"
     )
 
 
-def test_a_function_with_out_tells_it_after_its_other_arguments():
+def test_the_argument_out_comes_last_in_a_docstring():
     assert (
         "\n    out: a tensor that the result is written into"
         in oplib.add.__doc__.partition("\n\nReturns:")[0]
     )
 
 
-def test_a_dimension_that_is_not_there_raises_as_told():
+def test_a_dimension_that_does_not_exist_raises_as_documented():
     tensor = oplib.ones(2, 3)
     for name in ("softmax", "cumsum", "sum", "argmax", "unbind", "norm", "flip", "unsqueeze", "glu"):
         with pytest.raises(oplib.errors.DimensionError):
             FUNCTIONS[name](tensor, **{"dims" if name == "flip" else "dim": [9] if name == "flip" else 9})
 
 
-def test_dtypes_are_told_as_adjectives():
+def test_dtypes_are_described_by_adjectives():
     assert describe_dtypes("bihfc") == "bool, integer, floating or complex"
     assert describe_dtypes("f") == "float32 or float64"
 
@@ -165,7 +166,7 @@ GIVEN = {
 }
 
 
-def test_ops_that_are_said_to_keep_the_shape_do():
+def test_ops_in_keeping_shape_keep_the_shape():
     def find_shape(name):
         dtype = jnp.complex64 if name == "imag" else jnp.float32
         array = jax.ShapeDtypeStruct((2, 3), dtype)
@@ -174,14 +175,14 @@ def test_ops_that_are_said_to_keep_the_shape_do():
     assert {name: find_shape(name) for name in KEEPING_SHAPE} == dict.fromkeys(KEEPING_SHAPE, (2, 3))
 
 
-def test_what_a_made_docstring_says_is_raised_is():
+def test_an_op_raises_the_errors_that_its_docstring_lists():
     ones, ints = oplib.ones(2, 3), oplib.tensor([1, 2])
-    assert "UnsupportedDtypeError: a dtype that is not floating." in oplib.softmax.__doc__
+    assert "UnsupportedDtypeError: the dtype is not floating." in oplib.softmax.__doc__
     with pytest.raises(oplib.errors.UnsupportedDtypeError):
         oplib.softmax(ints, 0)
-    assert "ArgumentError: shapes that do not broadcast." in oplib.atan2.__doc__
+    assert "ArgumentError: the shapes do not broadcast." in oplib.atan2.__doc__
     with pytest.raises(oplib.errors.ArgumentError):
         oplib.atan2(ones, oplib.ones(4))
-    assert "ArgumentTypeError: an argument is not of a type" in oplib.atan2.__doc__
+    assert "ArgumentTypeError: an argument has a type" in oplib.atan2.__doc__
     with pytest.raises(oplib.errors.ArgumentTypeError):
         oplib.atan2(ones, "one")

@@ -1,1 +1,1 @@
-"""Ops that make new items: constants and random numbers."""
+"""Ops that create new items: constants and random numbers."""

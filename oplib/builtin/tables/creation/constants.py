@@ -1,4 +1,4 @@
-"""Creation: items that are new, and what fills a tensor in place."""
+"""Creation: constant items, and the ops that fill a tensor in place."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def _full(value: int) -> Any:
 
 
 def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """Brings a value into the shape and dtype in which it is stored.
+    """Broadcasts a value to the shape and converts it to the dtype in which it is stored.
 
     Raises:
-        ArgumentError: it does not broadcast to the shape, or is complex and the dtype is not.
+        ArgumentError: it does not broadcast to the shape, or is complex for a real dtype.
     """
     given, shape = value, tuple(shape)
     if value.dtype in COMPLEX and dtype not in COMPLEX:
         raise ArgumentError(
-            f"{op}: a complex value cannot be stored in a tensor that is not. Got {describe(given)} for "
+            f"{op}: a complex value cannot be stored in a real tensor. Got {describe(given)} for "
             f"{dtype.name}. Take its real part."
         )
     while value.ndim > len(shape) and value.shape[0] == 1:
@@ -43,7 +43,7 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _copy(op: str) -> Any:
-    """The kernel that puts one tensor in the place of another, in that one's shape and dtype."""
+    """Returns the kernel that copies one tensor into the shape and dtype of another."""
     return lambda self, src: store(op, src, self.shape, self.dtype)
 
 
@@ -71,7 +71,7 @@ ROWS = (
     Row(
         "zero(Tensor self) -> Tensor",
         _full(0),
-        "zeros in place of the items",
+        "zeros instead of the items",
         in_place=True,
         source="torch.Tensor.zero_",
         is_internal=True,
@@ -80,23 +80,23 @@ ROWS = (
     Row(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
         _copy("fill"),
-        "one value in place of the items",
+        "one value instead of the items",
         operand=("value",),
         in_place=True,
         in_place_functions=("fill_",),
     ),
-    Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value in place of the items"),
+    Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value instead of the items"),
     Row(
         "stored(Tensor self, int[] shape, ScalarType dtype) -> Tensor",
         _stored,
-        "the items in the shape and dtype in which they are to be stored",
+        "the items in a given shape and dtype",
         source="torch.Tensor.__setitem__",
         is_internal=True,
     ),
     Row(
         "copy(Tensor self, Tensor src) -> Tensor",
         _copy("copy"),
-        "another tensor's items in place of the own ones",
+        "the items of another tensor",
         in_place=True,
         source="torch.Tensor.copy_",
         is_internal=True,

@@ -1,7 +1,7 @@
 """Random numbers: each call draws a key from its Generator, and the kernel is a function of that key.
 
-Nothing here depends on where it is computed, so a call repeats itself wherever the key does. The items of a
-distribution do not move with its parameters, as in torch: every gradient is zero.
+The kernels do not depend on the device, so equal keys give equal numbers everywhere. As in torch, the items
+of a distribution have no gradient with respect to its parameters: every gradient is zero.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Kernel = Callable[..., Any]
 
 
 def _widen(dtype: Any) -> Any:
-    """In which dtype numbers are drawn: halves are too coarse to be drawn in, and integers are rounded."""
+    """Returns the dtype of the draws: half precision is too coarse, and integers are rounded later."""
     return dtype if dtype in (dtypes.float32, dtypes.float64) else jnp.dtype(dtypes.float32)
 
 
 def _draw_open(generator: Any, like: Any) -> Any:
-    """Uniform numbers from which 0 is left out, so that their logarithm is finite."""
+    """Draws uniform numbers without 0, so that their logarithm is finite."""
     wide = _widen(like.dtype)
     return jax.random.uniform(generator.next_key(), like.shape, wide, minval=jnp.finfo(wide).tiny)
 
@@ -41,7 +41,7 @@ def _draw_open(generator: Any, like: Any) -> Any:
 
 
 def _flip(self: Any, p: Any, *, generator: Any) -> Any:
-    """Ones where a uniform number is below p."""
+    """Returns ones where a uniform number is below p."""
     wide = _widen(p.dtype)
     if broadcast([self, p], "bernoulli_")[0].shape != self.shape:
         raise ArgumentError(
@@ -70,7 +70,7 @@ def _split(generator: Any) -> tuple[Any, Any]:
 
 
 def _stretch(drawn: Any, low: Any, high: Any) -> Any:
-    """From the unit interval to another; rounding may reach its end, which is not part of it."""
+    """Maps the unit interval to another one; rounding may reach its end, which is excluded."""
     low, high = (broadcast_to(to_dtype_of(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
     moved = drawn * (high - low) + low
     return jnp.where(moved < high, moved, low)
@@ -83,7 +83,7 @@ def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
 
 
 def _normal_around(mean: Any, std: Any, *, generator: Any) -> Any:
-    """Of tensors that broadcast; the dtype is that of the mean, or of the deviation if that is the tensor."""
+    """Adds noise to tensors that broadcast; the dtype is that of the mean, or of the only tensor."""
     shape = broadcast([mean, std], "normal")[0].shape
     dtype = std.dtype if jax.typeof(mean).weak_type else mean.dtype
     if classify(dtype) not in "hfc":
@@ -104,7 +104,7 @@ def _log_normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
 
 
 def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
-    """The number of throws up to the first that succeeds."""
+    """Returns the number of trials up to the first success."""
     throws = jnp.ceil(jnp.log(_draw_open(generator, self)) / jnp.log1p(-_scalar(p, self)))
     throws = jnp.maximum(throws, jnp.ones_like(throws))
     if self.dtype in INTEGRAL:
@@ -119,7 +119,7 @@ def _cauchy(self: Any, median: Any, sigma: Any, *, generator: Any) -> Any:
 
 
 def _scalar(number: Any, like: Any) -> Any:
-    """A parameter in the dtype in which it is computed, and in all places."""
+    """Returns a parameter in the dtype of the computation, broadcast to all items."""
     wide = _widen(like.dtype)
     return broadcast_to(lax.convert_element_type(lax.stop_gradient(number), wide), like.shape)
 
@@ -135,13 +135,13 @@ def _multinomial(self: Any, num_samples: int, replacement: bool, *, generator: A
 
 
 def _draw_once(weights: Any, count: int, key: Any) -> Any:
-    """Races: the place of a weight comes in after a time that is exponential in it; the first ones win."""
+    """Draws without replacement: the positions with the smallest exponential times of these rates."""
     times = jax.random.exponential(key, weights.shape, weights.dtype)
     return lax.top_k(weights / (times + jnp.full_like(times, jnp.finfo(times.dtype).tiny)), count)[1]
 
 
 def _draw_again(weights: Any, count: int, key: Any) -> Any:
-    """Throws into the running sum, and halves the range in which a throw landed until one place is left."""
+    """Draws with replacement: finds uniform numbers in the cumulative sum by bisection."""
     sums = jnp.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     thrown = jax.random.uniform(key, (*weights.shape[:-1], count), weights.dtype) * total
@@ -174,7 +174,7 @@ def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
 
 
 def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str, **facts: Any) -> Row:
-    """A row for what fills a tensor, whatever it holds; its dtype alone says whether it can."""
+    """Makes a row for an op that fills a tensor; only the tensor's dtype is checked."""
     name = schema.partition("(")[0].partition(".")[0].removesuffix("_functional")
 
     def checked(self: Any, *numbers: Any, generator: Any) -> Any:
@@ -192,29 +192,29 @@ ROWS = (
     Row(
         "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
         _bernoulli,
-        "ones with the probability that each item says, and zeros",
+        "ones with the probability given by each item, and zeros",
         dtypes="hf",
         out=True,
     ),
-    _fill("bernoulli.p(Tensor self, float p", _flip, "ones with one probability, and zeros", "bihf", "p"),
+    _fill("bernoulli.p(Tensor self, float p", _flip, "ones with a given probability, and zeros", "bihf", "p"),
     _fill(
         "bernoulli.Tensor(Tensor self, Tensor p",
         _flip,
-        "ones with probabilities that broadcast, and zeros",
+        "ones with given probabilities, and zeros",
         "bihf",
     ),
     Row(
         "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> "
         "Tensor",
         _multinomial,
-        "places drawn with the weights of each row",
+        "positions, drawn with the weights of each row",
         dtypes="hf",
         out=True,
     ),
     Row(
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
         _normal_around,
-        "normally distributed around means",
+        "normally distributed numbers with given means",
         operand=("std",),
         dtypes="hfc",
         out=True,
@@ -222,20 +222,20 @@ ROWS = (
     Row(
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
         _normal_around,
-        "normally distributed with deviations",
+        "normally distributed numbers with given standard deviations",
         operand=("mean",),
         dtypes="hf",
     ),
     Row(
         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
         _normal_around,
-        "normally distributed around means with deviations",
+        "normally distributed numbers with given means and standard deviations",
         dtypes="hfc",
     ),
     _fill(
         "normal_functional(Tensor self, float mean=0., float std=1.",
         _normal,
-        "normally distributed, in the shape of a tensor",
+        "normally distributed numbers in the shape of a tensor",
         "hfc",
         "mean",
         "std",
@@ -244,7 +244,7 @@ ROWS = (
     _fill(
         "uniform(Tensor self, float from=0., float to=1.",
         _uniform,
-        "uniformly distributed, in the shape of a tensor",
+        "uniformly distributed numbers in the shape of a tensor",
         "hfc",
         "from",
         "to",
@@ -253,7 +253,7 @@ ROWS = (
     _fill(
         "exponential(Tensor self, float lambd=1.",
         _exponential,
-        "exponentially distributed, in the shape of a tensor",
+        "exponentially distributed numbers in the shape of a tensor",
         "hf",
         "lambd",
         is_internal=True,
@@ -261,7 +261,7 @@ ROWS = (
     _fill(
         "log_normal(Tensor self, float mean=1., float std=2.",
         _log_normal,
-        "with logarithms that are normally distributed, in the shape of a tensor",
+        "log-normally distributed numbers in the shape of a tensor",
         "hf",
         "mean",
         "std",
@@ -270,7 +270,7 @@ ROWS = (
     _fill(
         "geometric(Tensor self, float p",
         _geometric,
-        "numbers of throws up to the first that succeeds, in the shape of a tensor",
+        "numbers of trials up to the first success, in the shape of a tensor",
         "ihf",
         "p",
         is_internal=True,
@@ -278,7 +278,7 @@ ROWS = (
     _fill(
         "cauchy(Tensor self, float median=0., float sigma=1.",
         _cauchy,
-        "of Cauchy's distribution, in the shape of a tensor",
+        "Cauchy distributed numbers in the shape of a tensor",
         "hf",
         "median",
         "sigma",

@@ -1,1 +1,1 @@
-"""Losses."""
+"""The loss functions."""

@@ -1,4 +1,4 @@
-"""Alignment: the loss of short sequences of labels by all ways to stretch them over a longer one."""
+"""Alignment: the loss of label sequences over all their alignments with a longer sequence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .basic import reduce_losses
 
 
 def _log_sum(*terms: Any) -> Any:
-    """log(exp(a) + exp(b) + ...), where all may be -inf, without nan in the gradient."""
+    """Computes log(exp(a) + exp(b) + ...); if all terms are -inf, the gradient is not nan."""
     top = lax.stop_gradient(terms[0])
     for term in terms[1:]:
         top = lax.max(top, lax.stop_gradient(term))
@@ -30,19 +30,19 @@ def _log_sum(*terms: Any) -> Any:
 
 
 def _shift(states: Any, count: int) -> Any:
-    """States moved to later ones, ``[N, L]``; before the first there is nothing."""
+    """Shifts states to later ones, ``[N, L]``; the first states become -inf."""
     return lax.pad(states, strong(-math.inf, states), [(0, 0, 0), (count, -count, 0)])
 
 
 def _stretch_labels(targets: Any, blank: int) -> Any:
-    """Labels with blanks around each, ``[N, 2 S + 1]``."""
+    """Returns labels with a blank around each, ``[N, 2 S + 1]``."""
     count, length = targets.shape
     states = jnp.full((count, 2 * length + 1), blank, targets.dtype)
     return states.at[:, 1::2].set(targets)
 
 
 def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -> Any:
-    """Goes through the times, ``[T, N, C]``; returns the negative log-likelihoods, ``[N]``."""
+    """Runs over the time steps, ``[T, N, C]``; returns the negative log-likelihoods, ``[N]``."""
     count, width = states.shape
     index = jnp.broadcast_to(states, (log_probs.shape[0], count, width))
     emitted = jnp.take_along_axis(log_probs, index, 2, mode="clip")
@@ -74,7 +74,7 @@ def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -
 
 
 def _pad_targets(targets: Any, target_lengths: Any) -> Any:
-    """Targets one after the other as rows; as long as all of them, since lengths are not known here."""
+    """Returns concatenated targets as rows, each as long as all targets: the lengths are not static."""
     starts = jnp.cumsum(target_lengths) - target_lengths
     index = starts[:, None] + lax.iota(starts.dtype, targets.shape[0])[None]
     return jnp.take(targets, index, mode="clip")
@@ -83,8 +83,8 @@ def _pad_targets(targets: Any, target_lengths: Any) -> Any:
 def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int) -> None:
     if log_probs.ndim not in (2, 3) or targets.ndim > 2 or not targets.ndim or 0 in log_probs.shape:
         raise ArgumentError(
-            "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or one after the "
-            f"other. Got {describe(log_probs)} and {describe(targets)}. Reshape them."
+            "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or "
+            f"concatenated. Got {describe(log_probs)} and {describe(targets)}. Reshape them."
         )
     if any(one.dtype.kind not in "iu" for one in (targets, input_lengths, target_lengths)):
         raise ArgumentError(
@@ -141,7 +141,7 @@ ROWS = (
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
         "int blank=0, *, str reduction='mean', bool zero_infinity=False) -> Tensor",
         _ctc_loss,
-        "what the log-probabilities of label sequences lack to 0, over all alignments",
+        "negative log-likelihoods of label sequences, summed over all alignments",
         dtypes="hf",
         source="torch.nn.functional.ctc_loss",
     ),

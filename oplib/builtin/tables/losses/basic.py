@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Losses, and the likeness of vectors; the names of ``oplib.nn.functional``."""
+"""Losses, and the similarity of vectors; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from oplib.tensor import default_int_dtype
 
 
 def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any:
-    """Returns the losses themselves, their sum, or their mean by weights.
+    """Returns the losses, their sum, or their weighted mean.
 
     Raises:
-        ArgumentValueError: there is no such reduction.
-        ArgumentError: a mean of integers.
+        ArgumentValueError: the reduction is unknown.
+        ArgumentError: the reduction is a mean of integers.
     """
     if reduction == "none":
         return losses
@@ -52,7 +52,7 @@ def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) 
 
 
 def _pair(op: str, function: Any) -> Any:
-    """The kernel of a loss of pairs of items."""
+    """Makes the kernel of a loss of pairs of items."""
 
     def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
         dtype = promote_operands(input, target)
@@ -63,7 +63,7 @@ def _pair(op: str, function: Any) -> Any:
 
 
 def _size(x: Any) -> Any:
-    """The absolute value, whose gradient at 0 is 0, and at nan."""
+    """Returns the absolute value, whose gradient at 0 and at nan is 0."""
     return jnp.abs(x) if x.dtype.kind in "uc" else x * find_sign(x)
 
 
@@ -77,7 +77,7 @@ def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
         return size
     edge, half = strong(beta, size), strong(0.5, size)
     is_far = size >= edge
-    near = jnp.where(is_far, strong(0, size), size)  # of something finite, so that no gradient becomes nan
+    near = jnp.where(is_far, strong(0, size), size)  # a finite argument, so that no gradient becomes nan
     return jnp.where(is_far, size - half * edge, half * near * near / edge)
 
 
@@ -111,7 +111,7 @@ PAIRS = (
     Row(
         "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _pair("mse_loss", lambda x, y: lax.square(x - y)),
-        "squares of the differences",
+        "squared differences",
     ),
     Row(
         "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
@@ -121,17 +121,17 @@ PAIRS = (
     Row(
         "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
         _pair("smooth_l1_loss", _smooth_l1),
-        "squares of differences below beta over 2 beta, beyond it absolute differences less beta / 2",
+        "squared differences / (2 beta) below beta, absolute differences - beta / 2 above",
     ),
     Row(
         "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
         _pair("huber_loss", _huber),
-        "half the squares of differences below delta, beyond it delta times them, less delta / 2",
+        "half the squared differences below delta, delta * (absolute differences - delta / 2) above",
     ),
     Row(
         "kl_div(Tensor input, Tensor target, *, bool log_target=False, str reduction='mean') -> Tensor",
         _kernel_kl_div,
-        "target * (log(target) - input), where input holds logarithms",
+        "target * (log(target) - input), where input contains logarithms",
     ),
 )
 
@@ -156,7 +156,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 
 @jax.custom_jvp
 def _lack_of_belief(x: Any, y: Any) -> Any:
-    """``-y log(x) - (1 - y) log(1 - x)``, with the gradients of torch where logarithms are cut."""
+    """Computes ``-y log(x) - (1 - y) log(1 - x)``, with torch's gradients where a logarithm is clipped."""
     return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log(strong(1, x) - x))
 
 
@@ -170,7 +170,7 @@ def _push_lack_of_belief(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 def _clip_log(x: Any) -> Any:
-    """A logarithm of 0 counts as -100, so that one item does not spoil the mean."""
+    """Clips a logarithm at -100, so that one item cannot make the mean infinite."""
     low, is_none = strong(-100, x), x <= strong(0, x)
     log = lax.log(jnp.where(is_none, strong(1, x), x))
     return jnp.where(is_none | (log < low), low, log)
@@ -192,7 +192,7 @@ def _bce_with_logits(
     op = "binary_cross_entropy_with_logits"
     x, y = (lax.convert_element_type(one, promote_operands(input, target)) for one in (input, target))
     one, zero = strong(1, x), strong(0, x)
-    log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # of sigmoid(x); that of sigmoid(-x) is log - x
+    log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # log(sigmoid(x)); log(sigmoid(-x)) is log - x
     if pos_weight is None:
         losses = (one - y) * x - log
     else:
@@ -201,7 +201,7 @@ def _bce_with_logits(
 
 
 def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
-    """Checks what goes with classes: a target of integers, and one weight for each class."""
+    """Checks the class targets, which are integers, and the weights, one per class."""
     if not input.ndim:
         kind = ArgumentValueError if op == "nll_loss" else DimensionError
         raise kind(f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0).")
@@ -239,11 +239,11 @@ def _nll(
     label_smoothing: float = 0.0,
     op: str = "nll_loss",
 ) -> Any:
-    """Of log-probabilities, with the classes along axis 1, or 0 where there is no batch."""
+    """Computes the loss of log-probabilities with the classes along axis 1, or 0 without a batch."""
     axis = 1 if input.ndim > 1 else 0
     _check_classes(op, input, target, weight, axis=axis)
     _check_target(op, input, target, axis)
-    if target.dtype.itemsize < 4:  # bytes, which hold no -100
+    if target.dtype.itemsize < 4:  # unsigned bytes, which do not hold -100
         target = lax.convert_element_type(target, jnp.int32)
     counts = target != strong(ignore_index, target)
     classes = jnp.where(counts, target, strong(0, target))
@@ -309,7 +309,7 @@ def _cross_entropy(
 def _cross_entropy_of_shares(
     logs: Any, target: Any, weight: Any, axis: int, *, reduction: str, label_smoothing: float
 ) -> Any:
-    """The loss where the target says of each class how probable it is."""
+    """Computes the loss for a target that contains a probability for each class."""
     if target.shape != logs.shape:
         raise ArgumentValueError(
             f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
@@ -342,24 +342,24 @@ CLASSES = (
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, *, str reduction='mean') "
         "-> Tensor",
         _bce,
-        "cross entropy of probabilities of yes",
+        "binary cross entropy of probabilities",
     ),
     Row(
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "Tensor? pos_weight=None, *, str reduction='mean') -> Tensor",
         _bce_with_logits,
-        "cross entropy of the sigmoid",
+        "binary cross entropy of the sigmoid",
     ),
     Row(
         f"nll_loss(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}) -> Tensor",
         _nll,
-        "what the log-probabilities of the right classes lack to 0",
+        "negative log-likelihoods of the target classes",
     ),
     Row(
         f"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}, "
         "float label_smoothing=0.) -> Tensor",
         _cross_entropy,
-        "nll_loss of log_softmax; the target holds classes, or probabilities",
+        "nll_loss of log_softmax; the target contains classes or probabilities",
     ),
     Row(
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Losses of one label or several for each example; the names of ``oplib.nn.functional``."""
+"""Losses of one or several labels per example; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:
 
 
 def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
-    """A row of labels ends at the first -1."""
+    """Computes the loss of rows of labels; a row ends at the first -1."""
     op = "multilabel_margin_loss"
     _check_labels(op, input, target)
     if target.shape != input.shape:
@@ -158,20 +158,20 @@ _ROWS = (
         "multi_margin_loss(Tensor input, Tensor target, float p=1., float margin=1., Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multi_margin,
-        "by how much other classes are not below the right one by a margin, or the squares of that",
+        "how far other classes are from being below the target class by a margin, or the squares",
         dtypes="hf",
     ),
     Row(
         "multilabel_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _multilabel_margin,
-        "by how much other classes are not below each right one by 1; labels end at -1",
+        "how far other classes are from being below each target class by 1; labels end at -1",
         dtypes="hf",
     ),
     Row(
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multilabel_soft_margin,
-        "means over the classes of the cross entropy of the sigmoid",
+        "binary cross entropy of the sigmoid, averaged over the classes",
         dtypes="hf",
     ),
 )

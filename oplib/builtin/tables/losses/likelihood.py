@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Losses of likelihoods: of counts, and of numbers about a mean; the names of ``oplib.nn.functional``."""
+"""Likelihood losses: of counts, and of numbers with a mean; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _poisson_nll(
 
 
 def _stirling(y: Any) -> Any:
-    """Stirling's formula for the logarithm of the factorial of what is above 1."""
+    """Approximates the logarithm of the factorial for values above 1 by Stirling's formula."""
     is_small = y <= strong(1, y)
     large = jnp.where(is_small, strong(2, y), y)
     found = large * lax.log(large) - large + strong(0.5, y) * lax.log(strong(2 * math.pi, y) * large)
@@ -72,7 +72,7 @@ def _gaussian_nll(
             )
 
     def compute(x: Any, y: Any, v: Any) -> Any:
-        least = strong(eps, v)  # what is below counts as this, and has the gradient all the same
+        least = strong(eps, v)  # smaller variances count as this, and still get the gradient
         v = jnp.where(v < least, least + (v - lax.stop_gradient(v)), v)
         losses = strong(0.5, x) * (lax.log(v) + lax.square(x - y) / v)
         losses = losses + strong(0.5 * math.log(2 * math.pi), x) if full else losses
@@ -86,14 +86,14 @@ _ROWS = (
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
         "float eps=1e-08, *, str reduction='mean') -> Tensor",
         _poisson_nll,
-        "what the log-probabilities of counts lack to 0, where the input is a rate, or its logarithm",
+        "negative log-likelihoods of counts, where the input is the rate or its logarithm",
         dtypes="ihfc",
     ),
     Row(
         "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, *, "
         "str reduction='mean') -> Tensor",
         _gaussian_nll,
-        "what the log-densities of numbers lack to 0, where the input is the mean",
+        "negative log-likelihoods of numbers, where the input is the mean",
         dtypes="hf",
     ),
 )

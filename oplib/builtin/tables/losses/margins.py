@@ -37,13 +37,13 @@ def _subtract(op: str, x: Any, y: Any) -> Any:
 
 
 def _cut(x: Any) -> Any:
-    """The larger of x and 0, whose gradient at 0 is 1, and at nan 0, as that of torch's clamp."""
+    """Returns the larger of x and 0, whose gradient is 1 at 0 and 0 at nan, like torch's clamp."""
     zero = strong(0, x)
     return jnp.where(x >= zero, x, lax.stop_gradient(jnp.where(x < zero, zero, x)))
 
 
 def _measure(difference: Any, p: float, eps: float, *, keepdim: bool = False) -> Any:
-    """The length of each last axis."""
+    """Returns the length of each vector along the last axis."""
     moved = difference + strong(eps, difference)
     return compute_norm(moved, p, (moved.ndim - 1,) if moved.ndim else (), keepdim)
 
@@ -62,10 +62,10 @@ def _check_ranks(op: str, *operands: Any) -> None:
 
 
 def check_margin(op: str, margin: float) -> None:
-    """Raises where a margin is not positive.
+    """Raises if a margin is not positive.
 
     Raises:
-        ArgumentValueError: it is not.
+        ArgumentValueError: it is not positive.
     """
     if margin <= 0:
         raise ArgumentValueError(f"{op}: margin must be greater than 0. Got {margin}. Give a positive one.")
@@ -153,28 +153,28 @@ _ROWS = (
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
         "float eps=1e-06, bool swap=False, *, str reduction='mean') -> Tensor",
         _triplet,
-        "by how much the distance to the positive is not smaller by a margin than that to the negative",
+        "how far the distance to the positive is from being smaller, by a margin, than to the negative",
         dtypes="ihfc",
     ),
     Row(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _margin_ranking,
-        "by how much input1 is not above input2 by a margin, or below where the target is -1",
+        "how far input1 is from being above input2 by a margin, or below where the target is -1",
         dtypes="ihf",
     ),
     Row(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1., *, str reduction='mean') -> "
         "Tensor",
         _hinge_embedding,
-        "input where the target is 1, what it lacks to the margin where that is -1",
+        "input where the target is 1, max(0, margin - input) where it is -1",
         dtypes="hf",
     ),
     Row(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _cosine_embedding,
-        "1 - cosine where the target is 1, the cosine beyond the margin where that is -1",
+        "1 - cosine where the target is 1, max(0, cosine - margin) where it is -1",
         dtypes="bihf",
     ),
 )

@@ -1,1 +1,1 @@
-"""Products, decompositions and transforms."""
+"""Matrix products, decompositions and Fourier transforms."""

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, N803  the parameters are torch's
-"""Decompositions of matrices, and what is computed by them; the names of ``oplib.linalg``."""
+"""Decompositions of matrices, and functions computed by them; the names of ``oplib.linalg``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -
 
 
 def _is_vector(matrix: Any, other: Any) -> bool:
-    """Whether the right side is a batch of vectors, by torch's rule."""
+    """Tells whether the right-hand side is a batch of vectors, by torch's rule."""
     return other.ndim == 1 or (matrix.ndim - 1 == other.ndim and other.shape == matrix.shape[:-1])
 
 
@@ -94,14 +94,14 @@ def _solve_triangular(
 
 
 def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
-    """By the pseudoinverse, whose gradient is known."""
+    """Solves by the pseudoinverse, whose gradient is known."""
     _check("lstsq", self, is_square=False)
     check_dtypes("linalg.lstsq", self, B)
     return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
 def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Of the two bounds the larger one counts; with ``atol`` alone the other is 0."""
+    """Uses the larger of the two bounds; with ``atol`` alone the other bound is 0."""
     _check("pinv", self, is_square=hermitian)
     if atol is None or not min(self.shape[-2:]):
         return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
@@ -112,7 +112,7 @@ def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, he
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
-    """With a bound for each matrix, which JAX's own has no derivative beside."""
+    """Computes the pseudoinverse with a bound per matrix; JAX's function has no derivative for this."""
     return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
 
 
@@ -148,12 +148,12 @@ SYSTEMS = (
     _row(
         "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
         _pinv,
-        "pseudoinverse of Moore and Penrose",
+        "Moore-Penrose pseudoinverse",
     ),
     _row(
         "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
         _lstsq,
-        "x with the least norm of self @ x - B, matrices both",
+        "x that minimizes the norm of self @ x - B",
     ),
 )
 
@@ -161,7 +161,7 @@ SYSTEMS = (
 
 
 def _det(self: Any) -> Any:
-    if not self.shape[-1]:  # jnp's derivative looks for a first pivot
+    if not self.shape[-1]:  # jnp's derivative needs a first pivot
         return jnp.ones(self.shape[:-2], self.dtype)
     return jnp.linalg.det(self)
 
@@ -183,11 +183,11 @@ _TERMS, _SQUARINGS = 18, 20
 
 
 def _expm(matrix: Any) -> Any:
-    """By the series of a matrix that is halved until its norm is below 1 / 2, and as many squarings.
+    """Halves the matrix until its norm is below 1 / 2, sums the exponential series, and squares as often.
 
-    JAX's own stands in ``jax.scipy``, which takes as long to import as half of oplib.
+    JAX's own function is in ``jax.scipy``, whose import takes half the time of importing oplib.
     """
-    if not matrix.shape[-1]:  # nothing has no largest
+    if not matrix.shape[-1]:  # an empty matrix has no largest item
         return matrix
     norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
     least = strong(0.5, norm)
@@ -224,7 +224,7 @@ DETERMINANTS = (
     Row(
         "logdet(Tensor self) -> Tensor",
         _logdet,
-        "logarithm of the determinant, nan where that is negative",
+        "logarithm of the determinant, nan for a negative determinant",
         dtypes="fc",
     ),
     _row(
@@ -266,7 +266,7 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
-    """What fills the matrices up has no gradient, which JAX's own full ones do not have at all."""
+    """Omits the gradient of the completing vectors; JAX's full decomposition has no gradient at all."""
     _check("svd", self, is_square=False)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
@@ -286,7 +286,7 @@ def _svdvals(self: Any) -> Any:
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
-    """Of one triangle; the gradient is that of a Hermitian matrix, and so in both."""
+    """Reads one triangle; the gradient is that of a Hermitian matrix, so it has both triangles."""
     _check("eigh", self)
     if UPLO not in ("L", "U", "l", "u"):
         raise ArgumentError(
@@ -305,9 +305,9 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
 
 
 def _eig(self: Any) -> tuple[Any, Any]:
-    """Vectors of length 1; their phase is open, and so is that part of a gradient."""
+    """Returns vectors of length 1; their phase is arbitrary, and so is its part of the gradient."""
     _check("eig", self)
-    if not self.size:  # JAX would look for the largest item of each vector
+    if not self.size:  # JAX would search the largest item of each vector
         vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
         return jnp.sum(vectors, -1), vectors
     values, vectors = lax.linalg.eig(self, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
@@ -316,14 +316,14 @@ def _eig(self: Any) -> tuple[Any, Any]:
 
 def _eigvals(self: Any) -> Any:
     _check("eigvals", self)
-    return _eig(self)[0]  # of which JAX has second derivatives, as it has not of its own eigvals
+    return _eig(self)[0]  # unlike JAX's eigvals, this has second derivatives
 
 
 DECOMPOSITIONS = (
     _row(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
         _cholesky,
-        "triangular L with L @ L.mH == self, which is Hermitian",
+        "triangular L with L @ L.mH == self, for a Hermitian self",
         aliases=("cholesky",),
     ),
     _row(
@@ -334,18 +334,18 @@ DECOMPOSITIONS = (
     _row(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
-        "U @ diag(S) @ Vh == self; what fills the full matrices up has no gradient",
+        "U, S and Vh with U @ diag(S) @ Vh == self; further columns of full matrices have no gradient",
     ),
     _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
     _row(
         "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eig,
-        "complex eigenvalues and eigenvectors of a square matrix; JAX has them on CPUs",
+        "complex eigenvalues and eigenvectors of a square matrix; on CPUs only",
     ),
     _row(
         "linalg_eigvals(Tensor self) -> Tensor",
         _eigvals,
-        "complex eigenvalues of a square matrix; JAX has them on CPUs",
+        "complex eigenvalues of a square matrix; on CPUs only",
     ),
     _row(
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
@@ -406,14 +406,14 @@ NORMS = (
         "linalg_matrix_norm(Tensor self, Scalar ord=2, int[] dim=[-2, -1], bool keepdim=False, *, "
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
-        "norm of a matrix by a number",
+        "norm of a matrix, of a numeric order",
         "hfc",
     ),
     Row(
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
-        "norm of a matrix by name",
+        "norm of a matrix, of a named order",
         source="torch.linalg.matrix_norm",
         dtypes="hfc",
     ),

@@ -1,4 +1,4 @@
-"""Fourier transforms along one dim and several; the names of ``oplib.fft``."""
+"""Fourier transforms along one or several dims; the names of ``oplib.fft``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 
-_REAL = frozenset({"rfft", "rfftn", "ihfft"})  # of real numbers alone
+_REAL = frozenset({"rfft", "rfftn", "ihfft"})  # transforms that accept only real numbers
 _NORMS = (None, "backward", "ortho", "forward")
 
 
 def _prepare(op: str, self: Any, norm: str | None) -> Any:
-    """Checks what all transforms need; returns floating numbers."""
+    """Checks the arguments that all transforms share; returns floating numbers."""
     if norm not in _NORMS:
         raise ArgumentError(
             f"fft.{op}: invalid normalization mode. Got {norm!r}. Choose 'backward', 'ortho' or 'forward'."
@@ -131,14 +131,14 @@ def _row_over(op: str, doc: str) -> Row:
 ROWS = (
     _row("fft", "discrete Fourier transform along a dim"),
     _row("ifft", "inverse of fft"),
-    _row("rfft", "the half of fft that real numbers need"),
-    _row("irfft", "inverse of rfft, real"),
-    _row("hfft", "real transform of the half of what is symmetric up to conjugation"),
-    _row("ihfft", "inverse of hfft, of real numbers"),
+    _row("rfft", "half of fft, which suffices for real input"),
+    _row("irfft", "real inverse of rfft"),
+    _row("hfft", "real transform of one half of a Hermitian-symmetric signal"),
+    _row("ihfft", "inverse of hfft, for real input"),
     _row_over("fftn", "discrete Fourier transform along several dims"),
     _row_over("ifftn", "inverse of fftn"),
-    _row_over("rfftn", "the half of fftn that real numbers need"),
-    _row_over("irfftn", "inverse of rfftn, real"),
+    _row_over("rfftn", "half of fftn, which suffices for real input"),
+    _row_over("irfftn", "real inverse of rfftn"),
     *(
         Row(
             f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor",
@@ -147,7 +147,7 @@ ROWS = (
             source=f"torch.fft.{op}",
         )
         for op, doc in (
-            ("fftshift", "frequencies in order, from the most negative, with 0 in the middle"),
+            ("fftshift", "frequencies in increasing order, with 0 in the middle"),
             ("ifftshift", "inverse of fftshift"),
         )
     ),

@@ -1,4 +1,4 @@
-"""Linear algebra."""
+"""Matrix multiplication."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ROWS = (
     Row(
         "matmul(Tensor self, Tensor other) -> Tensor",
         _matmul,
-        "matrix product, over the last two axes",
+        "matrix product over the last two axes",
         dtypes="ihfc",
         out=True,
     ),

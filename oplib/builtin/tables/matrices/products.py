@@ -1,4 +1,4 @@
-"""Products of vectors and matrices, and what is added to them."""
+"""Products of vectors and matrices, and sums with such products."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
 
 
 def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
-    """A letter that one operand has twice is no broadcasting, for which JAX takes it."""
+    """Raises if a repeated letter of one operand has two sizes, which JAX would broadcast."""
     for term, one in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
         head, _, tail = term.partition("...")
         sizes = {*zip(head, one.shape, strict=False), *zip(tail[::-1], one.shape[::-1], strict=False)}
@@ -162,7 +162,7 @@ PRODUCTS = (
     Row(
         "bmm(Tensor self, Tensor mat2) -> Tensor",
         _product("bmm", (3, 3)),
-        "products of matrices, one by one",
+        "products of two batches of matrices",
         dtypes="ihfc",
         out=True,
     ),
@@ -190,14 +190,14 @@ PRODUCTS = (
     Row(
         "inner(Tensor self, Tensor other) -> Tensor",
         _inner,
-        "products over the last axis of both",
+        "sums of products over the last axis of both tensors",
         dtypes="ihfc",
         out=True,
     ),
     Row(
         "outer(Tensor self, Tensor vec2) -> Tensor",
         _outer,
-        "all products of items of two vectors",
+        "outer product of two vectors",
         out=True,
         aliases=("ger",),
     ),
@@ -205,10 +205,14 @@ PRODUCTS = (
     Row(
         "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
         _tensordot,
-        "sum of products over some dims of both",
+        "sums of products over given dims of both tensors",
         dtypes="ihfc",
     ),
-    Row("einsum(str equation, Tensor[] tensors) -> Tensor", _einsum, "sum of products, as the equation says"),
+    Row(
+        "einsum(str equation, Tensor[] tensors) -> Tensor",
+        _einsum,
+        "sums of products along the axes of an equation",
+    ),
     Row(
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
         lambda self, other, *, dim: _cross(self, other, dim),
@@ -225,11 +229,11 @@ PRODUCTS = (
     ),
 )
 
-# Products that are added ------------------------------------------------------------------------------------
+# Sums with products -----------------------------------------------------------------------------------------
 
 
 def _add_product(op: str, multiply: Any) -> Any:
-    """The kernel of ``beta * self + alpha * product``."""
+    """Makes the kernel of ``beta * self + alpha * product``."""
 
     def kernel(self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         check_dtypes(op, self, first, second)
@@ -251,7 +255,7 @@ def _add_product(op: str, multiply: Any) -> Any:
                 f"{describe(product)}. Reshape it."
             )
         scale, factor = (lax.convert_element_type(one, own) for one in (beta, alpha))
-        is_off = scale == strong(0, scale)  # then nothing of self is read, not even its nan
+        is_off = scale == strong(0, scale)  # then self is not read, not even its nan
         kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
         return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
 
@@ -303,7 +307,7 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         )
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ArgumentError(
-            f"bilinear: the inputs must have the same sizes but along the last axis. Got {describe(input1)} "
+            f"bilinear: the inputs must have the same sizes except in the last axis. Got {describe(input1)} "
             f"and {describe(input2)}. Reshape one of them."
         )
     if bias is not None and bias.shape != weight.shape[:1]:
@@ -323,7 +327,7 @@ _MODES_OF_CDIST = (
 
 
 def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0]) -> Any:
-    """Distances of equal points have no gradient, where that of a root would be nan. None is by products."""
+    """Computes distances without a matrix product; the gradient of a distance of 0 is 0, not nan."""
     if compute_mode not in _MODES_OF_CDIST:
         raise ArgumentValueError(
             f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
@@ -354,14 +358,14 @@ LAYERS = (
     Row(
         "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
         _bilinear,
-        "input1 @ weight @ input2, for each row of the weight, + bias",
+        "input1 @ weight[k] @ input2 + bias[k] for each k",
         source="torch.nn.functional.bilinear",
         dtypes="ihfc",
     ),
     Row(
         f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
         _cdist,
-        "norms of the differences of all pairs of rows",
+        "distances between all pairs of rows",
         dtypes="hf",
     ),
 )

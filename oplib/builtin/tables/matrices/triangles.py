@@ -1,5 +1,5 @@
 # ruff: noqa: N803  the parameters are torch's
-"""Matrices as products of triangles, and of reflections: LU and what is solved by it, columns of powers."""
+"""LU factors and solutions by them, products of reflections, and Vandermonde matrices."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def _turn(matrix: Any) -> Any:
 def _lu_factor(self: Any, *, pivot: bool = True) -> tuple[Any, Any]:
     _check_pivot("linalg.lu_factor", self, pivot)
     factors, pivots, _ = lax.linalg.lu(self)
-    return factors, pivots + strong(1, pivots)  # LAPACK counts from 1, and so torch
+    return factors, pivots + strong(1, pivots)  # LAPACK and torch count from 1
 
 
-def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  looked at around the call
+def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  checked around the call
     factors, pivots = _lu_factor(self, pivot=pivot)
     return factors, pivots, find_zero(factors)
 
 
 def find_zero(factors: Any) -> Any:
-    """The first place, from 1, where the diagonal of U is 0; 0 for none."""
+    """Returns the first position, from 1, at which the diagonal of U is 0; 0 if there is none."""
     diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
     if not diagonal.shape[-1]:
         return jnp.zeros(diagonal.shape[:-1], dtypes.int32)
@@ -65,7 +65,7 @@ def find_zero(factors: Any) -> Any:
 
 
 def _permute(places: Any, dtype: Any) -> Any:
-    """The matrix with a 1 in the row that is named, in each column."""
+    """Returns the matrix with a 1, in each column, in the row that ``places`` names."""
     rows = jnp.arange(places.shape[-1], dtype=places.dtype).reshape((1,) * (places.ndim - 1) + (-1, 1))
     return (rows == lax.expand_dims(places, (places.ndim - 1,))).astype(dtype)
 
@@ -82,7 +82,7 @@ def _find_places(op: str, factors: Any, pivots: Any) -> Any:
     if pivots.dtype != dtypes.int32 or pivots.shape[-1:] != (min(factors.shape[-2:]),):
         raise ArgumentError(
             f"{op}: pivots should be int32, one for each row that has one. Got {describe(pivots)} for "
-            f"{describe(factors)}. Give what linalg.lu_factor gives."
+            f"{describe(factors)}. Pass the result of linalg.lu_factor."
         )
     return lax.linalg.lu_pivots_to_permutation(pivots - strong(1, pivots), factors.shape[-2])
 
@@ -128,10 +128,10 @@ def _solve_factored(factors: Any, places: Any, right: Any, *, adjoint: bool) -> 
     return jnp.take_along_axis(found, lax.expand_dims(back, (back.ndim,)), -2)
 
 
-# With a word about how it went ------------------------------------------------------------------------------
+# With information about success -----------------------------------------------------------------------------
 
 
-def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  looked at around the call
+def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  checked around the call
     _check("linalg.inv_ex", self, is_square=True)
     return jnp.linalg.inv(self), find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
 
@@ -147,10 +147,10 @@ def _householder_product(self: Any, tau: Any) -> Any:
     if rows < columns or tau.shape[:-1] != self.shape[:-2] or tau.shape[-1] > columns:
         raise ArgumentError(
             f"{op}: the matrix must have as many rows as columns at least, and tau one number for each of "
-            f"its first columns. Got {describe(self)} and {describe(tau)}. Give what qr in mode 'raw' would."
+            f"its first columns. Got {describe(self)} and {describe(tau)}. Pass reflections in LAPACK's form."
         )
     found = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
-    below = jnp.tril(self, -1) + found  # the reflections, each with a 1 at its head
+    below = jnp.tril(self, -1) + found  # the reflections, whose first item is 1
 
     def reflect(found: Any, column: Any) -> Any:
         vector, scale = lax.expand_dims(column[0], (self.ndim - 1,)), column[1][..., None, None]
@@ -182,31 +182,31 @@ ROWS = (
     _row(
         "linalg_lu_factor(Tensor self, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
         _lu_factor,
-        "L and U in one matrix, whose product is self with rows exchanged, and by which, counted from 1",
+        "L and U in one matrix, and the pivots of the row exchanges, counted from 1",
     ),
     _row(
         "linalg_lu_factor_ex(Tensor self, *, bool pivot=True, bool check_errors=False) -> "
         "(Tensor LU, Tensor pivots, Tensor info)",
         _lu_factor_ex,
-        "the same, and where the diagonal of U has its first 0, counted from 1",
+        "as linalg_lu_factor, with the position of the first 0 on the diagonal of U, counted from 1",
     ),
     Row(
         "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> "
         "(Tensor P, Tensor L, Tensor U)",
         _lu_unpack,
-        "the matrices of what linalg.lu_factor gives",
+        "the matrices P, L and U of the result of linalg.lu_factor",
         dtypes="fc",
     ),
     _row(
         "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> "
         "Tensor",
         _lu_solve,
-        "solution of A @ x = B by the factors of A; of x @ A = B, or with A.mH for A",
+        "solution of A @ x = B by the factors of A; or of x @ A = B, or with A.mH instead of A",
     ),
     _row(
         "linalg_inv_ex(Tensor self, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         _inv_ex,
-        "inverse matrix, and where the diagonal of U has its first 0, counted from 1",
+        "inverse matrix, and the position of the first 0 on the diagonal of U, counted from 1",
     ),
     _row(
         "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
@@ -217,7 +217,7 @@ ROWS = (
     _row(
         "linalg_vander(Tensor x, *, int? N=None) -> Tensor",
         _vander,
-        "the powers of each number, from 0 on, along a new last dim",
+        "powers of each number, from power 0 on, along a new last dim",
         "ifc",
     ),
 )

@@ -1,1 +1,1 @@
-"""Ops of neural networks, without losses."""
+"""The ops of neural networks, except losses."""

@@ -1,4 +1,4 @@
-"""Activations: the nonlinearities of networks, item by item; the names of ``oplib.nn.functional``."""
+"""Activations, computed item by item; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 def _row(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
-    """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
+    """Makes a row that computes half precision in single; its numbers are static: few values occur."""
     name = schema.partition("(")[0]
 
     def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
@@ -32,7 +32,7 @@ def _where_positive(x: Any, above: Any, below: Any) -> Any:
 
 
 def _expm1_below(x: Any) -> Any:
-    """Exp(x) - 1 for negative x, and something finite elsewhere, so that no gradient becomes nan."""
+    """Returns exp(x) - 1 for negative x, and a finite value elsewhere, so that no gradient becomes nan."""
     return lax.expm1(jnp.where(x > strong(0, x), strong(0, x), x))
 
 
@@ -89,7 +89,7 @@ def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
 
 
 def keep_within(x: Any, low: Any, high: Any) -> Any:
-    """Keeps items between two numbers; there is a gradient only between them, and so none at nan."""
+    """Keeps items between two bounds; the gradient is 0 outside the open interval, and at nan."""
     kept = lax.stop_gradient(jnp.where(x <= low, low, jnp.where(x >= high, high, x)))
     return jnp.where((x > low) & (x < high), x, kept)
 
@@ -97,14 +97,14 @@ def keep_within(x: Any, low: Any, high: Any) -> Any:
 def _hardswish(x: Any) -> Any:
     three, zero = strong(3, x), strong(0, x)
     is_below, is_above = x <= -three, x >= three
-    between = jnp.where(is_below | is_above, zero, x)  # of something finite, so that no gradient becomes nan
+    between = jnp.where(is_below | is_above, zero, x)  # a finite argument, so that no gradient becomes nan
     inside = between * (between + three) / strong(6, x)
     return jnp.where(is_below, lax.stop_gradient(x * zero), jnp.where(is_above, x, inside))
 
 
 def _logsigmoid(x: Any) -> Any:
     is_negative, zero = x < strong(0, x), strong(0, x)
-    away = jnp.where(is_negative, x, -x)  # -abs(x), which has the derivative of its side at 0 too
+    away = jnp.where(is_negative, x, -x)  # -abs(x), with a one-sided derivative at 0
     return jnp.where(is_negative, x, zero) - lax.log1p(lax.exp(away))
 
 
@@ -112,31 +112,31 @@ ROWS = (
     _row(
         "leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor",
         _leaky_relu,
-        "self where positive, else negative_slope * self, which is also the gradient at 0",
+        "self where positive, otherwise negative_slope * self; the gradient at 0 is negative_slope",
         in_place_functions=("nn.functional.leaky_relu_",),
     ),
     _row(
         "elu(Tensor self, float alpha=1., float scale=1., float input_scale=1.) -> Tensor",
         _elu,
-        "self where positive, else alpha * (exp(self) - 1)",
+        "self where positive, otherwise alpha * (exp(self) - 1)",
         in_place_functions=("nn.functional.elu_",),
     ),
     _row(
         "selu(Tensor self) -> Tensor",
         _selu,
-        "elu with the constants that keep mean and variance",
+        "elu with the constants that preserve mean and variance",
         in_place_functions=("selu_", "nn.functional.selu_"),
     ),
     _row(
         "celu(Tensor self, float alpha=1.) -> Tensor",
         _celu,
-        "self where positive, else alpha * (exp(self / alpha) - 1)",
+        "self where positive, otherwise alpha * (exp(self / alpha) - 1)",
         in_place_functions=("celu_", "nn.functional.celu_"),
     ),
     _row(
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
         _gelu,
-        "self times the normal distribution function of self, exact or by tanh",
+        "self times the normal distribution function of self, exact or approximated by tanh",
     ),
     _row("silu(Tensor self) -> Tensor", lambda x: x * lax.logistic(x), "self * sigmoid(self)", "hfc"),
     _row("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))"),
@@ -148,15 +148,15 @@ ROWS = (
     _row(
         "hardtanh(Tensor self, float min_val=-1., float max_val=1.) -> Tensor",
         _hardtanh,
-        "self kept in [min_val, max_val]; the gradient at the ends is 0",
+        "self, limited to [min_val, max_val]; the gradient at the bounds is 0",
         "ihf",
         in_place_functions=("nn.functional.hardtanh_",),
     ),
-    _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self kept in [0, 6]", "ihf"),
+    _row("relu6(Tensor self) -> Tensor", lambda x: _hardtanh(x, 0.0, 6.0), "self, limited to [0, 6]", "ihf"),
     _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6"),
     _row(
         "logsigmoid(Tensor self) -> Tensor",
         _logsigmoid,
-        "log(sigmoid(self)), exact where sigmoid is near 0",
+        "log(sigmoid(self)), accurate where sigmoid is near 0",
     ),
 )

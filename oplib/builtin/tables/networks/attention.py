@@ -1,7 +1,7 @@
-"""Attention: values weighed by how queries and keys agree.
+"""Attention: values, weighted by the products of queries and keys.
 
-Without dropout it is ``jax.nn.dot_product_attention``, where that can. On CPUs the same lines with the heads
-as they lie are faster, since XLA makes one loop of them (docs/adr/0017); their softmax is jax.nn's too.
+Without dropout the kernel is ``jax.nn.dot_product_attention`` if its restrictions are met. On CPUs the same
+formula without moving the heads is faster, because XLA makes one loop of it (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NAME = "scaled_dot_product_attention"
 HALF = (dtypes.float16, dtypes.bfloat16)
 _config: Any = jax.config  # its attributes are made at run time
 
-# What is refused --------------------------------------------------------------------------------------------
+# Checks of arguments ----------------------------------------------------------------------------------------
 
 
 def check_operands(query: Any, key: Any, value: Any) -> None:
-    """Raises where query, key and value do not fit each other.
+    """Raises if query, key and value do not fit each other.
 
     Raises:
-        ArgumentError: their dtypes differ, or the last two axes.
+        ArgumentError: their dtypes or their last two axes differ.
     """
     check_dtypes(NAME, query, key, value)
     if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
@@ -61,7 +61,7 @@ def _check_mask(query: Any, key: Any, attn_mask: Any, batch: tuple[int, ...]) ->
 
 
 def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """Repeats the heads of key and value until each of the query has its own."""
+    """Repeats the heads of key and value, so that each head of the query has its own."""
     if min(query.ndim, key.ndim) < 3 or query.shape[-3] % key.shape[-3]:
         raise ArgumentError(
             f"{NAME}: the number of heads in key and value must divide that of the query. Got "
@@ -72,7 +72,7 @@ def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
 
 
 def _repeat(array: Any, times: int) -> Any:
-    """Repeats each head; other than by ``jnp.repeat`` they may be spread over an explicit mesh."""
+    """Repeats each head; unlike ``jnp.repeat`` this allows arrays spread over an explicit mesh."""
     *batch, heads, length, width = array.shape
     places = (*range(array.ndim - 2), array.ndim - 1, array.ndim)
     repeated = lax.broadcast_in_dim(array, (*batch, heads, times, length, width), places)
@@ -80,7 +80,7 @@ def _repeat(array: Any, times: int) -> Any:
 
 
 def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bool) -> list[Any]:
-    """Checks everything, and broadcasts batches and heads so that all three have the same."""
+    """Checks all arguments, and broadcasts batches and heads to a common shape."""
     check_operands(query, key, value)
     if enable_gqa:
         key, value = _share_heads(query, key, value)
@@ -101,7 +101,7 @@ def score(query: Any, key: Any, scale: float) -> Any:
 
 
 def find_past(queries: int, keys: int) -> Any:
-    """Returns ``bool[L, S]``: the keys up to a query's own place, counted from the first, as in torch."""
+    """Returns ``bool[L, S]``: the keys up to each query's position, counted from the first, as in torch."""
     return jnp.tril(jnp.ones((queries, keys), bool))
 
 
@@ -110,9 +110,9 @@ def _find_seen(mask: Any) -> Any:
 
 
 def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: float) -> Any:
-    """The softmax over the keys; where no key takes part all weights are 0."""
+    """Returns the softmax over the keys; if every key is masked, all weights are 0."""
     scores, seen = score(query, key, scale), None
-    if is_causal:  # everyone sees the first key, and -inf is cheaper than a mask
+    if is_causal:  # every query attends to the first key, and -inf is cheaper than a mask
         past = broadcast_like(find_past(*scores.shape[-2:]), scores)
         scores = jnp.where(past, scores, strong(-jnp.inf, scores))
     elif attn_mask is not None:
@@ -180,7 +180,7 @@ def _attend(
 
 
 def _fits_jax(query: Any, key: Any, value: Any) -> bool:
-    """Its softmax is in single precision, its values as wide as keys, its rank 4; half mixes dtypes in it."""
+    """Tells whether JAX's function gives the same: f32 or f64, rank 4, and values as wide as keys."""
     if query.dtype == dtypes.float64 or value.shape[-1:] != key.shape[-1:] or 0 in key.shape:
         return False
     if max(query.ndim, key.ndim, value.ndim) > 4:
@@ -191,7 +191,7 @@ def _fits_jax(query: Any, key: Any, value: Any) -> bool:
 def _attend_in_batch(
     query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool, scale: float
 ) -> Any:
-    """``[B, H, L, E]``; ``jax.nn`` wants the places before the heads, and a mask of numbers without -inf."""
+    """Attends to ``[B, H, L, E]`` by ``jax.nn``, which needs positions before heads and no mask of -inf."""
     seen = bias = None
     if attn_mask is not None:
         seen = _find_seen(attn_mask)
@@ -204,7 +204,7 @@ def _attend_in_batch(
     if seen is None:
         return result
     sees_any = broadcast_like(jnp.any(seen, axis=-1, keepdims=True), result)
-    return jnp.where(sees_any, result, jnp.zeros_like(result))  # it would be the mean of the values
+    return jnp.where(sees_any, result, jnp.zeros_like(result))  # JAX would return the mean of the values
 
 
 _SOURCE = f"torch.nn.functional.{NAME}"
@@ -213,7 +213,7 @@ ROWS = (
         "sdpa(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, *, bool is_causal, float "
         "scale, bool enable_gqa) -> Tensor",
         _attend,
-        "values weighed by the softmax of scaled products of queries and keys",
+        "values, weighted by the softmax of scaled products of queries and keys",
         kernels=(("cpu", _attend_by_formula),),
         source=_SOURCE,
         dtypes="hf",
@@ -223,7 +223,7 @@ ROWS = (
         "sdpa_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., *, "
         "bool is_causal, float scale, bool enable_gqa, Generator? generator=None) -> Tensor",
         _attend_with_dropout,
-        "the same, after some of the weights have been replaced by 0",
+        "as sdpa, with random weights replaced by 0",
         operand=("dropout_p",),
         source=_SOURCE,
         dtypes="hf",

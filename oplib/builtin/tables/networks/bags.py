@@ -1,4 +1,4 @@
-"""Bags of rows: sums, means or largest items of embeddings, without the embeddings between."""
+"""Bags of embeddings: sums, means or maxima of rows, without storing the rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oplib.tensor.dtypes import names as dtypes
 
 
 def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
-    """In which bag each index is, and how many bags there are."""
+    """Returns the bag of each index, and the number of bags."""
     count = offsets.shape[0] - (1 if include_last_offset else 0)
     starts = lax.convert_element_type(offsets[:count], dtypes.int32)
     places = lax.iota(dtypes.int32, indices.shape[0])
@@ -23,14 +23,14 @@ def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[A
 
 
 def _spread_gradient(rows: Any, indices: Any, count: int) -> Any:
-    """The same rows, whose gradient is divided by how often each is looked up."""
+    """Returns the rows unchanged; the gradient of a row is divided by the number of its look-ups."""
     times = jnp.zeros(count, rows.dtype).at[indices].add(strong(1, rows))[indices]
     constant = lax.stop_gradient(rows)
     return constant + (rows - constant) / lax.expand_dims(times, (1,))
 
 
 def _largest(rows: Any, bags: Any, count: int) -> Any:
-    """The gradient goes to the first of the largest items of a bag."""
+    """Returns the maxima of each bag; the gradient goes to the first of equal items."""
     items = lax.stop_gradient(rows)
     best = jax.ops.segment_max(items, bags, count)
     places = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
@@ -57,7 +57,7 @@ def _embedding_bag(
 ) -> Any:
     _check(weight, indices, offsets, per_sample_weights, mode=mode)
     bags, count = _find_bags(indices, offsets, include_last_offset)
-    if padding_idx >= 0:  # in a bag beyond the last, which is dropped
+    if padding_idx >= 0:  # assigned to a bag beyond the last, which is dropped
         bags = jnp.where(indices == strong(padding_idx, indices), strong(count, bags), bags)
     if not indices.size:
         return jnp.zeros((count, weight.shape[1]), weight.dtype)
@@ -103,7 +103,7 @@ ROWS = (
         "str mode='mean', bool include_last_offset=False, int padding_idx=-1, "
         "bool scale_grad_by_freq=False) -> Tensor",
         _embedding_bag,
-        "sums, means or largest items of the rows in each bag; offsets tell where bags begin",
+        "sums, means or maxima of the rows in each bag; offsets are the starts of the bags",
         dtypes="hf",
         source="torch.nn.functional.embedding_bag",
     ),

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Convolution: in one to three dimensions, and its transpose."""
+"""Convolution and transposed convolution in one to three dimensions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LETTERS = "DHW"
 
 
 def _layout(rank: int) -> tuple[str, str, str]:
-    """Batch and channels first, as torch has it."""
+    """Returns the layout with batch and channels first, as in torch."""
     letters = _LETTERS[-rank:]
     return f"NC{letters}", f"OI{letters}", f"NC{letters}"
 
 
 def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
-    """Checks what a convolution and its transpose have in common: ranks, channels, groups and bias."""
+    """Checks the common arguments of a convolution and its transpose: ranks, channels, groups and bias."""
     is_transposed = op.startswith("conv_transpose")
     check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
@@ -53,7 +53,7 @@ def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: in
 
 
 def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence[int]) -> None:
-    """Raises where the kernel is larger than the padded input."""
+    """Raises if the kernel is larger than the padded input."""
     rank = len(holes)
     sizes, kernel = input.shape[-rank:], weight.shape[2:]
     check_numbers(op, kernel_size=kernel)
@@ -74,7 +74,7 @@ def _add_bias(result: Any, bias: Any, rank: int) -> Any:
 
 
 def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
-    """What keeps the size: the odd place more stands at the end, as in torch."""
+    """Returns the padding that preserves the size; an odd extra position is at the end, as in torch."""
     totals = [step * (size - 1) for size, step in zip(sizes, dilation, strict=True)]
     return [(total // 2, total - total // 2) for total in totals]
 
@@ -82,7 +82,7 @@ def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[i
 def _name_padding(
     op: str, name: str, sizes: Sequence[int], *, steps: Sequence[int], holes: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """What "same" or "valid" stands for."""
+    """Returns the padding for the names "same" and "valid"."""
     if name == "valid":
         return [(0, 0)] * len(sizes)
     if name != "same":
@@ -126,7 +126,7 @@ def _convolve(rank: int) -> Any:
 
 
 def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
-    """Convolves by options of JAX, where the input may lack the axis of the batch, and adds a bias."""
+    """Convolves with options of JAX, for an input with or without a batch, and adds a bias."""
     rank = weight.ndim - 2
     array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
     layout = _layout(rank)
@@ -173,14 +173,14 @@ def _transpose(rank: int) -> Any:
 def _check_transposed(
     op: str, input: Any, weight: Any, *, steps: Any, holes: Any, pads: Any, extra: Any
 ) -> None:
-    """Raises where a number is too small, or there would be no place in the result."""
+    """Raises if a number is too small, or the result would be empty."""
     sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]
     check_numbers(op, stride=steps, dilation=holes, kernel_size=kernel)
     check_numbers(op, least=0, padding=pads, output_padding=extra)
     if any(more >= max(step, hole) for more, step, hole in zip(extra, steps, holes, strict=True)):
         raise ArgumentError(
             f"{op}: output padding must be smaller than either stride or dilation. Got output_padding="
-            f"{list(extra)}, stride={list(steps)} and dilation={list(holes)}. Ask for less of it."
+            f"{list(extra)}, stride={list(steps)} and dilation={list(holes)}. Make it smaller."
         )
     reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
     counts = [
@@ -189,13 +189,13 @@ def _check_transposed(
     ]
     if min(counts) < 1 or 0 in sizes:
         raise ArgumentError(
-            f"{op}: the output size is too small. Got {describe(input)} and {describe(weight)}, which give "
-            f"{counts} places. Pad less."
+            f"{op}: the output size is too small. Got {describe(input)} and {describe(weight)}, hence "
+            f"{counts} positions. Pad less."
         )
 
 
 def _flip(weight: Any, groups: int, rank: int) -> Any:
-    """The weight of the convolution that the transposed one is: mirrored, channels exchanged by groups."""
+    """Returns the weight of the equivalent convolution: mirrored, with channels exchanged within groups."""
     mirrored = lax.rev(weight, tuple(range(2, rank + 2)))
     into, out = weight.shape[:2]
     grouped = lax.reshape(mirrored, (groups, into // groups, out, *weight.shape[2:]))
@@ -212,7 +212,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             f"conv{rank}d.padding({head}, {many} stride=1, str padding='valid', {many} dilation=1, int "
             "groups=1) -> Tensor",
             _convolve(rank),
-            f"{doc}, padded by name",
+            f"{doc}, with a named padding",
             source=source,
             dtypes="ihfc",
         ),

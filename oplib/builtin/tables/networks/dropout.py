@@ -1,5 +1,5 @@
 # ruff: noqa: A002  `input` is torch's name
-"""Dropout: items, or whole features, replaced at random while training."""
+"""Dropout: random items, or whole features, are replaced during training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
 Function = Callable[..., Any]
-_ALPHA = 1.7580993408473766  # the scale of SELU times its alpha: what it tends to where its input is low
+_ALPHA = 1.7580993408473766  # the product of SELU's scale and alpha: minus its limit for low inputs
 
 
 def draw_kept(shape: tuple[int, ...], p: Any, generator: Any) -> Any:
-    """Draws what is kept, which is each with probability ``1 - p``."""
+    """Draws a mask in which each item is True with probability ``1 - p``."""
     drawn = jax.random.uniform(generator.next_key(), shape, jnp.float32)
     return drawn >= broadcast_to(lax.convert_element_type(p, jnp.float32), shape)
 
 
 def drop(array: Any, kept: Any, p: Any) -> Any:
-    """Zeros for what is not kept; the rest is scaled so that the mean stays. ``p`` is of single precision."""
+    """Replaces dropped items by 0 and scales the others to keep the mean. ``p`` has single precision."""
     one = strong(1, p)
     scale = one / (one - p)
     scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
@@ -42,7 +42,7 @@ def drop(array: Any, kept: Any, p: Any) -> Any:
 
 
 def broadcast_like(value: Any, like: Any) -> Any:
-    """Broadcasts a value, and spreads it over the devices of an explicit mesh as another is."""
+    """Broadcasts a value, and gives it the sharding of another array on an explicit mesh."""
     return match_type(broadcast_to(value, like.shape), jax.typeof(like))
 
 
@@ -65,7 +65,7 @@ def _feature_alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
 
 
 def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -> Any:
-    """What SELU tends to for what is not kept; then all is brought back to the mean and variance it had."""
+    """Replaces dropped items by SELU's lower limit, and restores mean and variance."""
     p = lax.convert_element_type(p, jnp.float32)
     kept = draw_kept(shape, p, generator)
     one, alpha = strong(1, p), strong(_ALPHA, p)
@@ -76,7 +76,7 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
 
 
 def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
-    """The shape with one item for each feature."""
+    """Returns the shape with one item per feature."""
     if input.ndim < features:
         raise ArgumentError(
             f"{op}: Feature dropout requires at least 2 dimensions in the input. Got "
@@ -86,11 +86,11 @@ def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
 
 
 def check_p(op: str, p: Any) -> None:
-    """Raises where a number is no probability.
+    """Raises if a number is no probability.
 
     Raises:
         ArgumentTypeError: it is no number.
-        ArgumentValueError: it is no probability.
+        ArgumentValueError: it is not between 0 and 1.
     """
     if not isinstance(p, (int, float)):
         raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. Give a probability.")
@@ -101,7 +101,7 @@ def check_p(op: str, p: Any) -> None:
 
 
 def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
-    """Runs a dropout where it does something: nothing is drawn where all, or nothing, is kept."""
+    """Runs a dropout; if all items or no items are kept, it draws nothing."""
     check_p(name, p)
     if not isinstance(input, (Tensor, jax.Array)):
         raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
@@ -113,13 +113,13 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
         refuse_cast(name, get_default_dtype(), input.dtype)
     if not inplace:
         return run()
-    written: Any = input  # a Tensor, which was looked at above
+    written: Any = input  # a Tensor, as checked above
     check_may_write(written, name)
     return write_in_place(written, run(), name)
 
 
 def _make(name: str, *, trains: bool) -> Function:
-    """Makes the function over an op that takes the input, ``p`` and a Generator."""
+    """Makes the function of an op that takes the input, ``p`` and a Generator."""
 
     def dropout(
         input: Any,
@@ -140,29 +140,29 @@ def _make(name: str, *, trains: bool) -> Function:
 
 _DOCS = {
     "dropout": "Replaces items by 0 with probability ``p`` in training; scales the others to keep the mean.",
-    "alpha_dropout": "Replaces items with probability ``p``; mean and variance stay, as SELU needs it.",
-    "feature_alpha_dropout": "As ``alpha_dropout``, for all items of a feature, ``[N, C, ...]``, at once.",
+    "alpha_dropout": "Replaces items with probability ``p``; preserves mean and variance, as SELU needs.",
+    "feature_alpha_dropout": "Applies ``alpha_dropout`` to whole features of ``[N, C, ...]``.",
 }
 _ARGS = """
 
 Args:
-    input: the tensor; it is returned where nothing is to be done.
+    input: the tensor; it is returned unchanged if no item is dropped.
     p: the probability, from 0 to 1.
-    training: whether anything is to be done.
-    inplace: the result is written into the tensor, which is returned.
-    generator: where the randomness comes from; by default the global Generator.
+    training: False returns the input unchanged.
+    inplace: True writes the result into the tensor and returns it.
+    generator: the source of random numbers; by default the global Generator.
 
 Returns:
     A tensor like the input, or the input itself.
 
 Raises:
-    ArgumentValueError: ``p`` is no probability.
+    ArgumentValueError: ``p`` is not between 0 and 1.
     ArgumentError: a tensor of integers.
     UnsupportedDtypeError: a complex tensor.
     TracingError: the Generator was made outside the running trace.
 
 Gradient:
-    What is kept passes it on, scaled as the item was.
+    Kept items pass the gradient on, scaled like the items.
 
 Source:
     torch.nn.functional.{name}
@@ -175,7 +175,7 @@ Example:
 
 
 def _make_of_features(rank: int) -> Function:
-    """Makes ``dropout1d`` and so on, which drop whole channels of so many dimensions."""
+    """Makes ``dropout1d`` and so on, which drop whole channels with ``rank`` dimensions."""
     name = f"dropout{rank}d"
 
     def dropout(
@@ -200,9 +200,9 @@ def _make_of_features(rank: int) -> Function:
 
 
 def _count_features(name: str, rank: int, input: Any) -> int:
-    """How many axes name a channel: one where there is no batch. Ranks that torch warns of, it warns of."""
+    """Returns the number of axes that identify a channel: one without a batch. Warns as torch."""
     if not hasattr(input, "ndim"):
-        return rank  # the op refuses it
+        return rank  # the op raises the error
     fits = input.ndim in (rank + 1, rank + 2)
     if rank == 1 and not fits:
         raise ArgumentError(
@@ -211,9 +211,9 @@ def _count_features(name: str, rank: int, input: Any) -> int:
         )
     if not fits or (rank == 2 and input.ndim == 3):
         warnings.warn(
-            f"{name}: Received a {input.ndim}-D input, which is not what {name} is for. The first two axes "
+            f"{name}: Received a {input.ndim}-D input, which {name} does not expect. The first two axes "
             "are taken for batch and channels, or the first one without a batch. Give an axis for each.",
-            stacklevel=4,  # behind the function and its guard
+            stacklevel=4,  # the caller of the function and its guard
         )
     return 2 if rank == 2 or input.ndim == rank + 2 else 1
 
@@ -223,7 +223,7 @@ ROWS = (
     Row(
         "dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _dropout,
-        "zeros with probability `p`, the rest scaled to keep the mean",
+        "the tensor with items replaced by 0 with probability `p`, the others scaled to keep the mean",
         operand=("p",),
         dtypes="hf",
         source=f"{_SOURCE}dropout",
@@ -231,7 +231,7 @@ ROWS = (
     Row(
         "feature_dropout(Tensor input, float p, int features=2, *, Generator? generator=None) -> Tensor",
         _feature_dropout,
-        "whole features of zeros, named by the first axes",
+        "the tensor with whole features, along the first axes, replaced by 0",
         operand=("p",),
         dtypes="hf",
         source=f"{_SOURCE}dropout2d",
@@ -240,7 +240,7 @@ ROWS = (
     Row(
         "alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _alpha_dropout,
-        "items replaced so that mean and variance stay",
+        "the tensor with items replaced, with its mean and variance preserved",
         operand=("p",),
         dtypes="hf",
         source=f"{_SOURCE}alpha_dropout",
@@ -248,7 +248,7 @@ ROWS = (
     Row(
         "feature_alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _feature_alpha_dropout,
-        "whole features replaced so that mean and variance stay",
+        "the tensor with whole features replaced, with its mean and variance preserved",
         operand=("p",),
         dtypes="hf",
         source=f"{_SOURCE}feature_alpha_dropout",

@@ -1,13 +1,13 @@
 # ruff: noqa: PLR0917  the arguments are the op's
-"""Attention without a mask, which keeps for its backward what grows with the length and not with its square.
+"""Attention without a mask, whose saved values grow linearly with the length.
 
-Beside the result the op gives, for each row, the logarithm of the sum of exponentials: from it the backward
-computes the weights anew (Dao et al., "FlashAttention", 2022). The backward is an op too, so that both have a
-Pallas kernel for accelerators; these never store the scores. Elsewhere both are lines of JAX, which second
-and forward derivatives go through on every platform.
+The op returns the result and, for each row, the logarithm of the sum of exponentials. The backward recomputes
+the weights from the logarithm (Dao et al., "FlashAttention", 2022). The backward is an op too, so both have a
+Pallas kernel for accelerators, which never stores the scores. On other platforms both are JAX code. Second
+and forward derivatives use the JAX code on every platform.
 
-The queries ``[..., G, L, E]`` have an axis more than the keys: G of them share each head of keys. So a rule
-can say that batches and heads may be spread over devices, and no head is repeated.
+The queries ``[..., G, L, E]`` have one axis more than the keys: G of them share each head of keys. So a
+sharding rule can declare that batches and heads may be partitioned, and no head is repeated.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from oplib.tensor.dtypes import names as dtypes
 from .attention import NAME, check_operands, find_past, score
 from .dropout import broadcast_like
 
-SQUARE = 2**18  # scores of a head from which on not to store them is worth a kernel of its own
+SQUARE = 2**18  # from this number of scores per head on, not storing them pays
 
 
 def pays(query: Any, key: Any, value: Any, *, enable_gqa: bool) -> bool:
-    """Whether attention to these keys is long enough for this op, and of one batch."""
+    """Tells whether this op is faster: the attention is long enough, and all arguments have one batch."""
     if min(query.ndim, key.ndim, value.ndim) < 2 or 0 in (*query.shape, *key.shape, *value.shape):
         return False
     lengths = query.shape[-2], key.shape[-2]
     if not all(isinstance(one, int) for one in lengths) or lengths[0] * lengths[1] < SQUARE:
-        return False  # nobody knows how long a symbol is
+        return False  # the length of a symbol is not known
     if key.shape[:-2] != value.shape[:-2]:
         return False
     if not enable_gqa:
@@ -50,7 +50,7 @@ def pays(query: Any, key: Any, value: Any, *, enable_gqa: bool) -> bool:
 
 
 def _flatten(array: Any, key: Any) -> Any:
-    """Makes rows ``[..., G*L, ...]`` of what a head of keys has, so that a product is one of matrices."""
+    """Joins the rows of a head of keys, ``[..., G*L, ...]``, so that a product is one matrix product."""
     width = array.shape[key.ndim :]
     return lax.reshape(
         array, (*key.shape[:-2], array.shape[key.ndim - 2] * array.shape[key.ndim - 1], *width)
@@ -58,7 +58,7 @@ def _flatten(array: Any, key: Any) -> Any:
 
 
 def _score(query: Any, key: Any, is_causal: bool, scale: float) -> Any:
-    """The scores ``[..., G*L, S]``; -inf where a query does not see a key."""
+    """Returns the scores ``[..., G*L, S]``; -inf for masked keys."""
     scores = score(_flatten(query, key), key, scale)
     if not is_causal:
         return scores
@@ -84,7 +84,7 @@ def _differentiate(
     is_causal: bool,
     scale: float,
 ) -> tuple[Any, Any, Any]:
-    """``delta``: of each row, the product of result and gradient, less the gradient of ``total``."""
+    """``delta``: per row, the product of result and gradient, minus the gradient of ``total``."""
     q, g, *columns = (_flatten(one, key) for one in (query, grad, total, delta))
     total, delta = (lax.expand_dims(one, (one.ndim,)) for one in columns)
     weights = lax.exp(_score(query, key, is_causal, scale) - total)
@@ -124,12 +124,12 @@ def _differentiate_on(platform: str) -> Callable[..., Any]:
 
 
 def _fits(query: Any, key: Any, value: Any) -> bool:
-    """Whether the kernels take these operands: they know no doubles, and nothing empty."""
+    """Tells whether the kernels support these operands, which are neither doubles nor empty."""
     return query.dtype != dtypes.float64 and 0 not in (*query.shape, *key.shape, *value.shape)
 
 
 def _find_kernels() -> Any:
-    """Imports the kernels: Pallas takes longer to import than oplib, and few traces need them."""
+    """Imports the kernels, because importing Pallas takes longer than oplib, and few traces need them."""
     return importlib.import_module("oplib.builtin.kernels.flash_kernels")
 
 
@@ -165,7 +165,7 @@ def _backward_again(ctx: Any, *grads: Any) -> tuple[Any, ...]:
 
 
 def _push_through(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward derivative of a formula, by JAX; its last two arguments are no tensors."""
+    """Returns the forward derivative of a formula, by JAX; its last two arguments are no tensors."""
 
     def push(primals: Any, tangents: Any) -> Any:
         *arrays, is_causal, scale = primals
@@ -182,7 +182,7 @@ ROWS = (
     Row(
         f"flash_attention(Tensor query, Tensor key, Tensor value, {_OPTIONS}) -> (Tensor, Tensor)",
         _attend,
-        "attention without a mask; and the logarithms of the sums of exponentials",
+        "attention without a mask, and the logarithms of the sums of exponentials",
         derivative=Derivative(backward=_backward, setup_context=_save),
         kernels=(("tpu", _attend_on("tpu")), ("gpu", _attend_on("gpu"))),
         jvp=_push_through(_attend),
@@ -199,7 +199,7 @@ ROWS = (
         derivative=Derivative(backward=_backward_again, setup_context=_save_inputs),
         kernels=(("tpu", _differentiate_on("tpu")), ("gpu", _differentiate_on("gpu"))),
         jvp=_push_through(_differentiate),
-        # the gradients of a key sum over the queries that share it
+        # the gradient of a key is a sum over the queries that share it
         sharding="... g l e, ... s e, ... s v, ... g l, ... g l, ... g l v -> ... g l e, ... s e, ... s v "
         "need_replication={g, l, e, s, v}",
         source=_SOURCE,

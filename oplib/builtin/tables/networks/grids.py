@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Grids: images sampled at places that tensors tell, and the places of an affine map."""
+"""Grids: images sampled at given coordinates, and the coordinates of an affine map."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 
-# Places -----------------------------------------------------------------------------------------------------
+# Coordinates ------------------------------------------------------------------------------------------------
 
 
 def _scale(place: Any, size: int, align_corners: bool) -> Any:
-    """From [-1, 1] to places along an axis: the ends are the centers of the outer items, or their edges."""
+    """Maps [-1, 1] to positions along an axis; the ends are centers or edges of the outer items."""
     half = strong(0.5, place)
     if align_corners:
         return (place + strong(1, place)) * (half * strong(size - 1, place))
@@ -28,13 +28,13 @@ def _scale(place: Any, size: int, align_corners: bool) -> Any:
 
 
 def _clip(place: Any, size: int) -> Any:
-    """At the border and beyond there is no gradient."""
+    """Clips coordinates to the border; the gradient is 0 at the border and beyond."""
     low, high = strong(0, place), strong(size - 1, place)
     return jnp.where(place <= low, low, jnp.where(place >= high, high, place))
 
 
 def _reflect(place: Any, size: int, align_corners: bool) -> Any:
-    """Thrown back at the centers of the outer items, or at their edges, as often as needed."""
+    """Reflects coordinates at the centers of the outer items, or at their edges, as often as needed."""
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if low == high:
         return jnp.zeros_like(place)
@@ -56,7 +56,7 @@ def _bound(place: Any, size: int, padding_mode: str, align_corners: bool) -> Any
 
 
 def _fetch(image: Any, places: Sequence[Any]) -> Any:
-    """The items at whole places, and 0 where there are none."""
+    """Returns the items at integer positions, and 0 outside of the image."""
     count, channels, *sizes = image.shape
     flat = jnp.zeros(places[0].shape, jnp.int32)
     is_within = jnp.ones(places[0].shape, bool)
@@ -73,7 +73,7 @@ def _fetch(image: Any, places: Sequence[Any]) -> Any:
 
 
 def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
-    """Sums items by weights, for every choice of one place and its weight along each axis."""
+    """Sums items with weights, over every combination of one position per axis."""
     total = None
     for chosen in itertools.product(*taps):
         weight = chosen[0][1]
@@ -131,8 +131,8 @@ def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     fits = rank in (2, 3) and grid.ndim == input.ndim and grid.shape[-1] == rank
     if not fits or grid.shape[0] != input.shape[0] or 0 in input.shape[2:]:
         raise ArgumentError(
-            "grid_sample: expected a 4D or 5D input with items, and a grid of as many dimensions and the "
-            "same batch, whose last holds one number for each axis of places. Got "
+            "grid_sample: expected a 4D or 5D input with items, and a grid with as many dimensions, the "
+            "same batch, and one coordinate per spatial axis in the last dimension. Got "
             f"{describe(input)} and {describe(grid)}. Reshape one of them."
         )
     if mode == "bicubic" and rank != 2:
@@ -209,14 +209,14 @@ ROWS = (
         "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
         "bool? align_corners=None) -> Tensor",
         _grid_sample,
-        "items between the items, at places from -1 to 1 that the grid tells",
+        "interpolated items at the coordinates of a grid, from -1 to 1",
         dtypes="hf",
         source=f"{_FUNCTIONAL}grid_sample",
     ),
     Row(
         "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
         _affine_grid,
-        "to which places affine maps bring those of an image of a size",
+        "coordinates of an image of a given size after affine maps",
         dtypes="hf",
         source=f"{_FUNCTIONAL}affine_grid",
     ),

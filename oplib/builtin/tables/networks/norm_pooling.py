@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Pooling by norms, the way back from a pool of largest items, and what divides by neighbouring channels."""
+"""Pooling by norms, the inverse of max pooling, and normalisation by neighbouring channels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .pooling import make_avg_pool, make_max_pool
 
 
 def _root(total: Any, order: float) -> Any:
-    """Where the sum is 0, so are the root and its gradient."""
+    """Computes a root; for a sum of 0 the root and its gradient are 0."""
     is_none = total == strong(0, total)
     root = lax.pow(jnp.where(is_none, strong(1, total), total), strong(1 / order, total))
     return jnp.where(is_none, strong(0, total), root)
@@ -55,7 +55,7 @@ def _lp_pool(rank: int) -> Any:
     return kernel
 
 
-# Back -------------------------------------------------------------------------------------------------------
+# Unpooling --------------------------------------------------------------------------------------------------
 
 
 def _max_unpool(rank: int) -> Any:
@@ -85,7 +85,7 @@ def _save_places(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  t
 
 def _unpool_backward(rank: int) -> Any:
     def backward(ctx: Any, g: Any) -> Any:
-        """An item that windows share has the gradient for each of them, as in torch."""
+        """Returns the gradient; an item that several windows share gets it from each of them, as in torch."""
         (indices,) = ctx.saved_tensors
         count = max(math.prod(g.shape[:-rank]), 1)
         rows, places = (lax.reshape(one, (count, one.size // count)) for one in (g, indices))
@@ -145,14 +145,14 @@ def _rows(rank: int) -> tuple[Row, ...]:
             f"lp_pool{rank}d(Tensor input, float norm_type, {many} kernel_size, {many} stride=[], "
             "bool ceil_mode=False) -> Tensor",
             _lp_pool(rank),
-            "roots of the sums of powers in each window",
+            "roots of the sums of powers of each window",
             source=f"{_FUNCTIONAL}lp_pool{rank}d",
             dtypes="bihf",
         ),
         Row(
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
             _max_unpool(rank),
-            "items where they stood before a pool, and 0 elsewhere",
+            "items at their positions before max pooling, and 0 elsewhere",
             derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_places),
             source=f"{_FUNCTIONAL}max_unpool{rank}d",
             dtypes="hf",
@@ -168,14 +168,14 @@ ROWS = (
         "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.) -> "
         "Tensor",
         _local_response_norm,
-        "self over a power of the mean square of neighbouring channels",
+        "self, divided by a power of the mean square of neighbouring channels",
         source=f"{_FUNCTIONAL}local_response_norm",
         dtypes="hf",
     ),
     Row(
         "pdist(Tensor input, float p=2.) -> Tensor",
         _pdist,
-        "distances of every two rows, each pair once",
+        "distances between all pairs of different rows, each pair once",
         source=f"{_FUNCTIONAL}pdist",
         dtypes="hf",
     ),

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Normalisation: softmax and its kin, and what brings mean and variance to 0 and 1."""
+"""Normalisation: softmax and related functions, and normalisation of mean and variance."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SOFTMAX = (
     Row(
         f"softmax{_ALONG}",
         _along("softmax", _softmax),
-        "exp(self) over its sum along a dim",
+        "exp(self), divided by its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
         dtypes="hf",
         result="shape",
@@ -98,7 +98,7 @@ SOFTMAX = (
 
 
 def _check_shape(op: str, array: Any, normalized_shape: Sequence[int], *others: Any) -> tuple[int, ...]:
-    """Returns the last axes, which must have the shape that is normalised."""
+    """Returns the axes of ``normalized_shape``, which must be the last axes of the input."""
     shape, count = tuple(normalized_shape), len(normalized_shape)
     if not count or array.shape[-count:] != shape or array.ndim < count:
         raise ArgumentError(
@@ -127,7 +127,7 @@ def _scale(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:
 
 
 def _with_optionals(function: Any, *arrays: Any) -> Any:
-    """Has half precision computed in single; arrays that are absent stay so."""
+    """Makes a function compute half precision in single; absent arrays stay None."""
     places = [place for place, array in enumerate(arrays) if array is not None]
 
     def compute(*given: Any) -> Any:
@@ -169,7 +169,7 @@ def _rms_norm(
 
 
 def _check_parameters(op: str, input: Any, *parameters: Any) -> None:
-    """Parameters have the dtype of the input; that of half precision may have float32 ones."""
+    """Checks that parameters have the dtype of the input; half precision also allows float32 parameters."""
     allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
     if any(one is not None and one.dtype not in allowed for one in parameters):
         given = [describe(one) for one in parameters if one is not None]
@@ -230,7 +230,7 @@ def _check_channels(op: str, input: Any, *others: Any) -> None:
 
 
 def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> tuple[Any, Any, Any]:
-    """Gives the moments of the batch too, for those that run along."""
+    """Returns the normalised batch and its moments, which update the running moments."""
     _check_channels("batch_norm", input, weight, bias)
     axes = (0, *range(2, input.ndim))
     is_half = input.dtype in (dtypes.float16, dtypes.bfloat16)
@@ -284,13 +284,13 @@ ROWS = (
         "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
         "float eps=1e-05) -> Tensor",
         _layer_norm,
-        "mean 0 and variance 1 over the last axes, then scaled and moved",
+        "input, normalised to mean 0 and variance 1 over the last axes, then scaled and shifted",
         result="shape",
     ),
     _row(
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
         _rms_norm,
-        "mean square 1 over the last axes, then scaled",
+        "input, normalised to mean square 1 over the last axes, then scaled",
         "hfc",
         result="shape",
     ),
@@ -298,14 +298,14 @@ ROWS = (
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
         " -> Tensor",
         _group_norm,
-        "mean 0 and variance 1 over groups of channels, then scaled and moved",
+        "input, normalised to mean 0 and variance 1 over groups of channels, then scaled and shifted",
         result="shape",
     ),
     Row(
         "native_instance_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
         "Tensor",
         _instance_norm,
-        "mean 0 and variance 1 over the places of each channel, then scaled and moved",
+        "input, normalised to mean 0 and variance 1 over each channel, then scaled and shifted",
         source="torch.nn.functional.instance_norm",
         dtypes="hf",
         is_internal=True,
@@ -314,7 +314,7 @@ ROWS = (
         "native_batch_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
         " -> (Tensor, Tensor, Tensor)",
         _batch_norm,
-        "mean 0 and variance 1 of each channel over the batch, then scaled and moved; and these moments",
+        "input, normalised per channel over the batch, then scaled and shifted; and the moments",
         source="torch.nn.functional.batch_norm",
         dtypes="hf",
         is_internal=True,
@@ -323,7 +323,7 @@ ROWS = (
         "fixed_batch_norm(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight=None, "
         "Tensor? bias=None, float eps=1e-05) -> Tensor",
         _batch_norm_fixed,
-        "batch_norm by moments that are given",
+        "batch_norm with given moments",
         source="torch.nn.functional.batch_norm",
         dtypes="hf",
         is_internal=True,
@@ -331,7 +331,7 @@ ROWS = (
     _row(
         "normalize(Tensor input, float p=2., int[1] dim=[1], float eps=1e-12) -> Tensor",
         _normalize,
-        "self over its norm along a dim",
+        "input, divided by its norm along a dim",
         "hfc",
         result="shape",
     ),

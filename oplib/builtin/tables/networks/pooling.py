@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Pooling and interpolation: one number for several places, and the other way."""
+"""Pooling and interpolation: one item for several positions, and several items for one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oplib.tensor import default_int_dtype
 
 
 def make_max_pool(rank: int) -> Any:
-    """Makes the kernel that gives the largest items of windows, and where they stand."""
+    """Makes the kernel that returns the maximum of each window, and its position."""
     op = f"max_pool{rank}d"
 
     def kernel(
@@ -33,7 +33,7 @@ def make_max_pool(rank: int) -> Any:
         dilation: Sequence[int] = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Any, Any]:
-        """The gradient goes to the first of the largest items, and so to the place that is given."""
+        """Returns values and positions; the gradient goes to the first of equal items."""
         check_input_rank(op, rank, input)
         sizes = input.shape[-rank:]
         where: dict[str, Any] = {
@@ -58,14 +58,14 @@ def _number_places(sizes: Sequence[int]) -> Any:
 
 
 def _take_first(key: Any, items: Any, places: Any, axis: int) -> tuple[Any, Any]:
-    """The items and places along an axis where the key is largest, of equal ones the first."""
+    """Returns the items and positions along an axis where the key is largest; the first of equal ones."""
     best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
     first, where = (jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, places))
     return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
 
 def make_avg_pool(rank: int) -> Any:
-    """Makes the kernel that gives the means of windows."""
+    """Makes the kernel that returns the mean of each window."""
     op = f"avg_pool{rank}d"
 
     def kernel(
@@ -91,12 +91,12 @@ def make_avg_pool(rank: int) -> Any:
 
 
 def _divide(total: Any, counts: Any) -> Any:
-    """Means of ints are ints, rounded towards zero."""
+    """Computes means; means of ints are ints, rounded towards zero."""
     return lax.div(total, jnp.broadcast_to(counts, total.shape))
 
 
 def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool) -> np.ndarray[Any, Any]:
-    """How many items each window has; padding counts if told so, but not what ceil_mode adds."""
+    """Returns the number of items of each window; padding counts on request, the rest of ceil_mode never."""
     counts = np.ones((), np.int64)
     for axis, size in enumerate(sizes):
         pad, end = windows.padding[axis], windows.ends[axis]
@@ -137,7 +137,7 @@ def _adaptive_max_pool(rank: int) -> Any:
     op = f"adaptive_max_pool{rank}d"
 
     def kernel(input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
-        """The gradient goes to the first of the largest items, and so to the place that is given."""
+        """Returns values and positions; the gradient goes to the first of equal items."""
         counts = _find_counts(op, rank, input, output_size, has_channels=True)
         sizes = input.shape[-rank:]
         items, places = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
@@ -148,7 +148,7 @@ def _adaptive_max_pool(rank: int) -> Any:
 
 
 def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:
-    """The items of each range along a new last axis; the last one several times where a range is short."""
+    """Returns the items of each range along a new last axis; a short range repeats its last item."""
     rank, lead = len(counts), array.ndim - len(counts)
     for place, count in enumerate(counts):
         axis = lead + 2 * place
@@ -171,7 +171,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             f"max_pool{rank}d_with_indices(Tensor input, {many} kernel_size, {many} stride=[], {many} "
             f"padding=0, {many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             make_max_pool(rank),
-            "largest item of each window, and where it stands among the places of its channel",
+            "maximum of each window, and its position in its channel",
             source=f"{functional}.max_pool{rank}d_with_indices",
             dtypes="ihf",
             is_internal=True,
@@ -187,14 +187,14 @@ def _rows(rank: int) -> tuple[Row, ...]:
         Row(
             f"adaptive_avg_pool{rank}d(Tensor input, {many} output_size) -> Tensor",
             _adaptive_avg_pool(rank),
-            "means of windows, as many as asked for",
+            "means of a given number of windows",
             source=f"{functional}.adaptive_avg_pool{rank}d",
             dtypes="hf",
         ),
         Row(
             f"adaptive_max_pool{rank}d_with_indices(Tensor input, {many} output_size) -> (Tensor, Tensor)",
             _adaptive_max_pool(rank),
-            "largest items of windows, as many as asked for, and where they stand among the places",
+            "maxima of a given number of windows, and their positions",
             source=f"{functional}.adaptive_max_pool{rank}d_with_indices",
             dtypes="hf",
             is_internal=True,
@@ -210,7 +210,7 @@ ROWS = (
         "interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', "
         "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
         interpolate,
-        "items between the items, for another number of places",
+        "items interpolated to another size",
         source="torch.nn.functional.interpolate",
         dtypes="ihf",
     ),

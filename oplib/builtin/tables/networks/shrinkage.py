@@ -17,7 +17,7 @@ from .activations import keep_within
 
 
 def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", **facts: Any) -> Row:
-    """A row whose kernel computes half precision in single; its numbers are static, as few values occur."""
+    """Makes a row that computes half precision in single; its numbers are static: few values occur."""
     name = schema.partition("(")[0]
 
     def kernel(input: Any, *numbers: Any) -> Any:
@@ -28,20 +28,18 @@ def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", **facts: A
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
-    return jnp.where(x <= strong(threshold, x), strong(value, x), x)  # nan stays
+    return jnp.where(x <= strong(threshold, x), strong(value, x), x)  # nan is kept
 
 
 def _hardshrink(x: Any, lambd: float) -> Any:
     low, high = strong(-lambd, x), strong(lambd, x)
-    near = lax.stop_gradient(jnp.where((x >= low) & (x <= high), strong(0, x), x))  # nan stays
+    near = lax.stop_gradient(jnp.where((x >= low) & (x <= high), strong(0, x), x))  # nan is kept
     return jnp.where((x < low) | (x > high), x, near)
 
 
 def _softshrink(x: Any, lambd: float) -> Any:
     if lambd < 0:
-        raise ArgumentError(
-            f"softshrink: lambda must be greater or equal to 0. Got {lambd}. Give one that is not negative."
-        )
+        raise ArgumentError(f"softshrink: lambda must be greater or equal to 0. Got {lambd}. Pass 0 or more.")
     far = strong(lambd, x)
     return jnp.where(x > far, x - far, jnp.where(x < -far, x + far, x * strong(0, x)))
 
@@ -94,7 +92,7 @@ ROWS = (
     _row(
         "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
         _threshold,
-        "self where above a threshold, else a value",
+        "self where above a threshold, otherwise a value",
         dtypes="ihf",
         in_place=True,
         result="items",
@@ -103,19 +101,19 @@ ROWS = (
     _row(
         "hardshrink(Tensor self, float lambd=0.5) -> Tensor",
         _hardshrink,
-        "self, but 0 where it is no further from 0 than lambd",
+        "self, and 0 where its absolute value is at most lambd",
         result="items",
     ),
     _row(
         "softshrink(Tensor input, float lambd=0.5) -> Tensor",
         _softshrink,
-        "self moved towards 0 by lambd, and no further",
+        "self, moved towards 0 by at most lambd",
         result="items",
     ),
     _row(
         "hardsigmoid(Tensor self) -> Tensor",
         _hardsigmoid,
-        "(self + 3) / 6, kept in [0, 1]",
+        "(self + 3) / 6, limited to [0, 1]",
         in_place=True,
         result="items",
     ),
@@ -132,14 +130,14 @@ ROWS = (
     Row(
         "glu(Tensor input, int dim=-1) -> Tensor",
         _glu,
-        "the first half of a dimension times the sigmoid of the second",
+        "first half of a dimension times the sigmoid of the second half",
         source="torch.nn.functional.glu",
         dtypes="hf",
     ),
     Row(
         "prelu(Tensor self, Tensor weight) -> Tensor",
         _prelu,
-        "self where positive, else weight * self, with one weight for each channel",
+        "self where positive, otherwise weight * self, with one weight per channel",
         source="torch.nn.functional.prelu",
         dtypes="hf",
     ),

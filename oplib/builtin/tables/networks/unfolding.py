@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Unfolding: the windows of an image as columns, and columns summed to an image."""
+"""Unfolding: windows of images as columns, and images as sums of columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _fold(
 ) -> Any:
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise ArgumentError(
-            "fold: expected 2D or 3D (batch mode) input, whose axes but the batch have items. "
+            "fold: expected 2D or 3D (batch mode) input, with items in all axes except the batch. "
             f"Got {describe(input)}. Give columns: batch, items of a window, windows."
         )
     sizes = repeat_for_axes("fold", "output_size", output_size, 2)
@@ -71,7 +71,7 @@ ROWS = (
     Row(
         f"im2col(Tensor input, int[2] kernel_size, {_HOW}) -> Tensor",
         _unfold,
-        "the windows of images, as columns",
+        "windows of images as columns",
         source="torch.nn.functional.unfold",
         dtypes="hfc",
         is_internal=True,
@@ -80,7 +80,7 @@ ROWS = (
     Row(
         f"col2im(Tensor input, int[2] output_size, int[2] kernel_size, {_HOW}) -> Tensor",
         _fold,
-        "images that are the sums of windows, given as columns",
+        "images as sums of windows that are given as columns",
         source="torch.nn.functional.fold",
         dtypes="hfc",
         is_internal=True,

@@ -1,4 +1,4 @@
-"""Gathering: items taken from places that tensors tell."""
+"""Gathering: items read at given indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oplib.tensor import default_int_dtype
 
 
 def _from_start(index: Any, length: int) -> Any:
-    """Counts negative places from the end."""
+    """Converts negative indices, which count from the end."""
     return jnp.where(index < strong(0, index), index + strong(length, index), index)
 
 
@@ -33,7 +33,7 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
     if not self.ndim:
         if index.size != 1:
             raise ArgumentError(
-                f"index_select: a tensor without dims is selected once. Got {describe(index)} for "
+                f"index_select: a tensor without dims accepts one index. Got {describe(index)} for "
                 f"{describe(self)}. Give one index."
             )
         return self
@@ -64,14 +64,14 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     if self.ndim != indices.ndim or not fits:
         raise ArgumentError(
             "take_along_dim: input and indices should have the same number of dimensions, and sizes that "
-            f"match or are 1 but along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
+            f"match or are 1 except along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
             "one of them."
         )
     return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
 
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
-    """The row of padding has no gradient."""
+    """Looks up rows; the padding row has no gradient."""
     check_index("embedding", indices)
     rows = jnp.take(weight, indices, axis=0, mode="clip")
     if padding_idx < 0:
@@ -94,38 +94,38 @@ ROWS = (
     Row(
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
         _gather,
-        "along a dim the items at these places",
+        "items at given indices along a dim",
         out=True,
     ),
     Row(
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
         _index_select,
-        "slices at these places of a dim",
+        "slices at given indices of a dim",
         out=True,
     ),
     Row(
         "take(Tensor self, Tensor index) -> Tensor",
         _take,
-        "items at these places of the flat tensor",
+        "items at given indices of the flat tensor",
         out=True,
     ),
     Row(
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
         _take_along_dim,
-        "as gather, broadcasting the other axes",
+        "items at given indices along a dim; the other axes broadcast",
         out=True,
     ),
     Row(
         "embedding.padded(Tensor weight, Tensor indices, int padding_idx=-1) -> Tensor",
         _embedding,
-        "rows at these places; that of padding has no gradient",
+        "rows at given indices; the padding row has no gradient",
         source="torch.nn.functional.embedding",
     ),
     Row(
         "one_hot.classes(Tensor self, int num_classes) -> Tensor",
         _one_hot,
-        "1 at the place that each item tells, and 0 elsewhere",
-        derivative=constant("places do not change with the items but by a step"),
+        "1 at the index given by each item, and 0 elsewhere",
+        derivative=constant("indices are piecewise constant in the items"),
         source="torch.nn.functional.one_hot",
         dtypes="i",
     ),

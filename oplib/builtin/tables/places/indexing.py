@@ -1,4 +1,4 @@
-"""Indexing: items taken out by their place, and put back."""
+"""Indexing: items read at positions, and written back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 
 from .scattering import combine
 
-# A place along one dimension is (start, length, step); start is None where it comes as an operand.
+# A position along one dimension is (start, length, step); start is None if it is an operand.
 Window = tuple[int | None, int, int]
 
 
@@ -50,7 +50,7 @@ def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
 
 
 def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
-    """The index of an array that has these tensors at these dims."""
+    """Returns the index of an array with these tensors at these dims."""
     shapes = [index.shape for index in indices]
     try:
         shape: Any = jnp.broadcast_shapes(*shapes)
@@ -68,16 +68,16 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
 def _setitem(  # noqa: PLR0917  the arguments of the schema
     self: Any, value: Any, starts: Sequence[Any], indices: Sequence[Any], windows: Any, dims: Any, shape: Any
 ) -> Any:
-    """Stores a value at a place.
+    """Stores a value at selected items.
 
     Args:
-        self: the whole.
-        value: broadcasts to ``shape`` after the tensors, see below.
+        self: the whole tensor.
+        value: a value that broadcasts to ``shape`` combined with the tensors.
         starts: the starts that are operands, in the order of the dims.
         indices: tensors that index the windowed array, at ``dims``.
         windows: one window per dim.
-        dims: where the tensors stand.
-        shape: of the windowed array as it is indexed: selected dims left out, new ones put in.
+        dims: the positions of the tensors in ``shape``.
+        shape: the shape of the windowed array, without selected dims and with new ones.
     """
     rest = iter(starts)
     windows = [(next(rest) if start is None else start, length, step) for start, length, step in windows]
@@ -103,7 +103,7 @@ def _update(array: Any, update: Any, starts: list[Any]) -> Any:
 
 
 def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
-    """The place of each item of a windowed array among all items, counted row by row."""
+    """Returns the row-major number of each item of a windowed array among all items."""
     full = tuple(length for _, length, _ in windows)
     positions = jnp.zeros(full, jnp.int32)
     stride = 1
@@ -133,8 +133,8 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
     return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
 
 
-_ITEM = "the items at one place of a dimension"
-_ITEMS = "every so many items of a dimension"
+_ITEM = "items at one position of a dimension"
+_ITEMS = "items of a dimension at a fixed step"
 
 ROWS = (
     Row(
@@ -147,7 +147,7 @@ ROWS = (
     Row(
         "narrow(Tensor self, int dim, int start, int length) -> Tensor",
         rules.make_view_kernel(rules.narrow),
-        "some items in a row of a dimension",
+        "consecutive items of a dimension",
         view=rules.narrow,
         node="Slice",
     ),
@@ -164,20 +164,20 @@ ROWS = (
     Row(
         "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
         _index,
-        "the items that integer tensors name, along some dimensions",
+        "items at integer indices along some dimensions",
         source="torch.Tensor.__getitem__",
         is_internal=True,
     ),
     Row(
         "_index_put(Tensor self, Tensor[] indices, Tensor values, int[] dims, bool accumulate) -> Tensor",
         _index_put,
-        "the tensor with other items at places, or with these added",
+        "the tensor with other items at given indices, or with items added there",
         source="torch.index_put",
     ),
     Row(
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
         _masked_fill,
-        "one value where a mask holds",
+        "the tensor with one value where a mask is True",
         operand=("value",),
         in_place=True,
         source="torch.Tensor.masked_fill",
@@ -185,14 +185,14 @@ ROWS = (
     Row(
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
         _masked_fill,
-        "one value where a mask holds",
+        "the tensor with one value where a mask is True",
         source="torch.Tensor.masked_fill",
     ),
     Row(
         "setitem(Tensor self, Tensor value, Tensor[] starts, Tensor[] indices, Any windows, int[] dims, "
         "int[] shape) -> Tensor",
         _setitem,
-        "the tensor with other items at a place",
+        "the tensor with other items at the selected positions",
         source="torch.Tensor.__setitem__",
         is_internal=True,
     ),

@@ -1,4 +1,4 @@
-"""Scattering: items put at places that tensors tell, or combined with what stands there."""
+"""Scattering: items written at given indices, or combined with the items there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oplib.tensor.dtypes import names as dtypes
 
 
 def _check_source(op: str, index: Any, src: Any) -> None:
-    """The source of scatter has an item for each place."""
+    """Checks that the source of scatter has an item per index."""
     if not index.size:
         return
     if max(index.ndim, 1) != max(src.ndim, 1) or any(
@@ -49,7 +49,7 @@ _OF_BOOLS = {"add": "max", "multiply": "min"}
 
 
 def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
-    """Puts items at a place as ``.at[...]`` gives it; the sum of bools is "or", the product "and"."""
+    """Writes items at positions by a method of ``.at[...]``; a sum of bools is "or", a product "and"."""
     return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
 
 
@@ -142,7 +142,7 @@ def _whole(axis: int, index: Any) -> tuple[Any, ...]:
 
 
 def _index_with(op: str, put: str) -> Any:
-    """The kernel of index_add and index_copy, on whole slices along a dim."""
+    """Makes the kernel of index_add and index_copy, on whole slices along a dim."""
 
     def kernel(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
         check_vector(op, index)
@@ -221,7 +221,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
 
 
 def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
-    """The items of the source in order, where the mask holds."""
+    """Writes the items of the source in order where the mask is True."""
     if mask.dtype != dtypes.bool:
         raise ArgumentError(
             f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
@@ -238,67 +238,67 @@ ROWS = (
     Row(
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
         _scatter_value,
-        "with a number at these places along a dim",
+        "with a number at given indices along a dim",
         operand=("value",),
     ),
     Row(
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
         _scatter_with("scatter", "set"),
-        "with the items of src at these places along a dim",
+        "with the items of src at given indices along a dim",
         in_place=True,
     ),
     Row(
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
         _scatter_with("scatter_add", "add"),
-        "with the items of src added at these places along a dim",
+        "with the items of src added at given indices along a dim",
         in_place=True,
     ),
     Row(
         "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
         "include_self=True) -> Tensor",
         _scatter_reduce,
-        "with the items of src combined with those at these places along a dim",
+        "with the items of src combined with the items at given indices along a dim",
         in_place=True,
         source="torch.scatter_reduce",
     ),
     Row(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
         _index_with("index_add", "add"),
-        "with the slices of source added at these places of a dim",
+        "with the slices of source added at given indices of a dim",
         operand=("alpha",),
         in_place=True,
     ),
     Row(
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
         _index_with("index_copy", "set"),
-        "with the slices of source at these places of a dim",
+        "with the slices of source at given indices of a dim",
         in_place=True,
     ),
     Row(
         "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
         "include_self=True) -> Tensor",
         _index_reduce,
-        "with the slices of source combined with those at these places of a dim",
+        "with the slices of source combined with the slices at given indices of a dim",
         in_place=True,
         out=True,
     ),
     Row(
         "index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
         _index_fill,
-        "with a number in the slices at these places of a dim",
+        "with a number in the slices at given indices of a dim",
         operand=("value",),
         in_place=True,
     ),
     Row(
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
         _put,
-        "with the items of source at these places of the flat tensor",
+        "with the items of source at given indices of the flat tensor",
         in_place=True,
     ),
     Row(
         "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
         _masked_scatter,
-        "with the items of source, in order, where the mask holds",
+        "with the items of source, in order, where the mask is True",
         in_place=True,
     ),
 )

@@ -1,1 +1,1 @@
-"""Ops that compute each item from the items at its place."""
+"""Ops that compute each item from the items at the same position."""

@@ -1,4 +1,4 @@
-"""Further arithmetic, item by item: angles, extrema that pass over nan, sums of exponentials, divisors."""
+"""Further pointwise arithmetic: angles, extrema that ignore nan, sums of exponentials, divisors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import find_sign
 
-_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+_STEP = constant("the result is a bool, which is piecewise constant")
 _WHOLE = constant("integers have no gradient")
 
 # Of one tensor ----------------------------------------------------------------------------------------------
@@ -48,12 +48,12 @@ def _is_infinite(sign: int) -> Any:
 
 
 def _i0(x: Any) -> Any:
-    size = x * find_sign(x)  # JAX's derivative of abs is 1 at 0, where that of i0 is 0
+    size = x * find_sign(x)  # JAX's derivative of abs at 0 is 1, but that of i0 is 0
     return lax.exp(size) * lax.bessel_i0e(x)
 
 
 def _i0_backward(ctx: Any, g: Any) -> Any:
-    """Where JAX's is the difference of two numbers too large."""
+    """Computes i1 * g; JAX's derivative is a difference of two large numbers."""
     (x,) = ctx.saved_tensors
     return g * in_single(lambda x: lax.exp(x * find_sign(x)) * lax.bessel_i1e(x))(x)
 
@@ -63,7 +63,7 @@ def _sinc(x: Any) -> Any:
 
 
 def divide_sine(angle: Any) -> Any:
-    """Computes sin(angle) / angle; near 0 a series, as the derivative of the quotient divides by squares."""
+    """Computes sin(angle) / angle; by a series near 0, where the quotient's derivative is inaccurate."""
     is_small = lax.abs(angle) < strong(0.5, lax.abs(angle))
     near = jnp.where(is_small, angle, strong(0, angle))
     away = jnp.where(is_small, strong(1, angle), angle)
@@ -88,7 +88,7 @@ def _isreal(self: Any) -> Any:
 
 
 def _fmax(x: Any, y: Any) -> Any:
-    """The first of equals, whose gradient goes to it alone, as torch's."""
+    """Returns the larger item; of equal items the first, which alone gets the gradient, as in torch."""
     is_first = x >= y
     return jnp.where(is_first if is_integral(x.dtype) else is_first | jnp.isnan(y), x, y)
 
@@ -101,7 +101,7 @@ def _fmin(x: Any, y: Any) -> Any:
 def _log_sum(power: Any, log: Any) -> Any:
     def compute(x: Any, y: Any) -> Any:
         top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
-        top = jnp.where(jnp.isinf(top), strong(0, top), top)  # two infinities would leave nothing to add
+        top = jnp.where(jnp.isinf(top), strong(0, top), top)  # the sum of two infinities would be nan
         top = lax.convert_element_type(top, x.dtype)
         return top + log(power(x - top) + power(y - top))
 
@@ -109,14 +109,14 @@ def _log_sum(power: Any, log: Any) -> Any:
 
 
 def _xlogy(x: Any, y: Any) -> Any:
-    """0 where x is 0, whatever y may be, but for nan."""
+    """Returns x * log(y), and 0 where x is 0, unless y is nan."""
     is_none = (x == strong(0, x)) & ~jnp.isnan(y)
     logarithm = lax.log(jnp.where(is_none & (y <= strong(0, y)), strong(1, y), y))
     return x * logarithm
 
 
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
-    """The step is too small to be seen: by self it is 1, but 0 where self is other already, as in torch."""
+    """Returns the gradient by self: 1, and 0 where self equals other, as in torch."""
     x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
     return jnp.where(x == other, strong(0, g), g), None
 
@@ -169,7 +169,7 @@ ROWS = (
     ItemRow(
         "sinc(Tensor self) -> Tensor",
         on_floating(_sinc),
-        "sin(pi self) / (pi self)",
+        "sin(pi * self) / (pi * self)",
         in_place=True,
         result="floats",
         in_place_functions=("sinc_",),
@@ -184,12 +184,12 @@ ROWS = (
         result="floats",
         in_place_functions=("i0_",),
     ),
-    _ask("signbit", _signbit, "whether self is negative, be it -0.0"),
-    _ask("isposinf", _is_infinite(1), "whether self is infinite and positive"),
-    _ask("isneginf", _is_infinite(-1), "whether self is infinite and negative"),
+    _ask("signbit", _signbit, "whether self is negative, including -0.0"),
+    _ask("isposinf", _is_infinite(1), "whether self is positive infinity"),
+    _ask("isneginf", _is_infinite(-1), "whether self is negative infinity"),
     _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
-    _pair("fmax", _fmax, "the larger of two items, or that which is a number; of equals the first"),
-    _pair("fmin", _fmin, "the smaller of two items, or that which is a number; of equals the first"),
+    _pair("fmax", _fmax, "the larger of two items, ignoring nan; of equal items the first"),
+    _pair("fmin", _fmin, "the smaller of two items, ignoring nan; of equal items the first"),
     _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
     _pair(
@@ -228,7 +228,7 @@ ROWS = (
     _pair(
         "nextafter",
         jnp.nextafter,
-        "the number next to self on the way to other",
+        "next representable number after self in the direction of other",
         derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
         dtypes="hf",
     ),

@@ -1,4 +1,4 @@
-"""Pointwise: arithmetic and elementary functions, item by item."""
+"""Pointwise arithmetic and elementary functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _refuse_bool(op: str, *operands: Any) -> None:
 
 
 def _scaled(op: str, function: Any, check: Any = None) -> Any:
-    """The kernel of ``add`` or ``sub`` with ``alpha``."""
+    """Makes the kernel of ``add`` or ``sub`` with ``alpha``."""
 
     def kernel(self: Any, other: Any, *, alpha: Any) -> Any:
         if check is not None:
@@ -77,14 +77,14 @@ def _abs(array: Any) -> Any:
 
 
 def find_sign(x: Any) -> Any:
-    """The sign of a real number; that of nan is 0, as torch has it, and of -0. too."""
+    """Returns the sign of a real number; the sign of nan is 0, as in torch, and that of -0. too."""
     zero, one = strong(0, x), strong(1, x)
     above = jnp.where(x > zero, one, zero)
     return above if x.dtype.kind == "u" else jnp.where(x < zero, strong(-1, x), above)
 
 
 def find_direction(x: Any) -> Any:
-    """The sign; of a complex number it over its size, as JAX's sign of it has no derivative."""
+    """Returns the sign; for a complex number x / abs(x), because JAX's sign has no derivative there."""
     if x.dtype.kind != "c":
         return find_sign(x)
     size = lax.abs(x)
@@ -124,7 +124,7 @@ def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _pow_backward(ctx: Any, g: Any) -> Any:
-    """Torch's answers at the corners: x**0 has no gradient, and neither has 0**y for y >= 0 by y."""
+    """Returns torch's gradients in special cases: x**0 has none, and 0**y for y >= 0 has none by y."""
     x, exponent, y = ctx.saved_tensors
     are_real = [value.dtype not in COMPLEX for value in (x, exponent)]
     own = compute_dtype(g.dtype, (x, exponent))
@@ -143,14 +143,15 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
 
 
 def _cut_to_real(grad: Any, is_real: bool) -> Any:
-    """A real operand beside a complex one has the real part of the gradient."""
+    """Returns the real part of the gradient for a real operand beside a complex one."""
     return lax.real(grad) if is_real and grad is not None and grad.dtype in COMPLEX else grad
 
 
 POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 
-# Overloads with a number come first: a packet calls the first that fits, and a number fits a tensor's place.
+# Overloads with a number come first: a packet calls the first overload that fits, and a tensor argument
+# accepts a number too.
 ARITHMETIC = (
     ItemRow(
         "add.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -216,7 +217,7 @@ ARITHMETIC = (
     ItemRow(
         "div.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("div", lax.div, floating=True),
-        "self / other, floating for integers too",
+        "self / other, a floating result for integers too",
         operand=("other",),
         result="mixed",
         aliases=("divide", "true_divide"),
@@ -224,13 +225,13 @@ ARITHMETIC = (
     ItemRow(
         "div.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("div", lax.div, floating=True),
-        "self / other, floating for integers too",
+        "self / other, a floating result for integers too",
         in_place=True,
     ),
     ItemRow(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("rdiv", _reversed(lax.div), floating=True),
-        "other / self, floating for integers too",
+        "other / self, a floating result for integers too",
         operand=("other",),
         source="torch.Tensor.__rtruediv__",
         result="mixed",

@@ -1,4 +1,4 @@
-"""Bounds, remainders and blends: what several operands give item by item."""
+"""Pointwise functions of several operands: bounds, remainders and blends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_
 
 
 def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
-    """Rows for ``op(self, other)``, where one of the two may be a number."""
+    """Makes rows for ``op(self, other)``, in which one of the two may be a number."""
     return (
         ItemRow(
             f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -68,35 +68,35 @@ def _clamp_max(x: Any, high: Any) -> Any:
 
 
 def _keep_nan(x: Any, bound: Any, chosen: Any) -> Any:
-    """An item or a bound that is no number makes the result none, and neither has a gradient."""
+    """Returns nan if an item or a bound is nan; neither gets a gradient then."""
     return jnp.where(jnp.isnan(x) | jnp.isnan(bound), lax.stop_gradient(x + bound), chosen)
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
-    """Where min is above max the result is max."""
+    """Limits x to [low, high]; if low is above high, the result is high."""
     return _clamp_max(_clamp_min(x, low), high)
 
 
-_INSIDE = "the gradient at a bound is that inside"
+_INSIDE = "the gradient at a bound is that of the inside"
 BOUNDS = (
     ItemRow(
         "maximum(Tensor self, Tensor other) -> Tensor",
         elementwise("maximum", lax.max),
-        "the larger of two items; equal ones share the gradient",
+        "larger of two items; equal items share the gradient",
         derivative=LARGER,
         dtypes="bihf",
     ),
     ItemRow(
         "minimum(Tensor self, Tensor other) -> Tensor",
         elementwise("minimum", lax.min),
-        "the smaller of two items; equal ones share the gradient",
+        "smaller of two items; equal items share the gradient",
         derivative=SMALLER,
         dtypes="bihf",
     ),
     ItemRow(
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
         elementwise("clamp", _clamp),
-        f"self kept in [min, max]; {_INSIDE}",
+        f"self, limited to [min, max]; {_INSIDE}",
         operand=("min", "max"),
         in_place=True,
         dtypes="ihf",
@@ -106,13 +106,13 @@ BOUNDS = (
     ItemRow(
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
         elementwise("clamp", _clamp),
-        f"self kept in [min, max]; {_INSIDE}",
+        f"self, limited to [min, max]; {_INSIDE}",
         dtypes="ihf",
     ),
     ItemRow(
         "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
         elementwise("clamp_min", _clamp_min),
-        f"the larger of self and min; {_INSIDE}",
+        f"larger of self and min; {_INSIDE}",
         operand=("min",),
         in_place=True,
         dtypes="bihf",
@@ -121,13 +121,13 @@ BOUNDS = (
     ItemRow(
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
         elementwise("clamp_min", _clamp_min),
-        f"the larger of self and min; {_INSIDE}",
+        f"larger of self and min; {_INSIDE}",
         dtypes="bihf",
     ),
     ItemRow(
         "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
         elementwise("clamp_max", _clamp_max),
-        f"the smaller of self and max; {_INSIDE}",
+        f"smaller of self and max; {_INSIDE}",
         operand=("max",),
         in_place=True,
         dtypes="bihf",
@@ -136,16 +136,16 @@ BOUNDS = (
     ItemRow(
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
         elementwise("clamp_max", _clamp_max),
-        f"the smaller of self and max; {_INSIDE}",
+        f"smaller of self and max; {_INSIDE}",
         dtypes="bihf",
     ),
 )
 
-# Division with a rest ---------------------------------------------------------------------------------------
+# Division with a remainder ----------------------------------------------------------------------------------
 
 
 def _divide_down(x: Any, y: Any) -> Any:
-    """Rounds towards minus infinity, exactly: the quotient of what the remainder leaves."""
+    """Rounds the quotient towards minus infinity, exactly, by subtracting the remainder first."""
     if is_integral(x.dtype):
         return jnp.floor_divide(x, y)
     rest = lax.rem(x, y)
@@ -177,7 +177,7 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """Has the sign of y, as Python's."""
+    """Returns the remainder with the sign of y, as Python does."""
     rest = lax.rem(x, y)
     zero = strong(0, x)
     return jnp.where((rest != zero) & ((rest < zero) != (y < zero)), rest + y, rest)
@@ -207,12 +207,12 @@ DIVISIONS = (
     *_all_ways(
         "remainder",
         elementwise("remainder", _remainder),
-        "what is left of self / other, with the sign of other",
+        "remainder of self / other, with the sign of other",
     ),
     *_all_ways(
         "fmod",
         elementwise("fmod", lax.rem),
-        "what is left of self / other, with the sign of self",
+        "remainder of self / other, with the sign of self",
     ),
 )
 
@@ -220,7 +220,7 @@ DIVISIONS = (
 
 
 def _lerp(self: Any, end: Any, weight: Any) -> Any:
-    """From the nearer end, so that a weight of 1 gives end exactly."""
+    """Interpolates from the nearer end, so that a weight of 1 gives end exactly."""
     if not self.dtype == end.dtype:
         raise ArgumentError(
             f"lerp: expected both ends to have the same dtype. Got {describe(self)} and {describe(end)}. "
@@ -239,7 +239,7 @@ def _lerp(self: Any, end: Any, weight: Any) -> Any:
 
 
 def _add_combined(op: str, combine: Any) -> Any:
-    """The kernel of ``self + value * combine(first, second)``."""
+    """Makes the kernel of ``self + value * combine(first, second)``."""
 
     def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
         dtype = promote_operands(self, tensor1, tensor2)
@@ -289,7 +289,7 @@ BLENDS = (
     ),
 )
 
-# Numbers that are none --------------------------------------------------------------------------------------
+# Nan and infinity -------------------------------------------------------------------------------------------
 
 
 def _nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
@@ -314,7 +314,7 @@ ROWS = (
     ItemRow(
         "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
         _nan_to_num,
-        "nan and infinities replaced, by 0 and the largest finite numbers if not told; no gradient there",
+        "self with nan and infinities replaced, by default by 0 and the largest finite numbers",
         in_place=True,
         in_place_functions=("nan_to_num_",),
     ),

@@ -1,4 +1,4 @@
-"""Comparison: bools, and the choice that they are for."""
+"""Comparisons, which return bools, and the selection by a condition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 
-_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+_STEP = constant("the result is a bool, which is piecewise constant")
 
 
 def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, Row]:
@@ -52,7 +52,7 @@ def _where(condition: Any, self: Any, other: Any) -> Any:
     return lax.select(*broadcast([condition, *pair], "where"))
 
 
-_WHERE = "self where the condition holds, other elsewhere"
+_WHERE = "self where the condition is True, other elsewhere"
 
 ROWS = (
     *_compare("eq", lax.eq, "=="),

@@ -1,4 +1,4 @@
-"""Complex numbers: parts, angles and how they are put together."""
+"""Complex numbers: their parts and angles, and their construction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _conj(self: Any) -> Any:
 
 
 def _angle(self: Any) -> Any:
-    """Of a real number 0 or pi, and flat."""
+    """Returns the angle; for real numbers it is 0 or pi, with gradient 0."""
     if self.dtype in COMPLEX:
         is_origin = self == strong(0, self)
         safe = jnp.where(is_origin, strong(1, self), self)
@@ -51,19 +51,19 @@ def _polar(abs: Any, angle: Any) -> Any:  # noqa: A002  torch's name
 ROWS = (
     ItemRow("conj(Tensor self) -> Tensor", _conj, "complex conjugate", out=False, aliases=("conj_physical",)),
     ItemRow(
-        "angle(Tensor self) -> Tensor", _angle, "angle in radians, of a real number 0 or pi", result="mixed"
+        "angle(Tensor self) -> Tensor", _angle, "angle in radians; 0 or pi for a real number", result="mixed"
     ),
     ItemRow(
         "complex(Tensor real, Tensor imag) -> Tensor",
         _complex,
-        "the number with these parts",
+        "complex numbers with given parts",
         dtypes="f",
         result="mixed",
     ),
     ItemRow(
         "polar(Tensor abs, Tensor angle) -> Tensor",
         _polar,
-        "the number of this size and angle",
+        "complex numbers with a given absolute value and angle",
         dtypes="f",
         result="mixed",
     ),

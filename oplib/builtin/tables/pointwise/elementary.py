@@ -1,4 +1,4 @@
-"""Elementary and special functions, item by item."""
+"""Pointwise elementary and special functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LN2 = math.log(2.0)
 
 
 def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
-    """A row for a function of floating items; integers are converted to the default dtype."""
+    """Makes a row for a function of floating items; integers are converted to the default dtype."""
     return ItemRow(
         f"{name}(Tensor self) -> Tensor",
         on_floating(function),
@@ -45,7 +45,7 @@ def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED,
 
 
 def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
-    """A row for a function that complex numbers do not have."""
+    """Makes a row for a function without complex values."""
     return ItemRow(
         f"{name}(Tensor self) -> Tensor",
         on_floating(function),
@@ -59,7 +59,7 @@ def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, 
 
 
 def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
-    """A row for a rounding: integers stay as they are; JAX's derivative of it is 0."""
+    """Makes a row for a rounding; integers are unchanged, and JAX's derivative is 0."""
 
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
@@ -77,7 +77,7 @@ def _square(self: Any) -> Any:
 
 
 def _log_to(log_of_base: float) -> Any:
-    """Parts are divided one by one: as complex numbers they would be nan where one is infinite."""
+    """Divides real and imaginary part separately; a complex division gives nan if one part is infinite."""
 
     def compute(x: Any) -> Any:
         log = lax.log(x)
@@ -100,7 +100,7 @@ EXPONENTIALS = (
     _unary(
         "expm1",
         lax.expm1,
-        "exp(self) - 1, exact near 0",
+        "exp(self) - 1, accurate near 0",
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
         in_place_functions=("expm1_",),
     ),
@@ -108,7 +108,7 @@ EXPONENTIALS = (
     _unary(
         "log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", in_place_functions=("log10_",)
     ),
-    _unary("log1p", lax.log1p, "log(1 + self), exact near 0", in_place_functions=("log1p_",)),
+    _unary("log1p", lax.log1p, "log(1 + self), accurate near 0", in_place_functions=("log1p_",)),
     _unary(
         "rsqrt",
         lax.rsqrt,
@@ -136,7 +136,7 @@ EXPONENTIALS = (
 
 
 def _acosh_backward(ctx: Any, g: Any) -> Any:
-    """A root of each factor: that of the product has the wrong sign left of the imaginary axis."""
+    """Computes the root of each factor, because the root of the product has the wrong sign for Re < 0."""
     x = to_floating(ctx.saved_tensors[0])
     one = strong(1, x)
     if x.dtype.kind != "c":
@@ -185,7 +185,7 @@ TRIGONOMETRIC = (
 
 
 def _atan2_backward(ctx: Any, g: Any) -> Any:
-    """The gradient at the origin is 0, where the formula would be 0 / 0."""
+    """Computes the gradient; it is 0 at the origin, where the formula would be 0 / 0."""
     y, x = broadcast(ctx.saved_tensors, "atan2")
     squares = x * x + y * y
     is_origin = squares == strong(0, squares)
@@ -209,14 +209,14 @@ def _logit(self: Any, eps: float | None = None) -> Any:
 
 SPECIAL = (
     _real("erf", lax.erf, "error function", in_place_functions=("erf_",)),
-    _real("erfc", lax.erfc, "1 - erf(self), exact where erf is near 1", in_place_functions=("erfc_",)),
+    _real("erfc", lax.erfc, "1 - erf(self), accurate where erf is near 1", in_place_functions=("erfc_",)),
     _real("erfinv", lax.erf_inv, "inverse of the error function"),
     _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
     _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
     ItemRow(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
-        "log(self / (1 - self)), with self kept in [eps, 1 - eps] where eps is given",
+        "log(self / (1 - self)), with self limited to [eps, 1 - eps] if eps is given",
         in_place=True,
         dtypes="bihf",
         result="floats",
@@ -260,15 +260,13 @@ def _sgn(self: Any) -> Any:
 
 
 STEPS = (
-    _step("floor", lax.floor, "largest integer that is not above self", in_place_functions=("floor_",)),
-    _step("ceil", lax.ceil, "smallest integer that is not below self", in_place_functions=("ceil_",)),
-    _step(
-        "trunc", _trunc, "self without its fraction", aliases=("fix",), in_place_functions=("fix_", "trunc_")
-    ),
+    _step("floor", lax.floor, "largest integer not above self", in_place_functions=("floor_",)),
+    _step("ceil", lax.ceil, "smallest integer not below self", in_place_functions=("ceil_",)),
+    _step("trunc", _trunc, "integer part of self", aliases=("fix",), in_place_functions=("fix_", "trunc_")),
     ItemRow(
         "round(Tensor self, *, int decimals=0) -> Tensor",
         _round,
-        "nearest integer, the even one of two; or so many decimals",
+        "nearest integer, the even one of two; or nearest number with given decimals",
         in_place=True,
         dtypes="ihf",
         in_place_functions=("round_",),
@@ -276,7 +274,7 @@ STEPS = (
     ItemRow(
         "frac(Tensor self) -> Tensor",
         _frac,
-        "self less its integer part",
+        "self minus its integer part",
         in_place=True,
         dtypes="hf",
         in_place_functions=("frac_",),
@@ -284,24 +282,29 @@ STEPS = (
     ItemRow(
         "sign(Tensor self) -> Tensor",
         _sign,
-        "-1, 0 or 1",
+        "sign of self: -1, 0 or 1",
         in_place=True,
         dtypes="bihf",
     ),
-    ItemRow("sgn(Tensor self) -> Tensor", _sgn, "sign, or of a complex number its direction", in_place=True),
+    ItemRow(
+        "sgn(Tensor self) -> Tensor",
+        _sgn,
+        "sign of self; for a complex number self / abs(self)",
+        in_place=True,
+    ),
 )
 
 # Two operands -----------------------------------------------------------------------------------------------
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """An infinite side makes it infinite, whatever the other is."""
+    """Computes the length; it is infinite if one side is, even if the other is nan."""
     is_infinite = jnp.isinf(x) | jnp.isinf(y)
     return jnp.where(is_infinite, strong(jnp.inf, x), lax.sqrt(x * x + y * y))
 
 
 def _copysign_backward(ctx: Any, g: Any) -> Any:
-    """By self it is 1 or -1, and 0 where self is 0; by other it is flat."""
+    """Computes the gradient by self, which is 1 or -1, and 0 where self is 0; other gets 0."""
     x, other = broadcast(ctx.saved_tensors, "copysign")
     flips = jnp.signbit(x) != jnp.signbit(other)
     slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
@@ -313,7 +316,7 @@ _COPYSIGN = Derivative(backward=_copysign_backward, setup_context=save_inputs)
 
 def _heaviside(x: Any, values: Any) -> Any:
     zero, one = strong(0, x), strong(1, x)
-    return jnp.where(x == zero, values, jnp.where(x > zero, one, zero))  # of nan it is 0, as torch has it
+    return jnp.where(x == zero, values, jnp.where(x > zero, one, zero))  # for nan it is 0, as in torch
 
 
 PAIRS = (
@@ -337,7 +340,7 @@ PAIRS = (
     ItemRow(
         "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
         elementwise("copysign", jnp.copysign, floating=True),
-        "size of self with the sign of other",
+        "absolute value of self with the sign of other",
         derivative=_COPYSIGN,
         in_place=True,
         dtypes="bihf",
@@ -346,7 +349,7 @@ PAIRS = (
     ItemRow(
         "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
         elementwise("copysign", jnp.copysign, floating=True),
-        "size of self with the sign of other",
+        "absolute value of self with the sign of other",
         derivative=_COPYSIGN,
         operand=("other",),
         dtypes="bihf",
@@ -354,7 +357,7 @@ PAIRS = (
     ItemRow(
         "heaviside(Tensor self, Tensor values) -> Tensor",
         elementwise("heaviside", _heaviside, check=check_dtypes),
-        "0 below 0, 1 above, and values at 0",
+        "0 for negative items, 1 for positive items, and values at 0",
         derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
         in_place=True,
         dtypes="bihf",

@@ -1,4 +1,4 @@
-"""Logic: bools and bits, and questions about single items."""
+"""Logic of bools and bits, and tests of single items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
 
-_STEP = constant("the result is a bool, which does not change with the operands but by a step")
+_STEP = constant("the result is a bool, which is piecewise constant")
 _BITS = constant("integers have no gradient")
 
 
@@ -73,7 +73,7 @@ def _shift_right(x: Any, y: Any) -> Any:
 
 
 def _ask(op: str, function: Any, doc: str) -> Row:
-    """A row for a question about a floating item, to which integers give one answer."""
+    """Makes a row for a test of a floating item, which has one result for all integers."""
 
     def kernel(self: Any) -> Any:
         if is_integral(self.dtype):
@@ -109,13 +109,13 @@ def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 
 ROWS = (
-    _logical("logical_and", lax.bitwise_and, "whether both are true, or not 0"),
-    _logical("logical_or", lax.bitwise_or, "whether one is true, or not 0"),
-    _logical("logical_xor", lax.bitwise_xor, "whether just one is true, or not 0"),
+    _logical("logical_and", lax.bitwise_and, "whether both items are nonzero"),
+    _logical("logical_or", lax.bitwise_or, "whether one of the items is nonzero"),
+    _logical("logical_xor", lax.bitwise_xor, "whether exactly one of the items is nonzero"),
     ItemRow(
         "logical_not(Tensor self) -> Tensor",
         lambda self: lax.bitwise_not(_to_bool(self)),
-        "whether self is false, or 0",
+        "whether self is 0 or False",
         derivative=_STEP,
         in_place=True,
         result="bools",
@@ -128,14 +128,14 @@ ROWS = (
     ItemRow(
         "bitwise_not(Tensor self) -> Tensor",
         _bitwise_not,
-        "~self, the complement of a bool",
+        "bitwise complement of self; logical not for bools",
         derivative=_BITS,
         in_place=True,
         dtypes="bi",
     ),
-    _ask("isnan", jnp.isnan, "whether self is no number"),
+    _ask("isnan", jnp.isnan, "whether self is nan"),
     _ask("isinf", jnp.isinf, "whether self is infinite"),
-    _ask("isfinite", jnp.isfinite, "whether self is a number, and finite"),
+    _ask("isfinite", jnp.isfinite, "whether self is finite"),
     ItemRow(
         "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
         " -> Tensor",

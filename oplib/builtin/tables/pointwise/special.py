@@ -35,7 +35,7 @@ _ROOT_OF_HALF = math.sqrt(0.5)
 
 
 def _erfcx(x: Any) -> Any:
-    """Near 0 as it stands, and further out W. J. Cody's quotients; below 0 by the symmetry of erfc."""
+    """Uses the definition near 0 and W. J. Cody's quotients further out; below 0 the symmetry of erfc."""
     size = jnp.where(x < strong(0, x), -x, x)
     is_near, is_far = size < strong(0.5, x), size > strong(4, x)
     near = jnp.where(is_near, x, strong(0, x))
@@ -67,13 +67,13 @@ def _log_ndtr(x: Any) -> Any:
 
 
 def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
-    """The density over the probability; the two together neither vanish nor overflow."""
+    """Computes density / probability by one formula that neither vanishes nor overflows."""
     (x,) = ctx.saved_tensors
     return g * strong(math.sqrt(2 / math.pi), x) / _erfcx(x * strong(-_ROOT_OF_HALF, x))
 
 
 def _ndtri(p: Any) -> Any:
-    """S. L. Moshier's quotients: one about the middle, two for the tails, which are alike."""
+    """Uses S. L. Moshier's quotients: one for the middle, two for the tails, which are symmetric."""
     is_high = p > strong(1 - math.exp(-2), p)
     tail = jnp.where(is_high, strong(1, p) - p, p)
     is_centre = tail > strong(math.exp(-2), p)
@@ -103,7 +103,7 @@ def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  t
 
 
 def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, dtypes: str = "bihf") -> Row:
-    """A row of ``oplib.special`` for a function of real items."""
+    """Makes a row of ``oplib.special`` for a function of real items."""
     return ItemRow(
         f"special_{name}(Tensor self) -> Tensor",
         on_floating(in_single(function)),
@@ -116,12 +116,12 @@ def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED,
 
 
 NORMAL = (
-    _unary("ndtr", _ndtr, "probability that a normal number is below self"),
+    _unary("ndtr", _ndtr, "probability that a standard normal variable is below self"),
     _unary("ndtri", _ndtri, "inverse of ndtr", from_output(_ndtri_backward), "bif"),
     _unary(
         "log_ndtr",
         _log_ndtr,
-        "logarithm of ndtr, exact where that vanishes",
+        "logarithm of ndtr, accurate where ndtr vanishes",
         Derivative(backward=_log_ndtr_backward, setup_context=_save_inputs),
         "bif",
     ),
@@ -134,7 +134,7 @@ NORMAL = (
 def _entr(x: Any) -> Any:
     is_positive, zero = x > strong(0, x), strong(0, x)
     safe = jnp.where(is_positive, x, strong(1, x))
-    elsewhere = jnp.where(x < zero, strong(-math.inf, x), x - x)  # 0 at 0, and nan of nan
+    elsewhere = jnp.where(x < zero, strong(-math.inf, x), x - x)  # 0 at 0, and nan for nan
     return jnp.where(is_positive, -safe * lax.log(safe), elsewhere)
 
 
@@ -144,7 +144,7 @@ def _entr_backward(ctx: Any, g: Any) -> Any:
 
 
 def _xlog1py(x: Any, y: Any) -> Any:
-    """0 where x is 0, whatever y may be, but for nan."""
+    """Returns x * log1p(y), and 0 where x is 0, unless y is nan."""
     is_none = (x == strong(0, x)) & ~jnp.isnan(y)
     return x * lax.log1p(jnp.where(is_none & (y <= strong(-1, y)), strong(0, y), y))
 
@@ -184,11 +184,11 @@ def _zeta(s: Any, q: Any) -> Any:
 
 @functools.partial(_zeta.defjvp, symbolic_zeros=True)
 def _differentiate_zeta(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """JAX has none of its own."""
+    """Computes a derivative that JAX does not have."""
     (s, q), (of_s, of_q) = primals, tangents
     if not isinstance(of_s, SymbolicZero):
         raise MissingRuleError(
-            f"special.zeta: it has no derivative by its first argument, here or in torch. Got {describe(s)}, "
+            f"special.zeta: it has no derivative by its first argument, as in torch. Got {describe(s)}, "
             "which requires grad. Detach it."
         )
     value = _zeta(s, q)
@@ -222,7 +222,7 @@ def _mvlgamma(self: Any, p: int) -> Any:
 
 
 def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -> tuple[Row, ...]:
-    """Rows of a function of two, of which one may be a number; ``missing`` says why not by the first."""
+    """Makes rows of a function of two operands; ``missing`` says why the first has no derivative."""
     forms = (
         ("Tensor", "Tensor self, Tensor other", ()),
         ("Scalar", "Tensor self, Scalar other", ("other",)),
@@ -260,7 +260,7 @@ ROWS = (
     _unary(
         "entr",
         _entr,
-        "-self * log(self), 0 at 0",
+        "-self * log(self), and 0 at 0",
         Derivative(backward=_entr_backward, setup_context=_save_inputs),
     ),
     *_pairs("xlog1py", _xlog1py, "self * log(1 + other), and 0 where self is 0", "bihf"),
@@ -275,7 +275,7 @@ ROWS = (
     ItemRow(
         "polygamma(Tensor self, int n) -> Tensor",
         _polygamma,
-        "derivative of digamma, n times; the function takes n first",
+        "n-th derivative of digamma; the function takes n first",
         in_place=True,
         dtypes="bihf",
         result="mixed",
@@ -283,11 +283,11 @@ ROWS = (
     ItemRow(
         "mvlgamma(Tensor self, int p) -> Tensor",
         _mvlgamma,
-        "logarithm of the gamma function of p dimensions",
+        "logarithm of the multivariate gamma function with dimension p",
         in_place=True,
         dtypes="ihf",
         result="mixed",
     ),
     _incomplete("igamma", lax.igamma, "lower incomplete gamma function of self at other, regularised"),
-    _incomplete("igammac", lax.igammac, "1 - igamma(self, other), exact where igamma is near 1"),
+    _incomplete("igammac", lax.igammac, "1 - igamma(self, other), accurate where igamma is near 1"),
 )

@@ -1,4 +1,4 @@
-"""Reduction: sums and products, extrema, moments, norms, and questions about all items."""
+"""Reductions: sums and products, extrema, and tests of all items."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
-_STEP = constant("the result is a bool or a place, which does not change with the items but by a step")
+_STEP = constant("the result is a bool or an index, which is piecewise constant")
 _DIM = "int[1]? dim=None, bool keepdim=False"
 
 # Sums and products ------------------------------------------------------------------------------------------
 
 
 def _find_sum_dtype(self: Any, dtype: Any) -> Any:
-    """Integers are summed in int64, unless told otherwise."""
+    """Returns the dtype of a sum: int64 for integers, unless ``dtype`` is given."""
     if dtype is None and is_integral(self.dtype):
         return default_int_dtype()
     return dtype or self.dtype
@@ -68,7 +68,7 @@ def _prod_dim(self: Any, dim: int, keepdim: bool, *, dtype: Any = None) -> Any:
 
 
 def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
-    """Unless told its dtype, numpy's product widens short integers."""
+    """Computes a product; numpy's product widens short integers unless the dtype is given."""
     found = _find_sum_dtype(self, dtype)
     return jnp.prod(lax.convert_element_type(self, found), axis=axes, keepdims=keepdim, dtype=found)
 
@@ -79,7 +79,7 @@ def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
 
 
 def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    """The largest item is taken out first; where all are -inf the gradient is 0, and not nan."""
+    """Subtracts the largest item first; if all items are -inf, the gradient is 0 and not nan."""
     array = to_floating(self)
     axes = find_dims("logsumexp", array, dim)
     if not array.size:
@@ -98,27 +98,27 @@ SUMS = (
     Row(
         f"sum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _sum,
-        "sum over some axes, or all",
+        "sum over given axes, or over all",
         out=True,
     ),
     Row(
         f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nansum,
-        "sum in which a nan counts as 0",
+        "sum in which nan counts as 0",
         dtypes="bihf",
         out=True,
     ),
     Row(
         f"mean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _mean,
-        "mean over some axes, or all",
+        "mean over given axes, or over all",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nanmean,
-        "mean of what is no nan",
+        "mean of all items except nan",
         dtypes="hf",
         out=True,
     ),
@@ -131,7 +131,7 @@ SUMS = (
     Row(
         "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
         _count_nonzero,
-        "how many items are not 0",
+        "number of items that are not 0",
         derivative=_STEP,
         out=True,
     ),
@@ -147,10 +147,10 @@ SUMS = (
 
 
 def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
-    """Raises where a reduction would have to choose among no items.
+    """Raises if a reduction would have to choose among no items.
 
     Raises:
-        DimensionError: one of the axes has no items.
+        DimensionError: an axis has no items.
     """
     for axis in axes:
         if self.ndim and not self.shape[axis]:
@@ -165,7 +165,7 @@ def _find_whole(op: str, reduce: Any) -> Any:
         if not self.size:
             raise ArgumentError(
                 f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                f"{describe(self)}. Give dim=, or a tensor that has some."
+                f"{describe(self)}. Pass dim=, or a tensor with items."
             )
         return reduce(self)
 
@@ -173,12 +173,12 @@ def _find_whole(op: str, reduce: Any) -> Any:
 
 
 def take_at(array: Any, places: Any, axis: int) -> Any:
-    """The items at places along an axis, which keeps one of them."""
+    """Returns the items at positions along an axis, which is kept with length 1."""
     return jnp.take_along_axis(array, lax.expand_dims(places, (axis,)), axis, mode="promise_in_bounds")
 
 
 def _find_along(op: str, find: Any) -> Any:
-    """The gradient goes to the one item that was picked: the first of equal ones."""
+    """Makes a kernel whose gradient goes to the selected item only: the first of equal items."""
 
     def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         axis = find_dim(op, self.ndim, dim)
@@ -200,7 +200,7 @@ def _find_place(op: str, find: Any) -> Any:
             if not self.size:
                 raise DimensionError(
                     f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                    f"{describe(self)}. Give dim=, or a tensor that has some."
+                    f"{describe(self)}. Pass dim=, or a tensor with items."
                 )
             place = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
             return lax.reshape(place, (1,) * self.ndim) if keepdim else place
@@ -220,7 +220,7 @@ def _extreme(op: str, reduce: Any) -> Any:
         if not dim and not self.size:
             raise ArgumentError(
                 f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                f"{describe(self)}. Give dim=, or a tensor that has some."
+                f"{describe(self)}. Pass dim=, or a tensor with items."
             )
         refuse_empty(op, self, axes)
         return reduce(self, axis=axes, keepdims=keepdim)
@@ -236,12 +236,12 @@ def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
 
 
 def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> tuple[Row, ...]:
-    """The rows of ``max`` or ``min``."""
+    """Makes the rows of ``max`` or ``min``."""
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
             _find_whole(op, reduce),
-            f"{adjective}est item; equal ones share the gradient",
+            f"{adjective}est item; equal items share the gradient",
             derivative=OF_ALL,
             dtypes="bihf",
             out=True,
@@ -249,21 +249,21 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
             _find_along(op, find),
-            f"{adjective}est items along a dim, and where they stand",
+            f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",
         ),
         Row(
             f"{op}.other(Tensor self, Tensor other) -> Tensor",
             elementwise(op, choose),
-            f"the {adjective}er of two items; equal ones share the gradient",
+            f"{adjective}er of two items; equal items share the gradient",
             derivative=LARGER if op == "max" else SMALLER,
             dtypes="bihf",
         ),
         Row(
             f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
             _extreme(f"a{op}", reduce),
-            f"{adjective}est items over some axes, or all; equal ones share the gradient",
+            f"{adjective}est items over given axes, or over all; equal items share the gradient",
             derivative=ALONG,
             dtypes="bihf",
             out=True,
@@ -271,7 +271,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
             _find_place(f"arg{op}", find),
-            f"where the {adjective}est item stands, of equal ones the first",
+            f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",
             out=True,
@@ -285,18 +285,18 @@ EXTREMA = (
     Row(
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         _aminmax,
-        "smallest and largest items; equal ones share the gradient",
+        "smallest and largest items; equal items share the gradient",
         derivative=OF_EXTREMA,
         dtypes="bihf",
         out=True,
     ),
 )
 
-# Questions about all items ----------------------------------------------------------------------------------
+# Tests of all items -----------------------------------------------------------------------------------------
 
 
 def _ask(op: str, reduce: Callable[..., Any]) -> Any:
-    """In uint8 the answer is uint8, and no dims are none: torch has both here, and in no other reduction."""
+    """Makes the kernel; as in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
 
     def kernel(self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
         is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
@@ -311,14 +311,14 @@ QUESTIONS = (
     Row(
         f"all(Tensor self, {_DIM}) -> Tensor",
         _ask("all", jnp.all),
-        "whether all are true",
+        "whether all items are nonzero",
         derivative=_STEP,
         out=True,
     ),
     Row(
         f"any(Tensor self, {_DIM}) -> Tensor",
         _ask("any", jnp.any),
-        "whether one is true",
+        "whether one of the items is nonzero",
         derivative=_STEP,
         out=True,
     ),

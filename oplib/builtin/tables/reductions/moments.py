@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Moments and norms: variances, lengths and distances."""
+"""Moments and norms: variances, vector norms and distances."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> An
 
 
 def _sqrt(array: Any) -> Any:
-    """A root whose gradient at 0 is 0."""
+    """Returns a root whose gradient at 0 is 0."""
     is_zero = array == strong(0, array)
     return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, strong(1, array), array)))
 
 
 def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
-    """The kernel of var, std, var_mean or std_mean."""
+    """Makes the kernel of var, std, var_mean or std_mean."""
 
     def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
         found = _var(array, axes, correction, keepdim)
@@ -57,14 +57,14 @@ VARIANCES = (
     Row(
         f"var(Tensor self, {_DIM}) -> Tensor",
         _moment("var"),
-        "variance; divided by count - correction",
+        "variance, with the divisor count - correction",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"std(Tensor self, {_DIM}) -> Tensor",
         _moment("std", is_root=True),
-        "standard deviation; its gradient where it is 0 is 0",
+        "standard deviation; the gradient of a result of 0 is 0",
         dtypes="hfc",
         out=True,
     ),
@@ -86,7 +86,7 @@ VARIANCES = (
 
 
 def _abs(array: Any) -> Any:
-    """Sizes, whose gradient at 0 is 0, and at nan."""
+    """Returns absolute values, whose gradient at 0 and at nan is 0."""
     if array.dtype not in COMPLEX:
         return array * find_sign(array)
     is_zero = array == strong(0, array)
@@ -95,7 +95,7 @@ def _abs(array: Any) -> Any:
 
 
 def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
-    """Returns the vector norm over some axes; its gradient at the origin is 0."""
+    """Returns the vector norm over given axes; its gradient at the origin is 0."""
     if order == 2:
         squares = _square_size(array)
         return _sqrt(jnp.sum(squares, axis=tuple(axes), keepdims=keepdim))
@@ -115,7 +115,7 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
 
 
 def _power(x: Any, exponent: float) -> Any:
-    """A power of what is not negative; its gradient at 0 is 0."""
+    """Returns a power of a number >= 0; its gradient at 0 is 0."""
     is_zero = x == strong(0, x)
     power = lax.pow(jnp.where(is_zero, strong(1, x), x), strong(exponent, x))
     return jnp.where(is_zero, strong(0 if exponent > 0 else math.inf, x), power)
@@ -162,7 +162,7 @@ ROWS = (
         "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
         "ScalarType? dtype=None) -> Tensor",
         _vector_norm,
-        "vector norm over some axes, or all; its gradient at the origin is 0",
+        "vector norm over given axes, or over all; its gradient at the origin is 0",
         source="torch.linalg.vector_norm",
         dtypes="hfc",
     ),

@@ -1,4 +1,4 @@
-"""Order: sorting, and what is found by it."""
+"""Order: sorting, and functions of the sorted items."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oplib.tensor.dtypes import names as dtypes
 
 from .basic import refuse_empty, take_at
 
-_PLACES = constant("places do not change with the items but by a step")
+_PLACES = constant("indices are piecewise constant in the items")
 
 
 def _sort_places(array: Any, axis: int, *, descending: bool) -> Any:
-    """Where the items stand that come first, second, ...; equal ones stay in order, nan is the largest."""
+    """Returns the indices that sort the items; the order is stable, and nan is the largest."""
     places = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
     key = lax.stop_gradient(array)
     if key.dtype == dtypes.bool:
@@ -70,7 +70,7 @@ def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any
 
 
 def _finish(values: Any, places: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
-    """Values still have the axis, places not."""
+    """Removes the axis, which values still have and positions have not."""
     return (values, lax.expand_dims(places, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), places)
 
 
@@ -93,7 +93,7 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 
 def _median_place(array: Any, axis: int) -> Any:
-    """The lower of two in the middle; a nan if there is one."""
+    """Returns the position of the lower median; that of a nan if there is one."""
     order = _sort_places(array, axis, descending=False)
     middle = lax.index_in_dim(order, (array.shape[axis] - 1) // 2, axis, keepdims=False)
     if is_integral(array.dtype):
@@ -103,7 +103,7 @@ def _median_place(array: Any, axis: int) -> Any:
 
 
 def _nanmedian_place(array: Any, axis: int) -> Any:
-    """The same of the items that are numbers, which stand before the others."""
+    """Returns the position of the lower median of the numbers, which are sorted before nan."""
     if is_integral(array.dtype):
         return _median_place(array, axis)
     order = _sort_places(array, axis, descending=False)
@@ -136,7 +136,7 @@ def _median_along(op: str, find: Any) -> Any:
 
 
 def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """The smallest of the most frequent items, where it stands last."""
+    """Returns the smallest of the most frequent items, at its last position."""
     axis = find_dim("mode", self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
@@ -160,7 +160,7 @@ ROWS = (
         "sort(Tensor self, *, bool? stable=None, int dim=-1, bool descending=False)"
         " -> (Tensor values, Tensor indices)",
         _sort,
-        "items in order along a dim, and where they stood; always stable",
+        "items sorted along a dim, and their indices; the order is always stable",
         derivative=OF_SORTED,
         dtypes="bihf",
         out=True,
@@ -168,7 +168,7 @@ ROWS = (
     Row(
         "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
         _argsort,
-        "where the items stand that come first, second, ...",
+        "indices that sort the items along a dim",
         derivative=_PLACES,
         dtypes="bihf",
         result="shape",
@@ -176,7 +176,7 @@ ROWS = (
     Row(
         "msort(Tensor self) -> Tensor",
         _msort,
-        "items in order along the first dim",
+        "items sorted along the first dim",
         dtypes="bihf",
         result="shape",
         out=True,
@@ -185,7 +185,7 @@ ROWS = (
         "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)"
         " -> (Tensor values, Tensor indices)",
         _topk,
-        "the k largest or smallest items along a dim, in order, and where they stand",
+        "the k largest or smallest items along a dim, sorted, and their indices",
         derivative=OF_LARGEST,
         dtypes="ihf",
         out=True,
@@ -193,7 +193,7 @@ ROWS = (
     Row(
         "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _kthvalue,
-        "the k-th smallest items along a dim, and where they stand",
+        "the k-th smallest items along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
         out=True,
@@ -201,7 +201,7 @@ ROWS = (
     Row(
         "median(Tensor self) -> Tensor",
         _median,
-        "item in the middle, the lower of two; equal ones share the gradient",
+        "median, the lower of two; equal items share the gradient",
         derivative=OF_ALL,
         dtypes="ihf",
         out=True,
@@ -209,14 +209,14 @@ ROWS = (
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _median_along("median", _median_place),
-        "items in the middle along a dim, and where they stand",
+        "medians along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
     ),
     Row(
         "nanmedian(Tensor self) -> Tensor",
         _nanmedian,
-        "item in the middle of those that are numbers; equal ones share the gradient",
+        "median of all items except nan; equal items share the gradient",
         derivative=OF_ALL,
         dtypes="ihf",
         out=True,
@@ -224,14 +224,14 @@ ROWS = (
     Row(
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _median_along("nanmedian", _nanmedian_place),
-        "items in the middle along a dim of those that are numbers, and where they stand",
+        "medians along a dim of all items except nan, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
     ),
     Row(
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         _mode,
-        "most frequent items along a dim, the smallest of equals, and where they stand last",
+        "most frequent items along a dim, the smallest of several, and their last indices",
         derivative=OF_CHOSEN,
         dtypes="bihf",
         out=True,

@@ -1,4 +1,4 @@
-"""Scans: what is running along a dim."""
+"""Scans: cumulative functions along a dim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oplib.tensor import default_int_dtype
 
 
 def _cumulative(op: str, scan: Any) -> Any:
-    """The kernel of a running sum or product; integers run in int64."""
+    """Makes the kernel of a cumulative sum or product; integers accumulate in int64."""
 
     def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
         axis = find_dim(op, self.ndim, dim)
@@ -32,7 +32,7 @@ def _logcumsumexp(self: Any, dim: int) -> Any:
 
 
 def _running(op: str, is_better: Any) -> Any:
-    """The kernel of a running extremum: of equal items the last one counts, and a nan stays."""
+    """Makes the kernel of a cumulative extremum: of equal items the last one counts, and nan is kept."""
 
     def choose(left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
@@ -58,7 +58,7 @@ ROWS = (
     Row(
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         _cumulative("cumsum", lax.cumsum),
-        "running sum along a dim",
+        "cumulative sum along a dim",
         in_place=True,
         result="shape",
         out=True,
@@ -66,7 +66,7 @@ ROWS = (
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         _cumulative("cumprod", lax.cumprod),
-        "running product along a dim",
+        "cumulative product along a dim",
         in_place=True,
         result="shape",
         out=True,
@@ -74,7 +74,7 @@ ROWS = (
     Row(
         "logcumsumexp(Tensor self, int dim) -> Tensor",
         _logcumsumexp,
-        "logarithm of the running sum of exponentials",
+        "logarithm of the cumulative sum of exponentials",
         dtypes="hfc",
         result="shape",
         out=True,
@@ -82,14 +82,14 @@ ROWS = (
     Row(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummax", lax.ge),
-        "running maximum along a dim, and where it stands",
+        "cumulative maximum along a dim, and its indices",
         dtypes="bihf",
         out=True,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummin", lax.le),
-        "running minimum along a dim, and where it stands",
+        "cumulative minimum along a dim, and its indices",
         dtypes="bihf",
         out=True,
     ),

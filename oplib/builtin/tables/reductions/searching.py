@@ -1,4 +1,4 @@
-"""Searching: where items stand among others that are sorted."""
+"""Searching: the positions of items in sorted sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-_PLACES = constant("places do not change with the items but by a step")
+_PLACES = constant("indices are piecewise constant in the items")
 
 
 def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
@@ -31,7 +31,7 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
         return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
     if sorted_sequence.shape[:-1] != self.shape[:-1]:
         raise ArgumentError(
-            f"searchsorted: the sequences and the values must have the same axes but the last. Got "
+            f"searchsorted: the sequences and the values must have the same axes except the last. Got "
             f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
         )
     search = partial(jnp.searchsorted, side=side)
@@ -53,14 +53,14 @@ ROWS = (
         "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, bool "
         "out_int32=False) -> Tensor",
         _searchsorted,
-        "where items would stand in a sorted sequence",
+        "indices at which items would be inserted in a sorted sequence",
         derivative=_PLACES,
         dtypes="ihf",
     ),
     Row(
         "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
         _bucketize,
-        "between which boundaries items stand",
+        "index of the interval between boundaries that contains each item",
         derivative=_PLACES,
         dtypes="ihf",
     ),

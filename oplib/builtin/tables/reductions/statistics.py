@@ -17,7 +17,7 @@ from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
 
 def _list_variables(op: str, self: Any) -> Any:
-    """One variable in each row."""
+    """Returns an array with one variable per row."""
     if self.ndim > 2:
         raise ArgumentError(
             f"{op}: expected input to have two or fewer dimensions. Got {describe(self)}. Give one variable "
@@ -84,7 +84,7 @@ def _corrcoef(self: Any) -> Any:
 
 
 def _clip(x: Any) -> Any:
-    """Rounding may leave more than 1."""
+    """Clips coefficients, because rounding may leave more than 1."""
     one = strong(1, x)
     return jnp.where(x > one, one, jnp.where(x < -one, -one, x))
 
@@ -154,7 +154,7 @@ def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: boo
 
 
 def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
-    """An item on an edge is above it, but at the last one."""
+    """Counts items between edges; an item on an edge, except the last, belongs to the interval above."""
     if weight is not None and (weight.shape != self.shape or weight.dtype != self.dtype):
         raise ArgumentError(
             "histogram: if weight tensor is provided it should have the shape and dtype of the input. Got "
@@ -170,27 +170,25 @@ def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
     return found / jnp.sum(found) / jnp.diff(edges) if density else found
 
 
-_UNTOLD = Derivative(
-    missing="torch has none either: counts do not change but by a step; detach what is counted"
-)
+_UNTOLD = Derivative(missing="torch has none either: counts are piecewise constant; detach the counted items")
 ROWS = (
     Row(
         "cov(Tensor self, Tensor? fweights=None, Tensor? aweights=None, *, int correction=1) -> Tensor",
         _cov,
-        "covariances of variables, one in each row",
+        "covariances of variables, one variable per row",
         dtypes="ihfc",
     ),
     Row(
         "corrcoef(Tensor self) -> Tensor",
         _corrcoef,
-        "coefficients of correlation of variables, one in each row",
+        "correlation coefficients of variables, one variable per row",
         dtypes="ihfc",
     ),
     Row(
         "histc(Tensor self, int bins=100, float min=0., float max=0.) -> Tensor",
         _histc,
-        "how many items are in each of so many ranges of one width; by default between the extrema",
-        derivative=constant("counts do not change with the items but by a step"),
+        "number of items in each of several intervals of equal width, by default between the extrema",
+        derivative=constant("counts are piecewise constant in the items"),
         dtypes="hf",
         out=True,
     ),
@@ -198,7 +196,7 @@ ROWS = (
         "histogram.bin_ct(Tensor self, int bins=100, Tensor? weight=None, *, float[]? range=None, "
         "bool density=False) -> (Tensor hist, Tensor bin_edges)",
         _histogram,
-        "how many items are in each range of one width, or the sums of their weights; and the edges",
+        "number of items, or sum of weights, in each interval of equal width; and the edges",
         derivative=_UNTOLD,
         dtypes="f",
         out=True,
@@ -207,7 +205,7 @@ ROWS = (
         "histogram.bins_tensor(Tensor self, Tensor bins, Tensor? weight=None, *, bool density=False) -> "
         "(Tensor hist, Tensor bin_edges)",
         _histogram_between,
-        "how many items are between each two edges, or the sums of their weights; and the edges",
+        "number of items, or sum of weights, between each two edges; and the edges",
         derivative=_UNTOLD,
         dtypes="f",
     ),

@@ -1,4 +1,4 @@
-"""Views of memory: windows that overlap, strides, and bits."""
+"""Views of memory: overlapping windows, strides, and bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oplib.tensor.views.frame import contiguous_strides
 
 
 def unfold(spec: Any, dimension: int, size: int, step: int) -> Part:
-    """The windows of an axis, along a new last one."""
+    """Returns the frame of the windows of an axis, along a new last axis."""
     own = tuple(spec.shape)
     axis, shape = find_dim("unfold", len(own), dimension), own or (1,)
     if size < 0 or step < 1:
@@ -38,7 +38,7 @@ def unfold(spec: Any, dimension: int, size: int, step: int) -> Part:
 def as_strided(
     spec: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Part:
-    """Items by strides of torch's memory, as far as the tensor shows it."""
+    """Returns the frame of items by strides of torch's memory, if the tensor shows these items."""
     layout = _find_layout(spec)
     offset = layout[1] if storage_offset is None else storage_offset
     if len(size) != len(stride) or any(number < 0 for number in (*size, *stride, offset)):
@@ -56,7 +56,7 @@ def _as_strided(spec: Any, size: tuple[int, ...], stride: tuple[int, ...], offse
         raise ArgumentError(
             f"as_strided: sizes {list(size)}, strides {list(stride)} and storage offset {offset} are out of "
             f"bounds for the tensor. Got {describe(spec)}, with strides {list(layout[0])} and offset "
-            f"{layout[1]}. Take a tensor that shows all of these items: its base, say."
+            f"{layout[1]}. Use a tensor that contains all of these items, such as its base."
         )
     return frame, ()
 
@@ -66,7 +66,7 @@ def _find_layout(spec: Any) -> tuple[tuple[int, ...], int]:
 
 
 def view_dtype(spec: Any, dtype: Any) -> Part:
-    """The same bits as items of another dtype."""
+    """Returns the frame of the same bits as items of another dtype."""
     new, shape, old = normalize_dtype(dtype), tuple(spec.shape), spec.dtype
     if new.itemsize != old.itemsize:
         _check_bits(spec, new, _find_layout(spec))
@@ -90,12 +90,12 @@ def _check_bits(spec: Any, new: Any, layout: tuple[tuple[int, ...], int]) -> Non
         )
 
 
-_BITS = constant("bits do not change with the items but by a step")
+_BITS = constant("bits are piecewise constant in the items")
 ROWS = (
     Row(
         "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
         make_view_kernel(unfold),
-        "windows of a dimension, a step apart, along a new last one",
+        "windows of a dimension at a fixed step, along a new last dimension",
         view=unfold,
         source="torch.Tensor.unfold",
         is_internal=True,
@@ -103,7 +103,7 @@ ROWS = (
     Row(
         "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
         make_view_kernel(as_strided),
-        "items by strides and offset, of those that the tensor shows",
+        "items of the tensor's memory, selected by strides and offset",
         view=as_strided,
     ),
     Row(
@@ -118,7 +118,7 @@ ROWS = (
 
 
 def make_view_dtype(overload: Any) -> Any:
-    """Makes ``view(input, dtype)``: what it gives has no history, since bits have no gradient."""
+    """Makes ``view(input, dtype)``, whose result has no history, because bits have no gradient."""
     look = make_viewer(view_dtype, "View", overload)
 
     def function(input: Any, dtype: Any) -> Any:  # noqa: A002  torch's name

@@ -1,4 +1,4 @@
-"""Movement: shapes, order, joining, copies; nothing is computed."""
+"""Movement of items without computation: shapes, order, joining, copies."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
     if not fits:
         raise ArgumentError(
             f"sum_to_size: size {list(size)} is not expandable to that of the tensor. Got {describe(self)}. "
-            f"Give a size from which the tensor can be had by broadcasting."
+            f"Pass a size that broadcasts to the tensor's shape."
         )
     summed = [lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1]
     axes = (*range(lead), *summed)
-    # As in torch, where this is ``sum``, integers are widened where something is summed, and only there.
+    # As in torch, which uses ``sum`` here, integers are widened only if something is summed.
     dtype = default_int_dtype() if axes and is_integral(self.dtype) else self.dtype
     return lax.reshape(jnp.sum(self, axis=axes, dtype=dtype), tuple(size))
 
@@ -56,7 +56,7 @@ def _cat(tensors: Sequence[Any], dim: int) -> Any:
                 f"cat: zero-dimensional tensor (at position {place}) cannot be concatenated. Got "
                 f"{describe(array)}. Use stack."
             )
-    filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch lets these pass
+    filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch ignores empty tensors
     axis = find_dim("cat", filled[0].ndim, dim)
     for array in filled:
         if _without(array.shape, axis) != _without(filled[0].shape, axis):
@@ -87,7 +87,7 @@ def _stack(tensors: Sequence[Any], dim: int) -> Any:
 
 
 def _cut(self: Any) -> Any:
-    return lax.stop_gradient(self)  # in a function of ours: JAX's own has annotations that name nothing
+    return lax.stop_gradient(self)  # a wrapper: the annotations of JAX's function name undefined types
 
 
 def _same(self: Any) -> Any:
@@ -101,7 +101,7 @@ def _to_copy(self: Any, dtype: Any) -> Any:
 
 
 def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View", **facts: Any) -> Row:
-    """A row of an op that gives a view where memory allows it, and else a copy."""
+    """Makes a row of an op that returns a view if memory allows it, otherwise a copy."""
     return Row(
         schema,
         lambda self, *args: lax.reshape(self, find(self, *args)),
@@ -123,25 +123,25 @@ def _real(self: Any) -> Any:
 VIEWS = (
     _reshape_row(
         "reshape(Tensor self, int[] shape) -> Tensor",
-        "the items in another shape; a view where torch gives one",
+        "the items in another shape; a view if torch returns one",
         lambda spec, shape: rules.fill_in_length("reshape", spec, shape),
         may_copy=True,
     ),
     _reshape_row(
         "ravel(Tensor self) -> Tensor",
-        "the items along one dimension; a view where torch gives one",
+        "the items along one dimension; a view if torch returns one",
         lambda spec: (math.prod(spec.shape),),
         may_copy=True,
     ),
     _reshape_row(
         "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
-        "some dimensions as one; a view where torch gives one",
+        "the items with some dimensions joined; a view if torch returns one",
         rules.flat_shape,
         may_copy=True,
     ),
     _reshape_row(
         "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
-        "one dimension as several; a view where torch gives one",
+        "the items with one dimension split into several; a view if torch returns one",
         rules.unflat_shape,
         may_copy=True,
     ),
@@ -155,7 +155,7 @@ VIEWS = (
     _row(
         "expand(Tensor self, int[] size) -> Tensor",
         rules.expand,
-        "dimensions of length 1 repeated",
+        "the items with dimensions of length 1 repeated",
         source="torch.Tensor.expand",
         is_internal=True,
     ),
@@ -167,9 +167,15 @@ VIEWS = (
         variadic="size",
     ),
     _row(
-        "squeeze(Tensor self, int[1]? dim=None) -> Tensor", rules.squeeze, "dimensions of length 1 left out"
+        "squeeze(Tensor self, int[1]? dim=None) -> Tensor",
+        rules.squeeze,
+        "the items without dimensions of length 1",
     ),
-    _row("unsqueeze(Tensor self, int dim) -> Tensor", rules.unsqueeze, "a dimension of length 1 put in"),
+    _row(
+        "unsqueeze(Tensor self, int dim) -> Tensor",
+        rules.unsqueeze,
+        "the items with a new dimension of length 1",
+    ),
     _row(
         "transpose(Tensor self, int dim0, int dim1) -> Tensor",
         rules.transpose,
@@ -181,7 +187,7 @@ VIEWS = (
     _row(
         "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
         rules.movedim,
-        "some dimensions at other places",
+        "the items with some dimensions moved",
         node="Permute",
         aliases=("moveaxis",),
     ),
@@ -195,17 +201,17 @@ VIEWS = (
     _row(
         "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
         rules.diagonal,
-        "the items where two dimensions have the same place, as the last dimension",
+        "the diagonals of two dimensions, along a new last dimension",
     ),
     _row(
         "unbind(Tensor self, int dim=0) -> Tensor[]",
         partition.unbind,
-        "one tensor for each place of a dimension",
+        "one tensor for each position of a dimension",
     ),
     _row(
         "split(Tensor self, int split_size_or_sections, int dim=0) -> Tensor[]",
         partition.split_evenly,
-        "parts of a dimension, of one length",
+        "parts of a dimension, of equal length",
     ),
     _row(
         "split.sizes(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]",
@@ -216,19 +222,19 @@ VIEWS = (
     _row(
         "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
         partition.chunk,
-        "so many parts of a dimension, or fewer",
+        "parts of a dimension, at most a given number",
         node="Split",
     ),
     _row(
         "view_as_real(Tensor self) -> Tensor",
         rules.view_as_real,
-        "complex numbers as pairs of real ones",
+        "complex numbers as pairs of real numbers",
         dtypes="c",
     ),
     _row(
         "view_as_complex(Tensor self) -> Tensor",
         rules.view_as_complex,
-        "pairs of real numbers as complex ones",
+        "pairs of real numbers as complex numbers",
         dtypes="f",
     ),
     Row(
@@ -256,7 +262,7 @@ ROWS = (
     Row(
         "sum_to_size(Tensor self, int[] size) -> Tensor",
         _sum_to_size,
-        "broadcasting undone by summing",
+        "sums that reverse broadcasting",
         source="torch.Tensor.sum_to_size",
         is_internal=True,
         variadic="size",
@@ -279,7 +285,7 @@ ROWS = (
         "detach(Tensor self) -> Tensor",
         _cut,
         "the same items without history",
-        derivative=constant("it is there to cut the graph"),
+        derivative=constant("the op exists to cut the graph"),
         result="shape",
     ),
     Row(

@@ -1,4 +1,4 @@
-"""Rearrangement: items repeated, mirrored, rolled, masked and padded. The results are new, and no views."""
+"""Rearrangement: items repeated, mirrored, rolled, masked and padded. The results are new, not views."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
         widths[self.ndim - 1 - place] = (pad[2 * place], pad[2 * place + 1])
     if any(size + low + high < 0 for size, (low, high) in zip(self.shape, widths, strict=True)):
         raise ArgumentError(
-            f"pad: more is taken away than there is. Got {list(pad)} for {describe(self)}. Take less away."
+            f"pad: an axis loses all its items. Got {list(pad)} for {describe(self)}. Take less away."
         )
     if mode == "constant":
         return lax.pad(self, strong(value or 0, self), [(low, high, 0) for low, high in widths])
@@ -173,14 +173,14 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
 
 
 def _check_mode(self: Any, pad: Sequence[int], mode: str, value: float | None) -> None:
-    """What torch asks of the modes that repeat items."""
+    """Checks torch's conditions for the modes that repeat items."""
     if value is not None and value != 0:
         raise ArgumentError(
             f"pad: mode {mode!r} doesn't take in a value argument. Got {value}. Leave it out."
         )
     if self.ndim - len(pad) // 2 not in (1, 2):
         raise UnsupportedArgumentError(
-            f"pad: with mode={mode!r} the last axes are padded, all but one or two. Got {list(pad)} for "
+            f"pad: with mode={mode!r} all axes except the first one or two are padded. Got {list(pad)} for "
             f"{describe(self)}. Give two numbers for each of these axes, or reshape."
         )
 
@@ -261,11 +261,16 @@ ROWS = (
     Row(
         "repeat(Tensor self, int[] repeats) -> Tensor",
         _repeat,
-        "repeated along each axis",
+        "the items, repeated along each axis",
         source="torch.Tensor.repeat",
         variadic="repeats",
     ),
-    Row("tile(Tensor self, int[] dims) -> Tensor", _tile, "repeated along the last axes", variadic="dims"),
+    Row(
+        "tile(Tensor self, int[] dims) -> Tensor",
+        _tile,
+        "the items, repeated along the last axes",
+        variadic="dims",
+    ),
     Row(
         "repeat_interleave(Tensor self, int repeats, int? dim=None) -> Tensor",
         _repeat_interleave,
@@ -274,23 +279,37 @@ ROWS = (
     Row(
         "flip(Tensor self, int[] dims) -> Tensor",
         _flip,
-        "mirrored along some axes",
+        "the items, mirrored along given axes",
         result="shape",
         variadic="dims",
     ),
-    Row("fliplr(Tensor self) -> Tensor", _flip_axis("fliplr", 1), "mirrored along axis 1", result="shape"),
-    Row("flipud(Tensor self) -> Tensor", _flip_axis("flipud", 0), "mirrored along axis 0", result="shape"),
+    Row(
+        "fliplr(Tensor self) -> Tensor",
+        _flip_axis("fliplr", 1),
+        "the items, mirrored along axis 1",
+        result="shape",
+    ),
+    Row(
+        "flipud(Tensor self) -> Tensor",
+        _flip_axis("flipud", 0),
+        "the items, mirrored along axis 0",
+        result="shape",
+    ),
     Row(
         "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
         _roll,
-        "moved along axes, and round",
+        "the items, shifted cyclically along axes",
         result="shape",
     ),
-    Row("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", _rot90, "turned by right angles"),
+    Row(
+        "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor",
+        _rot90,
+        "the items, rotated by right angles",
+    ),
     Row(
         "tril(Tensor self, int diagonal=0) -> Tensor",
         _triangle("tril", jnp.tril),
-        "what is above a diagonal replaced by 0",
+        "the matrix with 0 above a diagonal",
         in_place=True,
         result="shape",
         out=True,
@@ -298,7 +317,7 @@ ROWS = (
     Row(
         "triu(Tensor self, int diagonal=0) -> Tensor",
         _triangle("triu", jnp.triu),
-        "what is below a diagonal replaced by 0",
+        "the matrix with 0 below a diagonal",
         in_place=True,
         result="shape",
         out=True,
@@ -306,45 +325,55 @@ ROWS = (
     Row(
         "diag(Tensor self, int diagonal=0) -> Tensor",
         _diag,
-        "diagonal of a matrix, or the matrix with this one",
+        "diagonal of a matrix, or the matrix with a given diagonal",
         out=True,
     ),
     Row(
         "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
         _diag_embed,
-        "matrices with these diagonals",
+        "matrices with given diagonals",
     ),
     Row(
         "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
         _pad,
-        "more items at the ends of axes, the last axis first",
+        "the tensor with more items at the ends of axes, from the last axis on",
         source="torch.nn.functional.pad",
     ),
     Row(
         "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
         _pixel_shuffle,
-        "channels turned into places",
+        "the image with channels converted to pixels",
         source="torch.nn.functional.pixel_shuffle",
     ),
     Row(
         "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
         _pixel_unshuffle,
-        "places turned into channels",
+        "the image with pixels converted to channels",
         source="torch.nn.functional.pixel_unshuffle",
     ),
     Row(
         "channel_shuffle(Tensor input, int groups) -> Tensor",
         _channel_shuffle,
-        "channels dealt out, one of each group in turn",
+        "the channels, reordered to take one from each group in turn",
         source="torch.nn.functional.channel_shuffle",
     ),
-    Row("hstack(Tensor[] tensors) -> Tensor", _joined("hstack", jnp.hstack), "joined along axis 1", out=True),
+    Row(
+        "hstack(Tensor[] tensors) -> Tensor",
+        _joined("hstack", jnp.hstack),
+        "tensors joined along axis 1",
+        out=True,
+    ),
     Row(
         "vstack(Tensor[] tensors) -> Tensor",
         _joined("vstack", jnp.vstack),
-        "joined along axis 0",
+        "tensors joined along axis 0",
         out=True,
         aliases=("row_stack",),
     ),
-    Row("dstack(Tensor[] tensors) -> Tensor", _joined("dstack", jnp.dstack), "joined along axis 2", out=True),
+    Row(
+        "dstack(Tensor[] tensors) -> Tensor",
+        _joined("dstack", jnp.dstack),
+        "tensors joined along axis 2",
+        out=True,
+    ),
 )

@@ -1,4 +1,4 @@
-"""A tensor with other items in the place of a view: what a write into the view leaves, as a new one."""
+"""Functional writes into views: a new tensor with other items at the positions of a view."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ROWS = (
     Row(
         "select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
         _select_scatter,
-        "self with the items of src at one place of a dim",
+        "self with the items of src at one position of a dim",
     ),
     Row(
         "slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> "
