@@ -44,7 +44,7 @@ ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 IN_PLACE: Mapping[str, Callable[..., Any]]
-NETWORKS_IN_PLACE: list[str]
+NETWORKS: View
 COMPOSED: Mapping[str, Composed]
 TAKING_OUT: set[str]
 REGISTRY: FunctionRegistry
@@ -66,6 +66,7 @@ class FunctionRegistry:
     linalg: View
     fft: View
     special: View
+    networks: View
     def __init__(
         self, overloads: Overloads, composed: Mapping[str, Composed], losses: Iterable[str] = ()
     ) -> None: ...

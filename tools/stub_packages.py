@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from oplib.builtin.functions import registry
-from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.functions.registry import FUNCTIONS, NETWORKS
 from oplib.builtin.rows.parameters import list_parameters
 from tools.stub_forms import declare
 from tools.stub_results import list_named_results
@@ -28,7 +28,7 @@ _EITHER = '_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)'
 # The prefix of the ops of each submodule; it finds their types.
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_", "nn.functional": ""}
 _OPS = {
-    "nn.functional": {"fold": "col2im", "unfold": "im2col"},
+    "nn.functional": {name: op for name, (_, op) in NETWORKS.keys_by_name.items()},
     "special": {"modified_bessel_i1": "special_i1"},
 }
 

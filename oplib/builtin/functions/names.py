@@ -10,9 +10,15 @@ Function = Callable[..., Any]
 _SUBMODULES = ("linalg", "fft", "special")
 
 
-def name_function(function: Function, name: str) -> Function:
-    """Gives a made function the name under which it is public."""
-    submodule = next((one for one in _SUBMODULES if name.startswith(f"{one}_")), "")
+def name_function(function: Function, name: str, submodule: str = "") -> Function:
+    """Gives a made function the name under which it is public.
+
+    Args:
+        function: the function.
+        name: of its op; or, with a submodule, of the function there.
+        submodule: where it is public, if neither at the root nor where the prefix of its op says.
+    """
+    submodule = submodule or next((one for one in _SUBMODULES if name.startswith(f"{one}_")), "")
     function.__name__ = name
     # Where pickle finds it: somebody keeps an activation in a configuration, and sends that to a process.
     function.__qualname__ = name.removeprefix(f"{submodule}_") if submodule else name

@@ -35,7 +35,7 @@ from .names import name_function, name_method
 from .operators import fuse_operators
 from .placement import copy_to_device
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
-from .writer import emit_function, emit_in_place_form, emit_variadic_method
+from .writer import emit_flagged_function, emit_function, emit_in_place_form, emit_variadic_method
 
 Function = Callable[..., Any]
 Key = tuple[str, str]
@@ -81,7 +81,8 @@ class FunctionRegistry:
     """The functions of ops, each in several forms.
 
     The forms: "op", made from the rows; "plain", which methods are, made from the rows or of several ops;
-    "function", which also takes ``out=`` where it may; "in place"; "variadic", a method.
+    "function", which also takes ``out=`` where it may; "in place"; "variadic", a method;
+    "network", with the name and flag that ``nn.functional`` has.
 
     Args:
         overloads: of the ops.
@@ -92,8 +93,7 @@ class FunctionRegistry:
         overloads, composed: as given.
         aliases: the op of each further name.
         taking_out: the names of functions that may take ``out=``, without those of linalg, fft and special.
-        networks_in_place: the in-place forms that ``nn.functional`` has.
-        ops, in_place, functions, methods, linalg, fft, special: views.
+        ops, in_place, functions, methods, linalg, fft, special, networks: views.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class FunctionRegistry:
             "function": self._make_function,
             "in place": self._make_in_place,
             "variadic": self._make_variadic,
+            "network": self._make_network,
             "given": lambda name: _GIVEN[name](),
         }
         self.aliases = {alias: op for op, rows in self._rows.items() for alias in rows[0].aliases}
@@ -117,6 +118,7 @@ class FunctionRegistry:
         self.taking_out |= {name for name, one in composed.items() if one.out}
         self._lay_out_in_place()
         self._lay_out_functions()
+        self._lay_out_networks()
         self._lay_out_methods()
 
     def find(self, key: Key) -> Function:
@@ -138,7 +140,7 @@ class FunctionRegistry:
         self.in_place = View(self, keys)
         functions = [name for rows in self._rows.values() for name in rows[0].in_place_functions]
         self._in_place_at_the_root = [name for name in functions if not name.startswith(_NETWORKS)]
-        self.networks_in_place = [name.removeprefix(_NETWORKS) for name in functions if "." in name]
+        self._in_networks = [name.removeprefix(_NETWORKS) for name in functions if "." in name]
 
     def _lay_out_functions(self) -> None:
         internal = {op for op, rows in self._rows.items() if rows[0].is_internal}
@@ -155,6 +157,14 @@ class FunctionRegistry:
             View(self, {name: ("function", name) for name in sorted(names) if name.startswith(package)})
             for package in _PACKAGES
         )
+
+    def _lay_out_networks(self) -> None:
+        first = [rows[0] for rows in self._rows.values() if rows[0].name_in_networks]
+        keys = {row.op: ("function", row.op) for row in first if row.op in self.functions}
+        keys |= {name: ("function", name) for name, one in self.composed.items() if one.in_networks}
+        keys |= {name: ("in place", name) for name in self._in_networks}
+        own = [row for row in first if row.inplace_at or row.name_in_networks != row.op]
+        self.networks = View(self, keys | {row.name_in_networks: ("network", row.op) for row in own})
 
     def _lay_out_methods(self) -> None:
         names = {name: name for name in self._at_the_root} | self.aliases
@@ -183,14 +193,15 @@ class FunctionRegistry:
             return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)
         return self._specify_op(name)
 
-    def _specify_op(self, op: str) -> FunctionSpec:
+    def _specify_op(self, op: str, *, taken: int | None = None) -> FunctionSpec:
+        """Describes the function of an op; the docstring tells of the first parameters that are taken."""
         rows, check = self._rows[op], CHECKED.get(op)
         if op in _CHOOSERS:
             spec = specify_choice(op, _CHOOSERS[op](self.overloads), check)
         else:
             spec = specify_op(rows[0], self.overloads[rows[0].name], check)
         schemas = [self.overloads[row.name]._schema for row in rows]
-        return replace(spec, doc=describe_function(rows, schemas, spec.parameters))
+        return replace(spec, doc=describe_function(rows, schemas, spec.parameters[:taken]))
 
     def _make_op(self, op: str) -> Function:
         is_shown = op not in self.composed and op not in self._losses
@@ -243,6 +254,16 @@ class FunctionRegistry:
     def _make_variadic(self, op: str) -> Function:
         return name_method(emit_variadic_method(self.ops[op], op, self._rows[op][0].variadic), op)
 
+    def _make_network(self, op: str) -> Function:
+        row, name = self._rows[op][0], self._rows[op][0].name_in_networks
+        place = f"<oplib.{_NETWORKS}{name}>"
+        if row.inplace_at:
+            spec = self._specify_op(op, taken=row.inplace_at)
+            function = emit_flagged_function(spec, row.inplace_at, self.in_place[f"{op}_"], place)
+        else:
+            function = emit_function(self._specify_op(op), place)
+        return name_function(function, name, _NETWORKS.rstrip("."))
+
 
 def _specify_polygamma(method: Function) -> FunctionSpec:
     """Of the two parameters the tensor is the second, as in torch; of the method it is the first."""
@@ -273,7 +294,7 @@ ops.take_from(REGISTRY.ops)
 ALIASES = REGISTRY.aliases
 FUNCTIONS, METHODS, IN_PLACE = REGISTRY.functions, REGISTRY.methods, REGISTRY.in_place
 LINALG, FFT, SPECIAL = REGISTRY.linalg, REGISTRY.fft, REGISTRY.special
-TAKING_OUT, NETWORKS_IN_PLACE = REGISTRY.taking_out, REGISTRY.networks_in_place
+NETWORKS, TAKING_OUT = REGISTRY.networks, REGISTRY.taking_out
 UPCALLS = View(
     REGISTRY,
     REGISTRY.ops.keys_by_name

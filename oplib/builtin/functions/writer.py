@@ -21,6 +21,7 @@ from oplib.tensor.shapes.keywords import take_named
 from .specification import FunctionSpec, specify_composed
 
 Function = Callable[..., Any]
+_INPLACE = "inplace: a bool, by default False; whether the result is written into `input`, a Tensor."
 _OUT = "out: a tensor that the result is written into and that is returned, or a tuple; by default None."
 
 
@@ -146,3 +147,33 @@ def emit_variadic_method(function: Function, name: str, parameter: str) -> Funct
     namespace = {"__function": function, "__take_named": take_named}
     spec = FunctionSpec(name, parameters, lines, namespace, further_names=False, doc=function.__doc__)
     return emit_function(spec, f"<oplib.Tensor.{name} of several>")
+
+
+def emit_flagged_function(spec: FunctionSpec, at: int, in_place: Function, place: str) -> Function:
+    """Writes an activation with ``inplace``: the function of the op, which may write its argument instead.
+
+    Args:
+        spec: of the function without ``inplace``.
+        at: the position of ``inplace``; parameters from there on keep their defaults.
+        in_place: the in-place form.
+        place: the file name of its text.
+    """
+    parameters, others = spec.parameters[:at], spec.parameters[at:]
+    given = ", ".join(spell_parameters(parameters).given)
+    flag = Parameter("inplace", Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    spec = replace(
+        spec,
+        parameters=(*parameters, flag),
+        lines=(
+            f"    if inplace: return __in_place({given})",
+            *(f"    {one.name} = __kept[{one.name!r}]" for one in others),
+            *spec.lines,
+        ),
+        namespace={
+            **spec.namespace,
+            "__in_place": in_place,
+            "__kept": {one.name: one.default for one in others},
+        },
+        doc=add_to_arguments(spec.doc, _INPLACE),
+    )
+    return emit_function(spec, place)

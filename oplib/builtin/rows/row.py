@@ -49,6 +49,8 @@ class Row:
         in_place_functions: which names of in-place forms are functions too, as in torch: "exp_" at the root,
             "nn.functional.relu_" there.
         network_name: of the function in ``nn.functional``, where ``origin`` does not tell.
+        inplace_at: the position of ``inplace`` in the function of ``nn.functional``, which then writes its
+            argument; 0 if there is none. Parameters from there on are not taken.
         variadic: a parameter that the method also takes as several positional arguments.
     """
 
@@ -73,6 +75,7 @@ class Row:
     in_place_functions: tuple[str, ...] = ()
     variadic: str = ""
     network_name: str = ""
+    inplace_at: int = 0
 
     @property
     def name(self) -> str:

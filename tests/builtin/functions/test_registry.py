@@ -25,7 +25,9 @@ PLAIN = ItemRow(
     "twice the item",
     in_place=True,
     aliases=("tabled_twice",),
-    in_place_functions=("tabled_double_",),
+    in_place_functions=("tabled_double_", "nn.functional.tabled_double_"),
+    network_name="tabled_double",
+    inplace_at=1,
 )
 ALONG = Row(
     "tabled_total(Tensor self, int dim, bool keepdim=False) -> Tensor",
@@ -108,6 +110,17 @@ def test_results_views_and_lists_of_numbers_have_their_forms(registry):
     assert method(x, 1, 2).tolist() == method(x, [1, 2]).tolist() == method(x, times=(1, 2)).tolist()
     assert registry.linalg["linalg_tabled"](x).tolist() == 5.0
     assert registry.functions["tabled_trace"] is registry.linalg["linalg_tabled"]
+
+
+def test_a_function_of_networks_writes_its_argument_if_the_flag_says_so(registry):
+    x, double = oplib.tensor([1.0, 2.0]), registry.networks["tabled_double"]
+    for _ in range(3):
+        assert double(x).tolist() == [2.0, 4.0]
+    assert double(x, inplace=True) is x
+    assert x.tolist() == [2.0, 4.0]
+    assert str(inspect.signature(double)) == "(input, inplace=False)"
+    assert (double.__qualname__, double.__module__) == ("tabled_double", "oplib.nn.functional")
+    assert registry.networks["tabled_double_"] is registry.in_place["tabled_double_"]
 
 
 def test_a_function_of_several_ops_has_the_forms_that_its_record_says(registry):

@@ -97,6 +97,7 @@ ROWS = (
         in_place=True,
         result="items",
         in_place_functions=("threshold_", "nn.functional.threshold_"),
+        inplace_at=3,
     ),
     _row(
         "hardshrink(Tensor self, float lambd=0.5) -> Tensor",
@@ -116,6 +117,7 @@ ROWS = (
         "(self + 3) / 6, limited to [0, 1]",
         in_place=True,
         result="items",
+        inplace_at=1,
     ),
     _row(
         "softsign(Tensor input) -> Tensor",

@@ -364,6 +364,8 @@ FUNCTIONS = (
         derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
         in_place=True,
         dtypes="ihf",
+        network_name="relu",
+        inplace_at=1,
         in_place_functions=("relu_", "nn.functional.relu_"),
     ),
 )
