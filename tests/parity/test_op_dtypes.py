@@ -48,7 +48,6 @@ MORE = {
     **dict.fromkeys(
         ("multi_margin_loss", "multilabel_margin_loss", "ctc_loss", "pdist"), ("h", "torch has no CPU kernel")
     ),
-    "fmod.Scalar_Tensor": ("bihfc", "torch has no such overload"),
     "einsum": ("b", "torch refuses products of bools, and JAX gives their sums by or"),
     "view.dtype": ("bh", "the items of the sample have another size"),
     "one_hot.classes": ("i", "the numbers of the sample are no classes in another dtype"),
@@ -66,6 +65,7 @@ LESS = {
     "col2im": ("b", "bools have to be converted"),
 }
 NOT_ALIKE = {
+    "fmod.Scalar_Tensor": "torch has no such overload",
     "local_response_norm": "torch takes means of squares in integers, and cuts them",
     "embedding.padded": "the function has its arguments the other way round",
     "_index_put": "the schema names dims apart",

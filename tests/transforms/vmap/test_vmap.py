@@ -16,7 +16,7 @@ from oplib.errors import AutogradError, SavedTensorError
 from oplib.tensor.storage.map_level import map_levels
 from tests.threads import run_in_threads
 
-from .rows import ROWS, WEIGHTS, cube
+from .rows import ROWS, WEIGHTS, Seven, cube
 
 
 @pytest.fixture
@@ -174,73 +174,6 @@ def test_saved_tensor_hooks_around_a_map_are_asked(x):
     np.testing.assert_allclose(grad(y.sum(), x)[0].numpy(), 2 * ROWS)
 
 
-# Functions --------------------------------------------------------------------------------------------------
-
-
-class Scale(oplib.autograd.Function):
-    """Reads a tensor in backward that it has not saved."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x, y):
-        return x * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.y = inputs[1]
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.y, None
-
-
-def test_what_a_function_reads_unsaved_serves_once(x, w):
-    y = oplib.vmap(lambda a: Scale.apply(a, w))(x)
-    assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [WEIGHTS.tolist()] * 2
-    with pytest.raises(
-        AutogradError, match=r"ScaleBackward: it was recorded inside vmap, .*save_for_backward"
-    ):
-        grad(y.sum(), x, create_graph=True)
-
-
-class Square(oplib.autograd.Function):
-    """Has a rule of its own, and gradients that are not those of its forward."""
-
-    @staticmethod
-    def forward(x):
-        return x * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[0] * 7
-
-    @staticmethod
-    def vmap(info, in_dims, x):
-        return Square.apply(x), in_dims[0]
-
-
-def test_the_rule_of_a_function_serves_nested_maps_and_gradients_inside(x):
-    y = oplib.vmap(oplib.vmap(Square.apply))(x)
-    np.testing.assert_allclose(grad(y.sum(), x)[0].numpy(), 7 * ROWS)
-    inside = oplib.vmap(lambda a: grad(Square.apply(a).sum(), a, create_graph=True)[0])(x)
-    np.testing.assert_allclose(inside.detach().numpy(), 7 * ROWS)
-    np.testing.assert_allclose(grad(inside.sum(), x)[0].numpy(), [[7.0] * 3] * 2)
-
-
-def test_hooks_behind_a_function_with_a_rule_run(x):
-    def function(a):
-        y = Square.apply(a)
-        y.register_hook(lambda g: g * 2)
-        return y
-
-    np.testing.assert_allclose(grad(oplib.vmap(function)(x).sum(), x)[0].numpy(), 14 * ROWS)
-
-
 # Forward mode and other transformations ---------------------------------------------------------------------
 
 
@@ -344,7 +277,7 @@ def test_nothing_of_a_map_waits_for_the_collector(x, w):
     def function(a):
         b = (a * w).exp()
         held.extend([weakref.ref(b), weakref.ref(b.grad_fn)])
-        return Square.apply(b)[1:].sum()
+        return Seven.apply(b)[1:].sum()
 
     oplib.vmap(function)(x)
     held.clear()

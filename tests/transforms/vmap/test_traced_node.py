@@ -1,0 +1,267 @@
+"""Backwards in Python inside of a map: traced once for one example, and mapped in every pass."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd import Function, grad
+from oplib.errors import AutogradError, SavedTensorError
+
+from .rows import ROWS, WEIGHTS
+
+pytestmark = pytest.mark.usefixtures("with_64_bits")
+X, W = ROWS.astype(np.float64) + 0.25, WEIGHTS.astype(np.float64)
+
+
+@pytest.fixture
+def x():
+    return oplib.tensor(X, requires_grad=True)
+
+
+@pytest.fixture
+def w():
+    return oplib.tensor(W, requires_grad=True)
+
+
+class SinTimes(Function):
+    """``x.sin() * y``, whose backward counts its runs."""
+
+    generate_vmap_rule = True
+    runs = 0
+
+    @staticmethod
+    def forward(x, y):
+        return x.sin() * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        SinTimes.runs += 1
+        x, y = ctx.saved_tensors
+        return g * x.cos() * y, g * x.sin()
+
+
+class Halves(Function):
+    """Two results and a number of each row that has no gradient."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 2, x * 3, (x > 0.5).sum()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[2])
+
+    @staticmethod
+    def backward(ctx, g, h, _):
+        return g * 2 + h * 3
+
+
+class Unsaved(Function):
+    """Reads a tensor in backward that it has not saved."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.y = inputs[1]
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.y, None
+
+
+class TimesThree(Function):
+    """Reads nothing but a number of Python's in backward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 3.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3.0
+
+
+# Functions --------------------------------------------------------------------------------------------------
+
+
+def test_first_and_second_gradients_of_a_function_are_those_of_jax(x, w):
+    y = oplib.vmap(lambda a: SinTimes.apply(a, w))(x)
+    loss = lambda x, w: ((jnp.sin(x) * w) ** 2).sum()  # noqa: E731
+    first = grad((y * y).sum(), (x, w), create_graph=True)
+    second = grad((first[0] * first[0]).sum() + (first[1] * first[1]).sum(), (x, w))
+    penalty = lambda x, w: sum((one**2).sum() for one in jax.grad(loss, (0, 1))(x, w))  # noqa: E731
+    due = (*jax.grad(loss, (0, 1))(X, W), *jax.grad(penalty, (0, 1))(X, W))
+    for one, other in zip((*first, *second), due, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-10)
+
+
+def test_the_backward_of_a_function_runs_once_however_many_passes_there_are(x, w):
+    SinTimes.runs = 0
+    y = oplib.vmap(lambda a: SinTimes.apply(a, w))(x)
+    found = [grad(y.sum(), x, retain_graph=True)[0] for _ in range(3)]
+    assert SinTimes.runs == 1
+    for one in found:
+        np.testing.assert_allclose(one.numpy(), np.cos(X) * W)
+
+
+def test_the_node_outside_has_the_name_of_that_inside_and_leads_to_the_same_leaves(x, w):
+    y = oplib.vmap(lambda a: SinTimes.apply(a, w))(x)
+    assert y.grad_fn.name() == "SinTimesBackward"
+    assert [node.variable for node, _ in y.grad_fn.next_functions] == [x, w]
+
+
+def test_a_result_without_a_gradient_counts_as_zeros(x):
+    first, second, count = oplib.vmap(Halves.apply)(x)
+    assert (count.tolist(), count.requires_grad) == ([2, 3], False)
+    assert grad(first.sum(), x, retain_graph=True)[0].tolist() == [[2.0] * 3] * 2
+    assert grad(second.sum(), x, retain_graph=True)[0].tolist() == [[3.0] * 3] * 2
+    assert grad((first + second).sum(), x)[0].tolist() == [[5.0] * 3] * 2
+
+
+def test_a_function_in_nested_maps_has_the_gradient_of_each_example(w):
+    cube = np.arange(12.0).reshape(2, 2, 3) / 7
+    t = oplib.tensor(cube, requires_grad=True)
+    y = oplib.vmap(oplib.vmap(lambda a: SinTimes.apply(a, w)))(t)
+    by_t, by_w = grad((y * y).sum(), (t, w))
+    due = jax.grad(lambda t, w: ((jnp.sin(t) * w) ** 2).sum(), (0, 1))(cube, W)
+    np.testing.assert_allclose(by_t.numpy(), due[0], rtol=1e-10)
+    np.testing.assert_allclose(by_w.numpy(), due[1], rtol=1e-10)
+
+
+def test_a_function_is_differentiated_inside_too(x, w):
+    inside = oplib.vmap(lambda a: grad(SinTimes.apply(a, w).sum(), a, create_graph=True)[0])(x)
+    np.testing.assert_allclose(inside.detach().numpy(), np.cos(X) * W)
+    np.testing.assert_allclose(grad(inside.sum(), x)[0].numpy(), -np.sin(X) * W)
+
+
+def test_what_a_function_reads_unsaved_serves_once(x, w):
+    y = oplib.vmap(lambda a: Unsaved.apply(a, w))(x)
+    assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [W.tolist()] * 2
+    with pytest.raises(
+        AutogradError, match=r"UnsavedBackward: it was recorded inside vmap, .*save_for_backward"
+    ):
+        grad(y.sum(), x, create_graph=True)
+
+
+def test_numbers_that_a_function_reads_unsaved_serve_twice(x):
+    y = oplib.vmap(TimesThree.apply)(x)
+    (first,) = grad((y * y).sum(), x, create_graph=True)
+    assert grad(first.sum(), x)[0].tolist() == [[18.0] * 3] * 2
+
+
+def test_a_function_is_freed_by_a_pass_that_does_not_retain_it(x, w):
+    y = oplib.vmap(lambda a: SinTimes.apply(a, w))(x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.cos(X) * W)
+    with pytest.raises(SavedTensorError, match=r"SinTimesBackward: .*a second time"):
+        y.sum().backward()
+
+
+def test_a_function_that_was_freed_inside_says_so_outside(x, w):
+    def function(a):
+        y = SinTimes.apply(a, w)
+        grad(y.sum(), a)
+        return y
+
+    y = oplib.vmap(function)(x)
+    with pytest.raises(SavedTensorError, match=r"SinTimesBackward: .*a second time"):
+        grad(y.sum(), x)
+
+
+def test_an_error_in_a_backward_is_raised_where_the_map_returns_and_leaves_no_map(x):
+    class Broken(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ZeroDivisionError("in the backward")
+
+    with pytest.raises((ZeroDivisionError, AutogradError)):
+        oplib.vmap(Broken.apply)(x)
+    assert oplib.vmap(lambda a: a * 2)(x).tolist() == (2 * X).tolist()
+
+
+# Hooks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_inside_gets_the_gradient_of_one_example(x):
+    shapes = []
+
+    def function(a):
+        b = a.sin()
+        b.register_hook(lambda g: shapes.append(g.shape) or g / g.sum())
+        return b * a.detach()
+
+    found = grad(oplib.vmap(function)(x).sum(), x)[0]
+    assert shapes == [(3,)]
+    np.testing.assert_allclose(found.numpy(), X / X.sum(1, keepdims=True) * np.cos(X), rtol=1e-12)
+
+
+def test_hooks_of_a_node_inside_run_before_and_after_it(x):
+    def function(a):
+        b = a.sin()
+        b.grad_fn.register_prehook(lambda grads: (grads[0] + 1,))
+        b.grad_fn.register_hook(lambda results, grads: (results[0] * grads[0],))
+        return b * 2
+
+    found = grad(oplib.vmap(function)(x).sum(), x)[0]
+    np.testing.assert_allclose(found.numpy(), 9 * np.cos(X), rtol=1e-12)
+
+
+def test_a_hook_inside_runs_once_and_serves_every_pass(x):
+    runs = []
+
+    def function(a):
+        b = a * 2
+        b.register_hook(lambda g: runs.append(g) or g * 5)
+        return b
+
+    y = oplib.vmap(function)(x)
+    for _ in range(2):
+        assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [[10.0] * 3] * 2
+    assert len(runs) == 1
+
+
+def test_a_hook_inside_on_a_tensor_that_is_not_mapped_is_asked_for_each_example(w, x):
+    def function(a):
+        b = w * 1
+        b.register_hook(lambda g: g * g)
+        return b * a
+
+    found = grad(oplib.vmap(function)(x).sum(), w)[0]
+    np.testing.assert_allclose(found.numpy(), (X * X).sum(0), rtol=1e-12)
+
+
+def test_a_hook_of_a_node_is_refused_where_the_graph_goes_on_outside(x):
+    def function(a):
+        a.grad_fn.register_hook(lambda results, grads: None)
+        return a * 2
+
+    with pytest.raises(AutogradError, match=r"a hook of a node was registered inside vmap where .*outside"):
+        oplib.vmap(function)(x * 1)
