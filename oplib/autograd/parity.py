@@ -37,7 +37,7 @@ def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  ever
         AutogradError: always.
     """
     raise AutogradError(
-        "variable: autograd.variable(...) is deprecated. It makes nothing. Use oplib.tensor(...)."
+        "variable: autograd.variable(...) is deprecated. It makes no tensor. Use oplib.tensor(...)."
     )
 
 
@@ -120,9 +120,7 @@ def kineto_available() -> bool:
 
 
 def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
-    raise AutogradError(
-        "profiler: oplib has none of its own. The name is kept for imports. Use jax.profiler."
-    )
+    raise AutogradError("profiler: oplib has no profiler. The name is kept for imports. Use jax.profiler.")
 
 
 OptionalTensor: TypeAlias = Tensor | None

@@ -70,7 +70,7 @@ class Tensor(
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise DataTypeError(
-            f"Tensor: the class is not called. Got {len(args) + len(kwargs)} arguments. "
+            f"Tensor: the class cannot be called. Got {len(args) + len(kwargs)} arguments. "
             f"Use oplib.tensor(data), another factory, or Tensor.from_array(array)."
         )
 

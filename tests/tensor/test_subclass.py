@@ -54,5 +54,7 @@ def test_copies_and_pickles_keep_the_class(duplicate: Any) -> None:
 
 
 def test_the_class_is_not_called() -> None:
-    with pytest.raises(DataTypeError, match=r"Tensor: the class is not called. .*Use oplib.tensor\(data\)"):
+    with pytest.raises(
+        DataTypeError, match=r"Tensor: the class cannot be called. .*Use oplib.tensor\(data\)"
+    ):
         Price([1.0])

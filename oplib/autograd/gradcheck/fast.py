@@ -92,6 +92,6 @@ def _is_close(numerical: float, analytical: float, spread: float, options: Optio
 def _projection_error(pair: Pair, numerical: float, analytical: float) -> GradcheckError:
     return GradcheckError(
         f"gradcheck: {pair.describe()}, in a random projection: numerical {numerical:.7g}, analytical "
-        f"{analytical:.7g}. Entry by entry all are within the tolerances, so it is their sum that is not. "
+        f"{analytical:.7g}. Each entry is within the tolerances, but their sum is not. "
         "Use fast_mode=False, or raise atol."
     )

@@ -209,8 +209,8 @@ def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
     if tensor._storage.version != version:
         raise AutogradError(
             "saved_tensors_hooks: a saved tensor pack hook is modifying its input in place. Its version went "
-            f"from {version} to {tensor._storage.version}, and what the op computed would no longer be what "
-            f"was saved. Write into a clone() of it."
+            f"from {version} to {tensor._storage.version}, so the saved value would not be the one that "
+            f"the op has used. Write into a clone() of it."
         )
     return packed
 

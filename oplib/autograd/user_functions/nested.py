@@ -114,7 +114,7 @@ class NestedIOFunction(Function):
     def backward_extended(self: Any, *grads: Any) -> Any:  # noqa: ARG002  likewise
         """Computes nested gradients from nested gradients. Subclasses define it. ``self`` is the ctx."""
         raise MissingRuleError(
-            "NestedIOFunction: it has no backward_extended. A gradient was asked of it. Define "
+            "NestedIOFunction: it has no backward_extended. A gradient must pass through it. Define "
             "backward_extended(ctx, *grads)."
         )
 

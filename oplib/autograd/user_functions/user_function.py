@@ -96,13 +96,15 @@ class Function(metaclass=FunctionMeta):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:  # noqa: ARG004  likewise
         """Saves the values for backward, if ``forward`` is defined without ``ctx``."""
-        raise MissingRuleError("Function: setup_context is not defined. Nothing calls it then. Define it.")
+        raise MissingRuleError(
+            "Function: setup_context is not defined. apply() calls it only if it is. Define it."
+        )
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004  likewise
         """Computes a gradient for each argument of forward from one for each result. Subclasses define it."""
         raise MissingRuleError(
-            f"{ctx.name()}: its Function has no backward. A gradient was asked of it. Define a static "
+            f"{ctx.name()}: its Function has no backward. A gradient must pass through it. Define a static "
             f"backward(ctx, *grads), or vjp."
         )
 
@@ -128,7 +130,7 @@ class Function(metaclass=FunctionMeta):
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:  # noqa: ARG004  likewise
         """Computes a whole batch. Define it, or set ``generate_vmap_rule = True``."""
         raise MissingRuleError(
-            "Function: it has no vmap rule. A map over a batch dimension was asked of it. Define a static "
+            "Function: it has no vmap rule. vmap was called on it. Define a static "
             "vmap(info, in_dims, *args), or set generate_vmap_rule = True."
         )
 

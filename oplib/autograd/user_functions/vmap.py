@@ -43,12 +43,12 @@ def uses_own_rule(cls: type[Function]) -> bool:
     has_rule = cls.vmap is not Function.vmap
     if has_rule and cls.generate_vmap_rule:
         raise AutogradError(
-            f"{name}: it has both generate_vmap_rule=True and an overridden vmap staticmethod. They are two "
-            "answers to one question. Set generate_vmap_rule=False or delete vmap."
+            f"{name}: it has both generate_vmap_rule=True and an overridden vmap staticmethod. vmap uses one "
+            "rule. Set generate_vmap_rule=False or delete vmap."
         )
     if not has_rule and not cls.generate_vmap_rule:
         raise AutogradError(
-            f"{name}: it does not have vmap support. Neither rule is there. Implement the vmap staticmethod "
+            f"{name}: it does not have vmap support. It has no rule. Implement the vmap staticmethod "
             "or set generate_vmap_rule=True."
         )
     return has_rule

@@ -208,8 +208,8 @@ def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | N
 def _refuse_drawing(level: MapLevel) -> None:
     if level.randomness == "error":
         raise TracingError(
-            "vmap: called random operation while in randomness error mode. It is not said whether each of "
-            f"the {level.size} examples is to have numbers of its own. Give vmap randomness='different' or "
+            "vmap: called random operation while in randomness error mode. It does not say whether each of "
+            f"the {level.size} examples has its own numbers. Give vmap randomness='different' or "
             "'same', or draw outside of it."
         )
 

@@ -121,7 +121,7 @@ def checkpoint(
 def _choose_default(caller: str) -> bool:
     warnings.warn(
         f"{caller}: the use_reentrant parameter should be passed explicitly. It is True now, as in torch, "
-        "which keeps from grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
+        "which excludes grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
         stacklevel=4,
     )
     return True
@@ -143,7 +143,7 @@ def _check_reentrant(kwargs: dict[str, Any], *, is_plain: bool) -> None:
 def _check_options(determinism_check: str, *, debug: bool, is_plain: bool) -> None:
     if debug and not is_plain:
         raise ArgumentValueError(
-            "checkpoint: debug=True is incompatible with non-default context_fn. Both want to see the ops. "
+            "checkpoint: debug=True is incompatible with non-default context_fn. Both record the ops. "
             "Leave one of the two out."
         )
     if determinism_check not in _CHECKS:

@@ -179,9 +179,9 @@ class CheckpointedCall:
         found = holder.values.get(key)
         if found is None:
             raise CheckpointError(
-                "checkpoint: a tensor was not computed again. The pass that wants it repeated the region "
-                f"before this one was saved, of {len(self._holders)} in all. Take gradients "
-                "outside of the function."
+                "checkpoint: a tensor was not computed again. The pass repeated the region before the tensor "
+                f"was saved; the region has saved {len(self._holders)}. Take gradients outside of the "
+                "function."
             )
         return found
 

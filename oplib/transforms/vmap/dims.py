@@ -111,9 +111,8 @@ def take_results_apart(
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise ArgumentValueError(
-                f"vmap({name}, ...): `{name}` must only return Tensors. Got type {type(leaf).__name__}. Did "
-                "you mean to return it by other means? A value that is no Tensor has no batch: keep it "
-                "outside."
+                f"vmap({name}, ...): `{name}` must only return Tensors. Got type {type(leaf).__name__}. A "
+                "value that is not a Tensor has no batch. Return Tensors only."
             )
     if any(dim is not None and not isinstance(dim, int) for dim in tree_flatten(out_dims)[0]):
         raise ArgumentValueError(

@@ -160,7 +160,7 @@ def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
     if node._post_hooks:
         raise AutogradError(
             f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
-            "would see the gradients of one example behind a call that has those of all. Use "
+            "would receive gradients of one example after a call with gradients of all. Use "
             "tensor.register_hook."
         )
     return grads

@@ -179,5 +179,5 @@ def test_a_leaf_knows_the_trace_in_which_it_was_made() -> None:
 
 
 def test_the_class_itself_is_not_called() -> None:
-    with pytest.raises(DataTypeError, match=r"Tensor: the class is not called\. Got 1 arguments"):
+    with pytest.raises(DataTypeError, match=r"Tensor: the class cannot be called\. Got 1 arguments"):
         Tensor([1.0])
