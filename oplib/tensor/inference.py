@@ -32,12 +32,25 @@ class InferenceStorage(Storage):
         Raises:
             AutogradError: inference mode is off.
         """
+        self._check_mode()
+        self.array = array
+
+    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+        """Replaces the array unless another thread has done so.
+
+        Raises:
+            AutogradError: outside of inference mode, if the write would be counted.
+        """
+        if counted:
+            self._check_mode()
+        return super().exchange(seen, array, counted=False)
+
+    def _check_mode(self) -> None:
         if not modes.inference:
             raise AutogradError(
                 "Inplace update to inference tensor outside InferenceMode is not allowed. Got a write to "
                 f"{describe(self.array)}, which counts no versions. {_SEE}"
             )
-        self.array = array
 
 
 class InferenceTensor(Tensor):

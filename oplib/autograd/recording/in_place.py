@@ -7,7 +7,7 @@ contract has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.accumulate import gradient_edge
@@ -109,16 +109,35 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
         )
 
 
-def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
-    """Makes a tensor hold a result that was computed out of place from it.
+def update_in_place(tensor: Tensor, compute: Callable[[], Tensor], op: str) -> Tensor:
+    """Makes a tensor hold a result that is computed out of place from it, atomically among threads.
+
+    Args:
+        tensor: the tensor to write, which :func:`check_may_write` has accepted.
+        compute: reads the tensor. It is called again if another thread has written into the memory meanwhile.
+        op: the in-place op, for errors.
+
+    Returns:
+        ``tensor``.
+    """
+    while True:
+        seen = tensor._storage.owner.array
+        if write_in_place(tensor, compute(), op, seen) is not None:
+            return tensor
+
+
+def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) -> Tensor | None:
+    """Makes a tensor hold a result that was computed out of place.
 
     Args:
         tensor: the tensor to write, which :func:`check_may_write` has accepted.
         result: the new value with its history. Nothing else holds it.
         op: the in-place op, for errors.
+        seen: the array of the owner before the result was computed from the tensor; None for a result that
+            does not depend on the tensor.
 
     Returns:
-        ``tensor``.
+        ``tensor``; None if the owner holds another array than ``seen``, and nothing was written.
 
     Raises:
         ArgumentError: the result has another shape, or a dtype of a higher kind.
@@ -129,7 +148,16 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
     storage = tensor._storage
-    storage.write(fitted._storage.array)
+    if seen is None:
+        storage.write(fitted._storage.array)
+    elif storage.__class__ is Storage:  # as storage.exchange, without the call
+        array = fitted._storage.array
+        if storage.array is not seen:
+            return None
+        storage.array = array
+        storage.version += 1
+    elif not storage.exchange(seen, fitted._storage.array):
+        return None
     if isinstance(node, FormulaNode):
         _exempt(node, storage, own if fitted is result else None)
     note_history(tensor, fitted)

@@ -16,6 +16,7 @@ from oplib.builtin.rows.parameters import NAMES, has_further_names, loosen
 from oplib.builtin.writing.out import write_out
 from oplib.library.calls.fusion import Text, define_text
 from oplib.library.calls.spelling import spell_parameters
+from oplib.tensor import Storage
 from oplib.tensor.shapes.keywords import take_named
 
 from .specification import FunctionSpec, specify_composed
@@ -103,11 +104,16 @@ def emit_in_place_form(function: Function, name: str) -> Function:
     lines = (
         f"    __require_tensor({first.name}, {name!r})",
         f"    __check_may_write({first.name}, {name!r}, ({operands}))",
-        f"    return __write({first.name}, {line.removeprefix('    return ')}, {name!r})",
+        "    while True:",  # as update_in_place does
+        f"        __storage = {first.name}._storage",
+        "        __seen = __storage.array if __storage.__class__ is __Storage else __storage.owner.array",
+        f"        __written = __write({first.name}, {line.removeprefix('    return ')}, {name!r}, __seen)",
+        "        if __written is not None: return __written",
     )
     used = {
         "__require_tensor": require_tensor_to_write,
         "__check_may_write": check_may_write,
+        "__Storage": Storage,
         "__write": write_in_place,
     }
     doc = (

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.recording.in_place import check_may_write, write_in_place
+from oplib.autograd.recording.in_place import check_may_write, update_in_place
 from oplib.autograd.recording.view import make_view
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.in_place import require_tensor_to_write, store_in_place
@@ -41,7 +41,8 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
     mask = _find_mask(index, input.shape)
     if mask is not None and isinstance(value, _NUMBERS):
         check_may_write(input, "setitem_", [value])
-        write_in_place(input, ops.where(mask, _to_value(value, input.dtype), input), "setitem_")
+        number = _to_value(value, input.dtype)
+        update_in_place(input, lambda: ops.where(mask, number, input), "setitem_")
         return
     given = index
     if index.__class__ is not int:
@@ -51,8 +52,8 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
         refuse_bytes_to_fill(given, value)
         check_may_write(input, "setitem_", [value])
         place = read_place(index, input)
-        result = ops.setitem(input, _to_value(value, input.dtype), *place)
-        write_in_place(input, result, "setitem_")
+        stored = _to_value(value, input.dtype)
+        update_in_place(input, lambda: ops.setitem(input, stored, *place), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
     check_may_write(target, "setitem_", [value])

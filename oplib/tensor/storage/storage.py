@@ -39,6 +39,26 @@ class Storage:
         """Replaces the array without counting a write, so that saved values stay valid."""
         self.array = array
 
+    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+        """Writes a value that was computed from an earlier one, unless another thread has written since.
+
+        This is atomic without a lock, which would cost more than the rest: Python lets another thread run
+        when a function begins, after a call and at the end of a loop, and here is none of these.
+
+        Args:
+            seen: the array of the owner when the earlier value was read.
+            array: the new value.
+            counted: whether the version counts the write.
+
+        Returns:
+            Whether it was written. If not, read and compute again.
+        """
+        if self.array is not seen:
+            return False
+        self.array = array
+        self.version += counted
+        return True
+
     @property
     def owner(self) -> Storage:
         """The storage that holds the array. For a view it is the last base."""

@@ -76,7 +76,8 @@ class ViewStorage(Storage):
     @property
     def owner(self) -> Storage:
         """The storage that holds the array."""
-        return self.base.owner
+        base = self.base
+        return base if base.__class__ is Storage else base.owner
 
     @property
     def spec(self) -> Any:
@@ -110,17 +111,31 @@ class ViewStorage(Storage):
 
     def write(self, array: Any) -> None:
         """Writes through the chain into the base, and counts the write there."""
-        self.base.write(self.chain.write(self.base.array, array, self.starts))
-        self._keep(array)
+        base = self.base
+        while not self.exchange(base.array if base.__class__ is Storage else base.owner.array, array):
+            pass  # another thread has written elsewhere in the base
 
     def replace(self, array: Any) -> None:
         """Writes through the chain into the base without counting."""
-        self.base.replace(self.chain.write(self.base.array, array, self.starts))
-        self._keep(array)
+        while not self.exchange(self.owner.array, array, counted=False):
+            pass
 
-    def _keep(self, array: Any) -> None:
-        if isinstance(array, jax.Array) and array.shape == self.chain.shape:
-            self._hold(self.base.array, array)
+    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+        """Does the same, unless the base was written since the owner held ``seen``."""
+        base, chain = self.base, self.chain
+        if base.__class__ is Storage:  # as below, without two calls
+            whole = chain.write(seen, array, self.starts)
+            if base.array is not seen:
+                return False
+            base.array = whole
+            base.version += counted
+        else:
+            whole = chain.write(base.array, array, self.starts)
+            if not base.exchange(seen, whole, counted=counted):
+                return False
+        if isinstance(array, jax.Array) and array.shape == chain.shape:
+            self._hold(whole, array)
+        return True
 
 
 class AliasStorage(Storage):
@@ -178,6 +193,12 @@ class AliasStorage(Storage):
     def replace(self, array: Any) -> None:
         """Replaces the array in the cell."""
         self.cell.replace(array)
+
+    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+        """Replaces the array in the cell unless another thread has done so, and counts the write here."""
+        done = self.cell.exchange(seen, array, counted=False)
+        self._count += done and counted
+        return done
 
 
 def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorage:

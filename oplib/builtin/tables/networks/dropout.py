@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.array_functions.array_types import match_type
-from oplib.autograd.recording.in_place import check_may_write, refuse_cast, write_in_place
+from oplib.autograd.recording.in_place import check_may_write, refuse_cast, update_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.composed import Composed
@@ -115,7 +115,7 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
         return run()
     written: Any = input  # a Tensor, as checked above
     check_may_write(written, name)
-    return write_in_place(written, run(), name)
+    return update_in_place(written, run, name)
 
 
 def _make(name: str, *, trains: bool) -> Function:

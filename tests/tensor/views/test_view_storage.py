@@ -1,0 +1,115 @@
+"""Writes by several threads into one storage: none is lost."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import oplib
+from oplib.tensor import Storage
+from tests.threads import run_in_threads
+
+THREADS, TIMES = 8, 60
+
+
+@pytest.fixture(autouse=True)
+def switch_often():
+    """Python lets another thread run every few microseconds, which is several times in each write."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def add_to_row(base, row):
+    base[row].add_(1)
+
+
+def add_by_operator(base, row):
+    base[row] += 1
+
+
+def add_at_index(base, row):
+    base.index_add_(0, oplib.tensor([row]), oplib.ones(1, 4))
+
+
+def add_by_alias(base, row):
+    base.data[row].add_(1)
+
+
+def add_by_view_of_view(base, row):
+    base[row].view(2, 2).add_(1)
+
+
+def add_to_half(base, row):
+    base.view(4, 8)[row // 2, 4 * (row % 2) : 4 * (row % 2) + 4].add_(1)
+
+
+def add_with_mask(base, row):
+    base[oplib.arange(8) == row] += 1
+
+
+ROWS = [
+    add_to_row, add_by_operator, add_at_index, add_by_alias, add_by_view_of_view, add_to_half, add_with_mask
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("add", ROWS)
+def test_threads_that_add_to_their_own_rows_lose_no_update(add):
+    base = oplib.zeros(THREADS, 4)
+    add(base, 0)
+
+    def work(number):
+        for _ in range(TIMES):
+            add(base, number)
+
+    base.zero_()
+    run_in_threads(work, THREADS)
+    assert base.tolist() == [[TIMES] * 4] * THREADS
+
+
+def test_threads_that_add_to_the_same_items_lose_no_update():
+    base = oplib.zeros(THREADS, 4)
+
+    def work(number):
+        for _ in range(TIMES):
+            if number % 2:
+                base[number].add_(1)
+            else:
+                base.add_(1)
+
+    run_in_threads(work, THREADS)
+    whole = TIMES * THREADS / 2
+    assert base.tolist() == [[whole + TIMES * (row % 2)] * 4 for row in range(THREADS)]
+
+
+def test_threads_that_store_read_what_they_stored():
+    base = oplib.zeros(THREADS, 4)
+
+    def work(number):
+        wrong = 0
+        for count in range(TIMES):
+            base[number] = count
+            wrong += base[number].tolist() != [count] * 4
+        return wrong
+
+    assert run_in_threads(work, THREADS) == [0] * THREADS
+
+
+def test_a_storage_takes_no_value_that_was_computed_from_an_earlier_one():
+    storage = Storage(np.zeros(1))
+    seen, new = storage.array, np.ones(1)
+    assert storage.exchange(seen, new)
+    assert not storage.exchange(seen, np.zeros(1))
+    assert (storage.array is new, storage.version) == (True, 1)
+
+
+def test_an_op_is_computed_again_when_another_thread_has_written():
+    tensor, other = oplib.zeros(2), oplib.ones(2)
+
+    def work(number):
+        for _ in range(TIMES):
+            tensor.add_(other) if number % 2 else tensor.sub_(other)
+
+    run_in_threads(work, THREADS)
+    assert tensor.tolist() == [0, 0]
