@@ -1,7 +1,7 @@
-"""Where nodes were recorded: the line of the user's code, kept cheaply enough to be left on.
+"""The locations of nodes: the line of the user's code that recorded each, stored cheaply.
 
-What is kept is a code object and a line number, which hold no frame and no value alive. Text is made of them
-only when an error is to tell it.
+A location is a code object and a line number, so no frame or value stays alive. Its text is made only for an
+error.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Location = tuple[CodeType, int]
 _ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "run.py")
 
 
-class record_locations:  # noqa: N801  a function to its users
-    """Makes each recorded node remember the line of the user's code that it comes from, in this thread.
+class record_locations:  # noqa: N801  users call it like a function
+    """Makes each node recorded in this thread store the line of the user's code that recorded it.
 
-    Errors of a backward pass then name the line of the forward call. It costs about as much as one attribute
-    of the node. At once when called, until the end of the block in a ``with`` statement.
+    Errors of a backward pass then name the line of the forward call. The cost is about one attribute of the
+    node. It works at once, or for a ``with`` block.
 
     Args:
-        mode: whether nodes remember.
+        mode: whether nodes store the line.
 
     Example:
         >>> import oplib
@@ -54,12 +54,12 @@ class record_locations:  # noqa: N801  a function to its users
 
 
 def are_locations_recorded() -> bool:
-    """Returns whether nodes recorded in this thread remember where they come from."""
+    """Returns whether nodes recorded in this thread store their location."""
     return modes.locations
 
 
 def node_location(node: Any) -> Location | None:
-    """Returns the code object and line where a node was recorded, None where nobody asked for it then.
+    """Returns the code object and line that recorded a node; None if they were not stored.
 
     Args:
         node: any node of a graph.
@@ -68,12 +68,12 @@ def node_location(node: Any) -> Location | None:
 
 
 def note_location(node: Any, parent: Any = None) -> None:
-    """Makes a node remember the first frame outside of oplib.
+    """Stores the first frame outside of oplib as the location of a node.
 
     Args:
-        node: that has just been made.
-        parent: the node that is being executed. Its location is that of what it makes, unless code of a user
-            stands between.
+        node: a new node.
+        parent: the node that is running. Its location is also that of nodes that it makes, unless user code
+            is between them.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -97,7 +97,7 @@ def find_frame() -> FrameType | None:
 
 
 def show_location(location: Location) -> str:
-    """Returns a location as errors tell it: file and line, the function, and the text of the line."""
+    """Returns the text of a location for errors: file and line, function, and the source line."""
     code, line = location
     text = linecache.getline(code.co_filename, line).strip()
     return f"{code.co_filename}:{line}, in {code.co_name}" + (f": {text}" if text else "")
