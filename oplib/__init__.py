@@ -71,7 +71,7 @@ with collecting_later():
     from .tensor.dtypes.names import *
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .transforms import apply_in_map, map_examples, vmap
+    from .transforms import apply_in_map, jit, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
     from . import random, utils, visual
@@ -141,6 +141,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
+    "jit",
     "library",
     "linalg",
     "linspace",

@@ -64,6 +64,7 @@ from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
+from oplib.transforms.jit.function import jit as jit
 from oplib.transforms.vmap.vmap import vmap as vmap
 import oplib.random as random
 import oplib.utils as utils
@@ -381,6 +382,7 @@ __all__ = [
     "isposinf",
     "isreal",
     "istft",
+    "jit",
     "kaiser_window",
     "kl_div",
     "kron",

@@ -25,6 +25,7 @@ written for torch still works::
     │   └── ResultTypeError (TypeError)
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake kernel or batching rule for a call
     ├── TracingError (RuntimeError)           an action that is not possible while a function is traced
+    │   └── ConcreteValueError                the value of a traced Tensor was asked for
     ├── CompilationWarning (UserWarning)      a static argument that makes an op compile again and again
     ├── AutogradError (RuntimeError)          a graph or a gradient that does not allow the request
     │   ├── GradientTypeError (TypeError)
@@ -142,6 +143,10 @@ class MissingRuleError(OplibError, NotImplementedError):
 
 class TracingError(OplibError, RuntimeError):
     """An action that is not possible while a kernel, a rule or a user's function is traced."""
+
+
+class ConcreteValueError(TracingError):
+    """The value of a Tensor was asked for while a function was traced, so that there is no value yet."""
 
 
 class CompilationWarning(UserWarning):

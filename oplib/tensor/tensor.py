@@ -23,6 +23,7 @@ from .methods.operators import TensorOperators
 from .methods.printing import show_tensor
 from .methods.values import TensorValues
 from .methods.view_methods import TensorViewMethods
+from .storage.overlay import overlays
 from .storage.storage import Storage
 from .upcalls import upcalls
 
@@ -129,6 +130,14 @@ class Tensor(
     def _refuse_reading_while_tracing(self) -> None:
         """Raises if a concrete Tensor from outside would become a constant of a compiled kernel."""
         if self._scope != modes.tracing_scope and not isinstance(self._storage.owner.array, Tracer):
+            overlay = overlays.current
+            if overlay is not None and overlay.scope == modes.tracing_scope:
+                raise TracingError(
+                    f"{overlay.name}: the function reads a Tensor that nothing leads to from it. Got "
+                    f"{describe(self._storage.array)}. oplib.jit finds Tensors through closures, globals, "
+                    "attributes and items of containers. Make the Tensor an argument, or an attribute of an "
+                    "object that the function refers to."
+                )
             raise TracingError(
                 f"{modes.tracing}: the kernel or rule reads a Tensor from outside while it is traced. "
                 f"Got {describe(self._storage.array)}, which would be frozen into the compiled code. "

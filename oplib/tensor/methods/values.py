@@ -13,7 +13,7 @@ from oplib.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     AutogradError,
-    TracingError,
+    ConcreteValueError,
     describe,
 )
 from oplib.modes import modes
@@ -42,7 +42,7 @@ class TensorValues:
         """Returns the concrete array."""
         array = self.array
         if isinstance(array, Tracer):
-            raise TracingError(
+            raise ConcreteValueError(
                 f"{what}: a traced tensor has no values yet. Got {describe(array)}. "
                 f"Return it from the traced function, or choose by oplib.where or jax.lax.cond."
             )
@@ -63,7 +63,7 @@ class TensorValues:
 
         Raises:
             AutogradError: the tensor requires grad, and grad mode is on.
-            TracingError: the tensor is traced.
+            ConcreteValueError: the tensor is traced.
         """
         if not force:
             self._refuse_history("numpy()", "Use tensor.detach().numpy() instead.")
@@ -100,7 +100,7 @@ class TensorValues:
 
         Raises:
             ArgumentValueError: the tensor has another number of items.
-            TracingError: the tensor is traced.
+            ConcreteValueError: the tensor is traced.
 
         Example:
             >>> import oplib
@@ -119,7 +119,7 @@ class TensorValues:
         """Returns the values as nested lists of Python numbers; one number for a tensor without dimensions.
 
         Raises:
-            TracingError: the tensor is traced.
+            ConcreteValueError: the tensor is traced.
 
         Example:
             >>> import oplib

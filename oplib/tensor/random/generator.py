@@ -17,6 +17,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, T
 from oplib.tensor.devices.device import Device
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.storage.map_level import MapLevel, map_levels
+from oplib.tensor.storage.overlay import overlays
 
 from .draw_log import births, note_draw
 
@@ -52,6 +53,9 @@ class Generator:
         self._key: Any = None  # made at the first draw, because importing oplib must start no backend
         self._count = 0
         self._is_of_call = False
+        # Of a shadow: its key, and the count that it goes on from.
+        self._base: tuple[Any, Any] | None = None
+        self._seeded_key: Any = None  # the key that was last made from the seed
         self._birth = next(births)
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
@@ -85,6 +89,40 @@ class Generator:
         generator._key = key
         return generator
 
+    def make_shadow(self, key: Any, count: Any) -> Generator:
+        """Makes the Generator that stands for this one in a trace of ``oplib.jit``.
+
+        Args:
+            key: the traced key.
+            count: how often it has been drawn from, a traced uint32. The shadow counts from 0 on top of it.
+        """
+        shadow = Generator(self.device)
+        shadow._seed, shadow._key = self._seed, key
+        shadow._base = (key, count)
+        return shadow
+
+    @property
+    def start(self) -> tuple[Any, int]:
+        """The key, made if it is not yet there, and how often the Generator has been drawn from."""
+        with self._lock:
+            if self._key is None:
+                self._key = _make_key(self._seed)
+            return self._key, self._count
+
+    @property
+    def is_at_base(self) -> bool:
+        """Whether this shadow still stands on the key that it was made with."""
+        return self._base is not None and self._key is self._base[0]
+
+    def read_state(self) -> tuple[int, Any, int]:
+        """Returns the state of a shadow, in which a key that was made from the seed is left out."""
+        return (self._seed, None if self._key is self._seeded_key else self._key, self._count)
+
+    def _resolve(self) -> Generator:
+        """Returns what stands for this Generator in this thread; that is itself unless a trace shadows it."""
+        overlay = overlays.current
+        return self if overlay is None else overlay.shadows.get(self, self)
+
     def manual_seed(self, seed: int) -> Generator:
         """Sets the seed, restarts the Generator, and returns it.
 
@@ -99,27 +137,30 @@ class Generator:
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ArgumentValueError(f"manual_seed: a seed has 64 bits. Got {seed}. Choose a smaller one.")
-        self._refuse_other_trace("manual_seed")
-        self._seed, self._key, self._count = seed % 2**64, None, 0
+        here = self._resolve()
+        here._refuse_other_trace("manual_seed")
+        here._seed, here._key, here._count = seed % 2**64, None, 0
         return self
 
     def seed(self) -> int:
         """Restarts the Generator from a seed of the operating system, and returns the seed."""
         self.manual_seed(secrets.randbits(64))
-        return self._seed
+        return self._resolve()._seed
 
     def initial_seed(self) -> int:
         """Returns the current seed."""
-        return self._seed
+        return self._resolve()._seed
 
     def get_state(self) -> tuple[int, Any, int]:
         """Returns the state for :meth:`set_state`."""
-        return (self._seed, self._key, self._count)
+        here = self._resolve()
+        return (here._seed, here._key, here._count)
 
     def set_state(self, state: tuple[int, Any, int]) -> Generator:
         """Sets a state that :meth:`get_state` returned, and returns the Generator."""
-        self._refuse_other_trace("set_state")
-        self._seed, self._key, self._count = state
+        here = self._resolve()
+        here._refuse_other_trace("set_state")
+        here._seed, here._key, here._count = state
         return self
 
     def clone_state(self) -> Generator:
@@ -166,16 +207,20 @@ class Generator:
             TracingError: the Generator was made outside the current trace, or the map forbids draws.
         """
         check_process()
+        if overlays.current is not None and (shadow := self._resolve()) is not self:
+            return shadow.advance()
         self._refuse_other_trace("a draw")
         levels = () if self._is_of_call else map_levels.stack
         for level in levels:
             _refuse_drawing(level)
         with self._lock:  # threads share the global Generator and must not draw the same numbers
             if self._key is None:
-                self._key = _make_key(self._seed)
+                self._key = self._seeded_key = _make_key(self._seed)
             note_draw(self, self._birth, (self._seed, self._key, self._count))
             self._count += 1
             key, count = self._key, np.uint32(self._count)
+        if self._base is not None and key is self._base[0]:
+            count = self._base[1] + count
         for level in levels:
             if level.randomness == "different":
                 key = jax.random.fold_in(key, level.index)

@@ -10,6 +10,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.errors import TracingError, describe
 
 from .map_level import map_levels
+from .overlay import overlays
 from .tensor_slots import TensorSlots
 
 
@@ -24,6 +25,9 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     written = tensor if tensor._root is None else tensor._root  # a view writes into its base
     if written._trace == get_opaque_trace_state():
         return False
+    overlay = overlays.current
+    if overlay is not None and written._storage.owner in overlay.cells:
+        return not overlay.is_current_trace()
     held: object = written._storage.owner.array
     return written._trace is not None or not isinstance(held, Tracer)
 

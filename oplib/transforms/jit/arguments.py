@@ -1,0 +1,165 @@
+"""The arguments of a call of a compiled function: operands, and what is compiled in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from oplib.errors import ArgumentTypeError, describe
+from oplib.modes import modes
+from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
+from oplib.tensor import Generator, Tensor, get_default_dtype
+from oplib.tensor.storage.ingestion import to_array
+
+_MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype")
+
+
+class ArrayKind(NamedTuple):
+    """What a program is compiled for of an array argument."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+    sharding: Any
+
+
+class Key(NamedTuple):
+    """What calls have in common that the same programs may serve, beside the captured Tensors.
+
+    Attributes:
+        spec: the structure of the arguments.
+        kinds: of each leaf: a class, the kind of an array, or type and value of what is compiled in.
+        modes: of the thread.
+    """
+
+    spec: TreeSpec
+    kinds: tuple[Any, ...]
+    modes: tuple[Any, ...]
+
+
+class CallArguments(NamedTuple):
+    """The arguments of one call.
+
+    Attributes:
+        key: see :class:`Key`.
+        leaves: of all arguments.
+        arrays: the leaves that are arrays or numbers handed over as such.
+        name: of the function.
+    """
+
+    key: Key
+    leaves: list[Any]
+    arrays: list[Any]
+    name: str
+
+    def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """Calls the function with other arrays, in containers of its own."""
+        rest = iter(arrays)
+        given = [
+            next(rest) if isinstance(kind, ArrayKind) else leaf
+            for leaf, kind in zip(self.leaves, self.key.kinds, strict=True)
+        ]
+        args, kwargs = tree_unflatten(given, self.key.spec)
+        result = function(*args, **kwargs)
+        self._check_containers((args, kwargs), given)
+        return result
+
+    def _check_containers(self, tree: Any, given: list[Any]) -> None:
+        leaves, spec = tree_flatten_dataclasses(tree)
+        if spec != self.key.spec or any(one is not before for one, before in zip(leaves, given, strict=True)):
+            raise ArgumentTypeError(
+                f"{self.name}: the function changes a container that is an argument. A compiled function "
+                "gets containers of its own, so the caller would not see it. Return the container instead."
+            )
+
+    def compare(self, other: Key) -> str:
+        """Returns how this call differs from one for which a program was compiled."""
+        if self.key.spec != other.spec:
+            return "the arguments have another structure"
+        for name, mine, theirs in zip(_MODES, self.key.modes, other.modes, strict=True):
+            if mine != theirs:
+                return f"{name} is {mine}, and was {theirs}"
+        for number, (mine, theirs) in enumerate(zip(self.key.kinds, other.kinds, strict=True)):
+            if mine != theirs:
+                return f"{self._name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
+        return "a program for these arguments was given up"
+
+    def _name_leaf(self, number: int) -> str:
+        path = self.key.spec.paths()[number]
+        return "argument " + "".join(f"[{step!r}]" for step in path[1:])
+
+
+def bind_arguments(
+    name: str,
+    signature: inspect.Signature,
+    static: Sequence[str],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> CallArguments:
+    """Binds the arguments of a call and tells operands from what is compiled in.
+
+    Args:
+        name: of the function.
+        signature: of the function.
+        static: names of arguments whose floats are compiled in.
+        args: the positional arguments.
+        kwargs: the keyword arguments.
+
+    Raises:
+        ArgumentTypeError: a leaf that is no operand has no hash.
+    """
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    leaves, spec = tree_flatten_dataclasses((bound.args, bound.kwargs))
+    frozen = _find_static(signature, static, spec, len(leaves)) if static else frozenset[int]()
+    kinds: list[Any] = []
+    arrays: list[Any] = []
+    for number, leaf in enumerate(leaves):
+        kind = type(leaf)
+        if isinstance(leaf, (Tensor, Generator)):
+            kinds.append(Tensor if isinstance(leaf, Tensor) else Generator)
+        elif isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+            array = leaf if isinstance(leaf, jax.Array) else to_array(leaf, None, None)
+            arrays.append(array)
+            aval = jax.typeof(array)
+            kinds.append(ArrayKind(aval.shape, aval.dtype, aval.weak_type, getattr(array, "sharding", None)))
+        elif kind in (float, complex) and number not in frozen:
+            arrays.append(leaf)
+            kinds.append(ArrayKind((), kind, weak_type=True, sharding=None))
+        else:
+            _check_hash(name, leaf)
+            kinds.append((kind, leaf.hex() if kind is float else leaf))
+    state = modes.state
+    read = (state.grad_enabled, state.inference, bool(jax.enable_x64.value), get_default_dtype())
+    return CallArguments(Key(spec, tuple(kinds), read), leaves, arrays, name)
+
+
+def _find_static(
+    signature: inspect.Signature, static: Sequence[str], spec: TreeSpec, count: int
+) -> frozenset[int]:
+    """The numbers of the leaves in the arguments that are static."""
+    args, kwargs = tree_unflatten(range(count), spec)
+    named = signature.bind(*args, **kwargs).arguments
+    found = [leaf for name in static for leaf in tree_flatten_dataclasses(named.get(name))[0]]
+    return frozenset(leaf for leaf in found if isinstance(leaf, int))
+
+
+def _check_hash(name: str, leaf: Any) -> None:
+    try:
+        hash(leaf)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: an argument cannot be compared with that of the next call. Got {describe(leaf)} of "
+            f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
+            "these, or hashable objects."
+        ) from None
+
+
+def _show(kind: Any) -> str:
+    if isinstance(kind, ArrayKind):
+        return f"{np.dtype(kind.dtype).name}{list(kind.shape)}"
+    return kind.__name__ if isinstance(kind, type) else repr(kind[1])

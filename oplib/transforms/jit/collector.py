@@ -1,0 +1,211 @@
+"""Reads off Tensors, containers and Generators what a function has done to them while it was traced."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from jax.core import Tracer
+
+from oplib.errors import TracingError
+from oplib.pytree import tree_flatten
+from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor.storage.overlay import Overlay
+from oplib.tensor.views import AliasStorage, ViewStorage
+
+from .boundary import Boundary
+from .candidates import Candidates
+from .effects import Effects, New, NewTensor, Operand, Source
+from .places import SCALARS, FoundObject
+from .snapshot import StateSnapshot
+
+
+class Collector:
+    """Collects the effects of one trace, and the arrays that its program has to return for them.
+
+    Args:
+        name: of the function, for errors.
+        candidates: what the function could read.
+        snapshot: what it was before.
+
+    Attributes:
+        effects: what a call does beside computing.
+        outputs: the arrays that the program returns.
+        live: the Tensors with a history that exist after the call.
+        made: the Tensors that were made inside and are kept outside.
+    """
+
+    def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
+        self.effects = Effects()
+        self.outputs: list[Any] = []
+        self.live: list[Tensor] = []
+        self.made: list[Tensor] = []
+        self._name = name
+        self._candidates = candidates
+        self._snapshot = snapshot
+        self._tensors: dict[int, New] = {}
+        self._storages: dict[Storage, int] = {}
+        self._on_the_way = candidates.find_ancestors()
+
+    def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
+        """Collects everything.
+
+        Args:
+            result: what the function returned.
+            overlay: of the trace.
+            inputs: of the jaxpr.
+            versions: of the storages, before the trace.
+        """
+        effects, candidates = self.effects, self._candidates
+        self._collect_containers()
+        leaves, effects.spec = tree_flatten(result)
+        effects.results = [self._collect_result(leaf) for leaf in leaves]
+        for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
+            self._collect_tensor(number, tensor, before)
+        for number, (storage, version) in enumerate(zip(candidates.storages, versions, strict=True)):
+            cell = overlay.cells[storage]
+            is_new = cell.array is not inputs[number]
+            if is_new or cell.version != version:
+                output = self.put(cell.array) if is_new else None
+                effects.writes.append((candidates.holders[number], output, cell.version - version))
+        for alias, version in self._snapshot.aliases.values():
+            if alias.version != version:
+                operands = enumerate(candidates.operands)
+                holder = next(number for number, place in operands if place.value._storage is alias)
+                effects.alias_writes.append((holder, alias.version - version))
+        for number, place in enumerate(candidates.generators):
+            self._collect_generator(number, overlay.shadows[place.value])
+
+    def put(self, array: Any) -> int:
+        """Returns the number of an array among the outputs, which it joins if it is new."""
+        for number, output in enumerate(self.outputs):
+            if output is array:
+                return number
+        self.outputs.append(array)
+        return len(self.outputs) - 1
+
+    def add_live(self, tensor: Tensor) -> int:
+        """Returns the number of a Tensor with a history among the outputs of the node of the call."""
+        self.live.append(tensor)
+        return len(self.live) - 1
+
+    def _collect_result(self, leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            return self._source(leaf)
+        return (self.put(leaf),) if isinstance(leaf, Tracer) else [leaf]
+
+    def _collect_tensor(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
+        effects = self.effects
+        attributes = tensor.__dict__
+        held = attributes.get("_grad")
+        if held is not before.get("_grad"):
+            effects.grads.append((number, None if held is None else self._source(held)))
+        if attributes["_storage"] is not before["_storage"]:
+            effects.data.append((number, self._source_of_data(tensor)))
+        node = tensor._grad_fn
+        if tensor._root is not None:
+            return
+        if node is not None and not isinstance(node, Boundary):
+            effects.histories.append((number, self.add_live(tensor)))
+        elif tensor._requires_grad != before.get("_requires_grad", False):
+            effects.flags.append((number, tensor._requires_grad))
+
+    def _collect_generator(self, number: int, shadow: Generator) -> None:
+        seed, key, count = shadow.read_state()
+        if shadow.is_at_base:
+            if count:
+                self.effects.generators.append((number, count))
+        elif isinstance(key, Tracer):
+            raise TracingError(
+                f"{self._name}: a Generator from outside was given a state that is computed inside. Got a "
+                "traced key. Give it a state outside, or use oplib.Generator.from_key(key) inside."
+            )
+        else:
+            self.effects.generators.append((number, (seed, key, count)))
+
+    def _collect_containers(self) -> None:
+        """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
+        for number, (place, before) in enumerate(self._snapshot.containers):
+            for key, value in _entries(place.value).items():
+                if key in before and before[key] is value:
+                    continue
+                if isinstance(value, Tensor):
+                    if key in before or not isinstance(place.value, (list, deque)):
+                        self.effects.places.append((number, key, self._source(value)))
+                    elif id(value) not in self._candidates.numbers:
+                        self.made.append(value)
+                elif isinstance(value, SCALARS) and id(place.value) in self._on_the_way:
+                    self._refuse_scalar(place, key, before.get(key), value)
+
+    def _refuse_scalar(self, place: FoundObject, key: Any, before: Any, after: Any) -> None:
+        is_item = isinstance(place.value, (dict, list, deque))
+        where = f"{place.name}[{key!r}]" if is_item else f"{place.name}.{key}"
+        raise TracingError(
+            f"{self._name}: {where} was changed from {before!r} to {after!r} while the function was traced. "
+            "A compiled function would not change it again at the next call. Make it a Tensor that the "
+            "function writes in place, or an argument and a result."
+        )
+
+    def restore_places(self) -> None:
+        """Puts back what stood where a call puts a Tensor."""
+        for number, key, _ in self.effects.places:
+            place, before = self._snapshot.containers[number]
+            if isinstance(place.value, (list, deque)):
+                place.value[key] = before[key]
+            elif key in before:
+                _entries(place.value)[key] = before[key]
+            else:
+                del _entries(place.value)[key]
+
+    def _source(self, tensor: Tensor) -> Source:
+        number = self._candidates.numbers.get(id(tensor))
+        if number is not None:
+            return Operand(number)
+        found = self._tensors.get(id(tensor))
+        if found is None:
+            self.made.append(tensor)
+            found = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
+            self.effects.new_tensors.append(self._describe(tensor))
+        return found
+
+    def _describe(self, tensor: Tensor) -> NewTensor:
+        storage = tensor._storage
+        owner = storage.owner
+        slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
+        base = self._candidates.find_storage(owner)
+        if base is not None and storage is owner:
+            return NewTensor(tensor._requires_grad, slot, base=base)
+        if base is not None and isinstance(storage, ViewStorage) and _is_fixed(storage):
+            root = None if tensor._root is None else self._candidates.numbers.get(id(tensor._root))
+            return NewTensor(
+                tensor._requires_grad, slot, base=base, root=root, chain=storage.chain, starts=storage.starts
+            )
+        if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
+            storage = Storage(storage.array)
+        number = self._storages.get(storage)
+        if number is None:
+            number = self._storages[storage] = len(self.effects.new_storages)
+            self.effects.new_storages.append(self.put(storage.array))
+        return NewTensor(tensor._requires_grad, slot, storage=number)
+
+    def _source_of_data(self, tensor: Tensor) -> Source:
+        """A Tensor that shows the memory that ``tensor.data = value`` has given to an operand."""
+        storage: Any = tensor._storage
+        shown = box(None)
+        shown._storage = storage.cell if isinstance(storage, AliasStorage) else storage
+        for number, place in enumerate(self._candidates.operands):
+            if place.value._storage is shown._storage:
+                return Operand(number)
+        return self._source(shown)
+
+
+def _is_fixed(storage: ViewStorage) -> bool:
+    """Whether a view shows the same items at every call."""
+    return storage.base is storage.owner and not any(isinstance(start, Tracer) for start in storage.starts)
+
+
+def _entries(value: Any) -> dict[Any, Any]:
+    """The live entries of a container whose snapshot has been taken."""
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value)) if isinstance(value, (list, deque)) else value.__dict__

@@ -1,0 +1,86 @@
+"""Effects: what a call of a compiled function does beside computing, as records without arrays.
+
+A record names operands by their number, arrays by their number among the outputs of the program, and new
+Tensors by their number among those that the call makes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A Tensor that existed before the call."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A Tensor that the call makes."""
+
+    number: int
+
+
+Source = Operand | New
+"""Which Tensor stands somewhere after the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTensor:
+    """How one Tensor is made from the outputs.
+
+    Attributes:
+        requires_grad: whether it does.
+        slot: which output of the node of the call it is; None without history.
+        storage: number of its new storage; None if it shows the storage of ``base``.
+        base: the operand whose storage it shows.
+        root: the operand of which it is a view; None for a Tensor that is no view.
+        chain: the frames from the base to the view; None where it shows the whole storage.
+        starts: of the chain.
+    """
+
+    requires_grad: bool
+    slot: int | None
+    storage: int | None = None
+    base: int | None = None
+    root: int | None = None
+    chain: Any = None
+    starts: Any = ()
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one program does beside computing.
+
+    Attributes:
+        writes: for each written storage the operand that holds it, the output (None where only the version
+            counts), and how often it was written.
+        alias_writes: for ``tensor.data``, the operand and how often it was written through it.
+        new_storages: for each new storage its output.
+        new_tensors: the Tensors that a call makes.
+        grads: for operands whose ``grad`` has another value: the Tensor, or None.
+        data: for operands whose ``data`` was assigned: the Tensor whose memory they share.
+        flags: for operands whose ``requires_grad`` has changed: the value.
+        histories: for operands that were written with a history: the output of the node.
+        places: for containers that hold another Tensor: the container, the key and the Tensor.
+        generators: for each Generator that was drawn from how often, or the state it was set to.
+        results: the leaves of the result: a Tensor, the number of an array in a tuple, or a constant in a
+            list.
+        spec: the structure of the result.
+    """
+
+    writes: list[tuple[int, int | None, int]] = field(default_factory=list)
+    alias_writes: list[tuple[int, int]] = field(default_factory=list)
+    new_storages: list[int] = field(default_factory=list)
+    new_tensors: list[NewTensor] = field(default_factory=list)
+    grads: list[tuple[int, Source | None]] = field(default_factory=list)
+    data: list[tuple[int, Source]] = field(default_factory=list)
+    flags: list[tuple[int, bool]] = field(default_factory=list)
+    histories: list[tuple[int, int]] = field(default_factory=list)
+    places: list[tuple[int, Any, Source]] = field(default_factory=list)
+    generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    spec: Any = None

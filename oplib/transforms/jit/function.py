@@ -1,0 +1,287 @@
+"""``oplib.jit``: compiles a function over Tensors, together with the Tensors that it captures."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import traceback
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
+from oplib.config import config
+from oplib.errors import ArgumentTypeError, CompilationWarning, ConcreteValueError, TracingError, describe
+from oplib.modes import modes
+from oplib.tensor.storage.map_level import map_levels
+from oplib.tensor.storage.overlay import overlays
+from oplib.tracebacks import entry_point, is_inside
+
+from .arguments import CallArguments, bind_arguments
+from .candidates import Candidates
+from .places import Walk
+from .program import Program
+from .trace import Trace
+
+log = logging.getLogger("oplib.jit")
+MAX_PROGRAMS = 256
+MANY_PROGRAMS = 8
+_tracing = threading.RLock()  # one trace at a time: two of one model would see each other's gradients
+
+
+class Programs:
+    """The programs of one function, or of one method of one instance.
+
+    Attributes:
+        by_key: the programs for each kind of arguments, the latest used kind last.
+        compilations: how many have been compiled.
+        lock: held by a call from the reading of its operands until their new values are there.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: OrderedDict[Any, list[Program]] = OrderedDict()
+        self.compilations = 0
+        self.lock = threading.RLock()
+
+    def list_programs(self, key: Any) -> list[Program]:
+        """Returns the programs for a kind of arguments; an empty list is entered for a new one."""
+        found = self.by_key.get(key)
+        if found is None:
+            found = self.by_key[key] = []
+            if len(self.by_key) > MAX_PROGRAMS:
+                self.by_key.popitem(last=False)
+        else:
+            self.by_key.move_to_end(key)
+        return found
+
+
+class JitFunction:
+    """A function that runs as one compiled program. Make it with :func:`jit`.
+
+    Attributes:
+        __wrapped__: the function.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static_argnames: tuple[str, ...] = (),
+        programs: Programs | None = None,
+        *,
+        donate: bool = True,
+    ) -> None:
+        self.__wrapped__ = function
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        self.__qualname__: str = getattr(function, "__qualname__", self.__name__)
+        self.__module__: str = getattr(function, "__module__", __name__)
+        self.__doc__ = function.__doc__
+        self._static = static_argnames
+        self._donate = donate
+        self._programs = Programs() if programs is None else programs
+        self._of_instances: WeakKeyDictionary[Any, Programs] = WeakKeyDictionary()
+        self._signature = inspect.signature(function)
+        for name in static_argnames:
+            if name not in self._signature.parameters:
+                raise ArgumentTypeError(
+                    f"jit: static_argnames names no argument of {self.__name__}. Got {name!r}; the arguments "
+                    f"are {', '.join(self._signature.parameters)}. Correct the name."
+                )
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Binds the function as a method; each instance has programs of its own."""
+        if instance is None:
+            return self
+        programs = self._of_instances.get(instance)
+        if programs is None:
+            programs = self._of_instances.setdefault(instance, Programs())
+        wrapped: Any = self.__wrapped__
+        return JitFunction(wrapped.__get__(instance, owner), self._static, programs, donate=self._donate)
+
+    def __repr__(self) -> str:
+        return f"<oplib.jit of {self.__qualname__}>"
+
+    @property
+    def compilations(self) -> int:
+        """How many programs have been compiled."""
+        return self._programs.compilations
+
+    def clear(self) -> None:
+        """Forgets all programs."""
+        with self._programs.lock:
+            self._programs.by_key.clear()
+
+    @entry_point
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program for these arguments, and compiles it if it is new."""
+        if _is_inlined():
+            return self.__wrapped__(*args, **kwargs)
+        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        if any(isinstance(array, Tracer) for array in given.arrays):
+            return self.__wrapped__(*args, **kwargs)
+        with self._programs.lock:
+            program, found = self._find(given)
+            call = partial(given.call, self.__wrapped__)
+            return program.run(self.__wrapped__, given, found, call, self._programs.lock)
+
+    @entry_point
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Returns why a call with these arguments would compile a program, or that it would not.
+
+        Nothing runs and nothing is compiled.
+        """
+        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        with self._programs.lock:
+            reason = self._explain(given)
+        return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
+
+    @entry_point
+    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+        """Returns the program for these arguments as JAX lowers it, and runs nothing."""
+        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        with self._programs.lock:
+            program, found = self._find(given)
+            return program.lower(self.__wrapped__, given, found)
+
+    def _find(self, given: CallArguments) -> tuple[Program, Any]:
+        """Returns the program that serves a call, with its operands."""
+        programs = self._programs.list_programs(given.key)
+        for program in programs:
+            found = program.read(self.__wrapped__, given.leaves)
+            if found is not None:
+                return program, found
+        reason = self._explain(given)
+        program = self._compile(given)
+        programs.insert(0, program)
+        self._note_compilation(reason)
+        why = program.explain(self.__wrapped__, given.leaves)
+        if why:
+            raise TracingError(
+                f"{self.__name__}: the function changes what it captures while it is traced, so its program "
+                f"serves no call. Found that {why}. Give what changes as an argument, or keep it in a Tensor."
+            )
+        return program, program.read(self.__wrapped__, given.leaves)
+
+    def _explain(self, given: CallArguments) -> str:
+        programs = self._programs.by_key.get(given.key)
+        if programs:
+            reasons = [program.explain(self.__wrapped__, given.leaves) for program in programs]
+            return "" if "" in reasons else reasons[0]
+        if not self._programs.by_key:
+            return "it has not been compiled yet"
+        return given.compare(next(reversed(self._programs.by_key)))
+
+    def _note_compilation(self, reason: str) -> None:
+        self._programs.compilations += 1
+        count = self._programs.compilations
+        log.info("%s: compiled program %d because %s", self.__name__, count, reason)
+        if count == MANY_PROGRAMS:
+            warnings.warn(
+                f"{self.__name__}: oplib.jit has compiled {count} programs. The last one because {reason}. "
+                "Give what changes as a Tensor, or keep shapes the same.",
+                CompilationWarning,
+                stacklevel=5,
+            )
+
+    def _compile(self, given: CallArguments) -> Program:
+        call = partial(given.call, self.__wrapped__)
+        with _tracing:
+            try:
+                candidates = Candidates(Walk(self.__wrapped__, given.leaves))
+                trace = Trace(self.__name__, call, candidates, given.arrays)
+            except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
+                raise self._explain_value(error) from None
+        return Program(trace, donate=self._donate)
+
+    def _explain_value(self, error: Exception) -> ConcreteValueError:
+        """The error for a function that asks for a value, with the line of the user that does."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not is_inside[frame.filename]]
+        where = f" at {own[-1].filename}:{own[-1].lineno}: `{own[-1].line}`" if own else ""
+        first = str(error).partition("\n")[0]
+        return ConcreteValueError(
+            f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
+            f"{first} Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
+            "function."
+        )
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnames: str | Iterable[str] = (),
+    donate: bool = True,
+) -> Any:
+    """Compiles a function over Tensors into one program, with the Tensors that it captures.
+
+    The first call traces the function, and later calls run the program. Tensors that the function finds
+    through closures, globals, attributes and items of containers are operands of the program. What the
+    function writes into them, and the gradients that a backward gives them, are there after each call. Other
+    side effects of Python happen while the function is traced only.
+
+    Args:
+        function: the function or method. If left out, a decorator is returned.
+        static_argnames: names of arguments whose floats are compiled in. Other floats are operands.
+        donate: whether the program may write into the buffers of the Tensors that it writes.
+
+    Returns:
+        A callable with the arguments of the function, with ``compilations``, ``explain``, ``lower`` and
+        ``clear``.
+
+    Raises:
+        ArgumentTypeError: ``function`` is no function, or ``static_argnames`` names none of its arguments.
+
+    Example:
+        >>> import oplib
+        >>> weight = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> @oplib.jit
+        ... def step(x):
+        ...     weight.grad = None
+        ...     loss = (weight * x).sum()
+        ...     loss.backward()
+        ...     with oplib.no_grad():
+        ...         weight.sub_(weight.grad, alpha=0.5)
+        ...     return loss.detach()
+        >>> step(oplib.ones(2)), step(oplib.ones(2))
+        (tensor(3.), tensor(2.))
+        >>> weight
+        tensor([0., 1.], requires_grad=True)
+    """
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if function is None:
+        return partial(jit, static_argnames=names, donate=donate)
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"jit: expected a function. Got {describe(function)} of type {type(function).__name__}. Write "
+            "oplib.jit(function), or use it as a decorator."
+        )
+    return JitFunction(function, names, donate=donate)
+
+
+def _is_inlined() -> bool:
+    """Whether the function runs as it is: inside a trace, or where kernels run as plain Python."""
+    return (
+        overlays.current is not None
+        or bool(map_levels.stack)
+        or modes.dual_level is not None
+        or not config.compile_kernels
+        or get_opaque_trace_state() != _outside()
+    )
+
+
+_known: list[object] = []
+
+
+def _outside() -> object:
+    """The trace state of code that nothing traces."""
+    if not _known:
+        with jax.ensure_compile_time_eval():
+            _known.append(get_opaque_trace_state())
+    return _known[0]

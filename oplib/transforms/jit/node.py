@@ -1,0 +1,66 @@
+"""The node of a call of a compiled function whose results are differentiated outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.node import Gradients, TapeNode
+from oplib.autograd.saved.saved_tensor import check_version, second_pass_error
+from oplib.tensor import Storage, box
+
+
+def _refuse(_: Sequence[Any]) -> Sequence[Any]:
+    raise second_pass_error("CompiledCallBackward")
+
+
+class CompiledCallBackward(TapeNode):
+    """Runs the backward of a whole call as one compiled program.
+
+    Attributes:
+        function: of the call, for errors.
+        run: ``(*residuals, *cotangents) -> gradients``, one for each edge that is reached.
+        reached: for each edge whether it has a gradient.
+        saved: the residuals; None once they are freed.
+        read: the storages that residuals were read from, with their versions.
+        again: gives the gradients of a pass that is recorded, from cotangents as Tensors.
+    """
+
+    results_are_checked = True
+    function: str
+    run: Callable[..., Sequence[Any]]
+    reached: Sequence[bool]
+    saved: tuple[Any, ...] | None
+    read: tuple[tuple[Storage, int], ...]
+    again: Callable[..., Sequence[Any]]
+
+    def op_name(self) -> str:  # noqa: D102  described in TapeNode
+        return self.function
+
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102  described in TapeNode
+        if self.saved is None:
+            raise second_pass_error(self.name())
+        for storage, version in self.read:
+            if storage.version != version:
+                check_version(self.name(), storage, version)
+        if run.representation.tensor_mode:
+            zeros = [box(jnp.zeros(spec.shape, spec.dtype)) for spec in self.input_metadata]
+            found = iter(
+                self.again([zero if grad is None else grad for grad, zero in zip(grads, zeros, strict=True)])
+            )
+            return tuple([next(found) if reached else None for reached in self.reached])
+        full = [
+            jnp.zeros(spec.shape, spec.dtype) if grad is None else grad
+            for grad, spec in zip(grads, self.input_metadata, strict=True)
+        ]
+        found = iter(self.run(*self.saved, *full))
+        return tuple([next(found) if reached else None for reached in self.reached])
+
+    def release(self) -> None:
+        """Frees the residuals."""
+        self.saved = None
+        self.read = ()
+        self.again = _refuse

@@ -1,0 +1,234 @@
+"""Places: how a function leads to the Tensors that it captures.
+
+A walk starts at a function and at the leaves of its arguments. It goes through closure cells, globals that
+the code names, defaults, attributes, items, bound objects and the functions of classes, breadth first. It
+keeps a :class:`FoundObject` for every object: the object, the place before it, and the step between the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from oplib.tensor import Generator, Tensor, default_generator
+
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+"""Values that are frozen into a program, and compared at the next call."""
+
+_FOREIGN = frozenset({"builtins", "jax", "jaxlib", "numpy", "oplib", "optree", "torch"})
+_LEAVES = (*SCALARS, jax.Array, np.ndarray, np.generic, np.dtype, range, slice, type(Ellipsis))
+
+
+class FoundObject:
+    """One object on the way from a function to a Tensor.
+
+    Attributes:
+        value: the object.
+        parent: the place before it; None for the function and for the leaves of its arguments.
+        step: an expression that gives the object, in which ``{}`` stands for the parent.
+        name: how a user would write it, for messages.
+    """
+
+    __slots__ = ("again", "name", "names", "parent", "step", "value")
+
+    def __init__(self, value: Any, parent: FoundObject | None, step: str, name: str) -> None:
+        self.value = value
+        self.parent = parent
+        self.step = step
+        self.name = name
+        self.again: list[FoundObject] = []  # further places of the same object
+        self.names: frozenset[str] = frozenset()  # of a module: the attributes that code names
+
+
+class Walk:
+    """What a function leads to.
+
+    Args:
+        function: the function, method or other callable.
+        leaves: of its arguments; only Tensors and Generators among them are looked at.
+
+    Attributes:
+        tensors: the place of each Tensor, by its ``id``, the shortest first.
+        generators: likewise.
+        containers: the places of objects that hold others.
+    """
+
+    def __init__(self, function: Any, leaves: list[Any]) -> None:
+        self.tensors: dict[int, FoundObject] = {}
+        self.generators: dict[int, FoundObject] = {}
+        self.containers: dict[int, FoundObject] = {}
+        self._ahead: deque[FoundObject] = deque()
+        for number, leaf in enumerate(leaves):
+            if isinstance(leaf, (Tensor, Generator)):
+                self._meet(FoundObject(leaf, None, f"leaves[{number}]", f"argument leaf {number}"))
+        self._meet(FoundObject(function, None, "function", getattr(function, "__name__", "function")))
+        self._meet(FoundObject(default_generator, None, "default_generator", "the default Generator"))
+        while self._ahead:
+            place = self._ahead.popleft()
+            for child in _list_children(place):
+                self._meet(child)
+
+    def _meet(self, place: FoundObject) -> None:
+        value = place.value
+        if isinstance(value, Tensor):
+            found = self.tensors
+        elif isinstance(value, Generator):
+            found = self.generators
+        elif isinstance(value, _LEAVES) or not _is_walked(value, place):
+            return
+        else:
+            found = self.containers
+        known = found.setdefault(id(value), place)
+        if known is not place:
+            known.again.append(place)
+            if isinstance(value, types.ModuleType) and not place.names <= known.names:
+                known.names |= place.names
+                self._ahead.append(known)
+            return
+        self._ahead.append(place)
+
+
+def _is_walked(value: Any, place: FoundObject) -> bool:
+    """Whether an object can lead to a user's Tensors."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__.partition(".")[0] not in _FOREIGN
+    if isinstance(value, (type, types.FunctionType)):
+        return (value.__module__ or "").partition(".")[0] not in _FOREIGN or place.parent is None
+    return True
+
+
+def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  one branch for each kind of object
+    value = place.value
+    if isinstance(value, Tensor):
+        for attribute in ("_grad", "_root"):
+            if (held := value.__dict__.get(attribute)) is not None:
+                yield FoundObject(held, place, f"{{}}.{attribute}", f"{place.name}.{attribute.strip('_')}")
+    elif isinstance(value, types.FunctionType):
+        yield from _list_function(place, value)
+    elif isinstance(value, types.MethodType):
+        yield FoundObject(value.__self__, place, "{}.__self__", "self")
+        yield FoundObject(value.__func__, place, "{}.__func__", place.name)
+    elif isinstance(value, functools.partial):
+        for attribute in ("func", "args", "keywords"):
+            yield FoundObject(
+                getattr(value, attribute), place, f"{{}}.{attribute}", f"{place.name}.{attribute}"
+            )
+    elif isinstance(value, (list, tuple, deque)):
+        for index, item in enumerate(value):
+            yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")
+    elif isinstance(value, dict):
+        yield from _list_items(place, value)
+    elif isinstance(value, types.ModuleType):
+        for name in place.names & vars(value).keys():
+            yield _from_code(
+                vars(value)[name], place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}", place.names
+            )
+    elif isinstance(value, type):
+        for name, item in vars(value).items():
+            if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
+                yield FoundObject(
+                    _unwrap(item),
+                    place,
+                    _unwrapping(item).format(f"{{}}.__dict__[{name!r}]"),
+                    f"{place.name}.{name}",
+                )
+    elif isinstance(value, types.CellType):
+        return
+    else:
+        yield from _list_attributes(place, value)
+
+
+def _unwrap(item: Any) -> Any:
+    if isinstance(item, property):
+        return item.fget
+    return item.__func__ if isinstance(item, (staticmethod, classmethod)) else item
+
+
+def _unwrapping(item: Any) -> str:
+    if isinstance(item, property):
+        return "{}.fget"
+    return "{}.__func__" if isinstance(item, (staticmethod, classmethod)) else "{}"
+
+
+def _list_function(place: FoundObject, function: types.FunctionType) -> Iterator[FoundObject]:
+    names = frozenset(_list_names(function.__code__))
+    for index, cell in enumerate(function.__closure__ or ()):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not yet assigned
+            continue
+        name = function.__code__.co_freevars[index]
+        yield _from_code(held, place, f"{{}}.__closure__[{index}].cell_contents", name, names)
+    for name in names & function.__globals__.keys():
+        yield _from_code(function.__globals__[name], place, f"{{}}.__globals__[{name!r}]", name, names)
+    for index, default in enumerate(function.__defaults__ or ()):
+        yield FoundObject(default, place, f"{{}}.__defaults__[{index}]", f"a default of {place.name}")
+    for name, default in (function.__kwdefaults__ or {}).items():
+        yield FoundObject(default, place, f"{{}}.__kwdefaults__[{name!r}]", f"the default of {name}")
+    if (wrapped := function.__dict__.get("__wrapped__")) is not None:
+        yield FoundObject(wrapped, place, "{}.__dict__['__wrapped__']", place.name)
+
+
+def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: frozenset[str]) -> FoundObject:
+    place = FoundObject(value, parent, step, name)
+    place.names = names
+    return place
+
+
+def _list_names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _list_names(constant)
+
+
+def _list_items(place: FoundObject, items: dict[Any, Any]) -> Iterator[FoundObject]:
+    for index, (key, item) in enumerate(items.items()):
+        # An expression must not keep a key such as a Tensor alive.
+        step = f"{{}}[{key!r}]" if isinstance(key, (str, int)) else f"tuple({{}}.values())[{index}]"
+        yield FoundObject(
+            item, place, step, f"{place.name}[{key!r}]" if isinstance(key, (str, int)) else place.name
+        )
+
+
+def _list_attributes(place: FoundObject, value: Any) -> Iterator[FoundObject]:
+    attributes: Any = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict):
+        for name, held in attributes.items():
+            yield FoundObject(held, place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}")
+    for cls in type(value).__mro__:
+        for name in _list_slots(cls):
+            held = getattr(value, name, None)
+            if held is not None:
+                yield FoundObject(held, place, f"{{}}.{name}", f"{place.name}.{name}")
+        if _is_walked(cls, place):
+            yield FoundObject(
+                cls, place, f"{{}}.__class__.__mro__[{type(value).__mro__.index(cls)}]", cls.__name__
+            )
+
+
+def _list_slots(cls: type) -> Iterator[str]:
+    slots = cls.__dict__.get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if not name.startswith("__"):
+            yield name
+
+
+def read_entries(value: Any) -> dict[Any, Any] | None:
+    """Returns the items or attributes of a container that a user changes; None for other objects."""
+    if isinstance(value, dict):
+        return OrderedDict(value)
+    if isinstance(value, (list, deque)):
+        return dict(enumerate(value))
+    if isinstance(
+        value, (type, types.ModuleType, types.FunctionType, types.MethodType, tuple, functools.partial)
+    ):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return dict(attributes) if isinstance(attributes, dict) else None

@@ -1,0 +1,217 @@
+"""Readers: generated functions that find the operands of a program again, and say whether it fits them.
+
+A reader goes the ways that were found while tracing, from the function and the leaves of the arguments to the
+Tensors that the program reads or writes. It returns None where a way is gone, or where something differs that
+the program was compiled for. Its lines are written once for each program.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any
+
+from oplib.errors import describe
+from oplib.generated_code import define_function
+from oplib.tensor import Storage, Tensor
+from oplib.tensor.storage.fresh import FreshStorage, peek
+from oplib.tensor.views import ViewStorage
+
+from .places import SCALARS, FoundObject
+
+_numbers = itertools.count()
+_PLAIN = frozenset([Storage, FreshStorage])
+_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+class Reader:
+    """Writes the reader of one program.
+
+    Args:
+        name: of the function.
+        places: of the operands, in the order of the result.
+        before: for each operand its attributes before the trace.
+
+    Attributes:
+        read: the reader: ``(function, leaves) -> (tensors, arrays)``, or None.
+    """
+
+    def __init__(self, name: str, places: list[FoundObject], before: list[dict[str, Any]]) -> None:
+        self._names: dict[int, str] = {}
+        self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
+        self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek}
+        for place, attributes in zip(places, before, strict=True):
+            self._add_tensor(place, attributes)
+        self._add_aliases(places)
+        tensors = ", ".join(self._names[id(place)] for place in places)
+        arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
+        owners = ", ".join(f"o{self._names[id(place)]}" for place in places)
+        expected = len({id(place.value._storage.owner) for place in places})
+        if places:
+            self._refuse(
+                f"len({{{owners}}}) != {expected}", "Tensors share memory that did not, or the reverse"
+            )
+        comma = "," if places else ""
+        self._place = f"<oplib.jit reader {next(_numbers)} of {name}>"
+        self.read = self._write(f"({tensors}{comma}), ({arrays}{comma})", "None")
+
+    def explain(self, function: Any, leaves: Any) -> str:
+        """Returns why the program does not fit a call; empty if it does."""
+        return self._write("''", "{reason!r}")(function, leaves)
+
+    def _write(self, result: str, refusal: str) -> Callable[..., Any]:
+        """Writes the reader.
+
+        Args:
+            result: what it returns for a call that fits.
+            refusal: what it returns for another.
+        """
+        lines = [
+            line if isinstance(line, str) else f"if {line[0]}: return {refusal.format(reason=line[1])}"
+            for line in self._lines
+        ]
+        gone = refusal.format(reason="the way to a captured Tensor has changed")
+        text = "\n".join(
+            [
+                "def read(function, leaves):",
+                "    try:",
+                *[f"        {line}" for line in lines],
+                f"        return {result}",
+                "    except errors:",
+                f"        return {gone}",
+            ]
+        )
+        return define_function(text, "read", self._place, dict(self._namespace))
+
+    def _constant(self, value: Any) -> str:
+        name = f"k{len(self._namespace)}"
+        self._namespace[name] = value
+        return name
+
+    def _refuse(self, test: str, reason: str) -> None:
+        self._lines.append((test, reason))
+
+    def _add(self, place: FoundObject) -> str:
+        """Adds the lines that read a place, and returns the variable."""
+        found = self._names.get(id(place))
+        if found is not None:
+            return found
+        parent = "" if place.parent is None else self._add(place.parent)
+        name = self._names[id(place)] = f"p{len(self._names)}"
+        self._lines.append(f"{name} = {place.step.format(parent)}")
+        if not isinstance(place.value, Tensor):
+            self._add_container(place, name)
+        return name
+
+    def _add_container(self, place: FoundObject, name: str) -> None:
+        value = place.value
+        if isinstance(value, (list, dict)):
+            self._refuse(f"len({name}) != {len(value)}", f"{place.name} has another length")
+        if isinstance(value, dict):
+            self._add_scalars(value, name, place.name)
+        elif isinstance(value, list):
+            scalars = {index: item for index, item in enumerate(value) if isinstance(item, SCALARS)}
+            self._add_scalars(scalars, name, place.name)
+        elif not isinstance(value, (type, types.FunctionType, types.ModuleType, types.MethodType, tuple)):
+            self._refuse(
+                f"{name}.__class__ is not {self._constant(type(value))}", f"{place.name} is of another class"
+            )
+            if isinstance(attributes := getattr(value, "__dict__", None), dict):
+                self._add_scalars(attributes, f"{name}.__dict__", place.name)
+
+    def _add_scalars(self, entries: dict[Any, Any], expression: str, owner: str) -> None:
+        keys = [key for key, value in entries.items() if isinstance(value, SCALARS)]
+        if not keys:
+            return
+        get = self._constant(itemgetter(*keys))
+        values = self._constant(entries[keys[0]] if len(keys) == 1 else tuple([entries[key] for key in keys]))
+        self._refuse(
+            f"{get}({expression}) != {values}", f"a number, bool or string of {owner} has changed: {keys}"
+        )
+
+    def _add_tensor(self, place: FoundObject, before: dict[str, Any]) -> None:
+        if isinstance(parent := place.parent, FoundObject) and isinstance(parent.value, Tensor):
+            self._add(parent)
+        name = self._add(place)
+        self._refuse(
+            f"{name}.__class__ is not {self._constant(type(place.value))}"
+            f" or {name}._requires_grad is not {before.get('_requires_grad', False)}"
+            f" or ({name}._grad is None) is not {before.get('_grad') is None}"
+            f" or ({name}._grad_fn is None) is not {before.get('_grad_fn') is None}",
+            f"{place.name} has another class or requires_grad, or gained or lost its grad or its history",
+        )
+        hooks = before.get("_backward_hooks"), before.get("_post_accumulate_hooks")
+        if hooks == (None, None):
+            self._refuse(
+                f"{name}._backward_hooks is not None or {name}._post_accumulate_hooks is not None",
+                f"{place.name} has hooks",
+            )
+        else:
+            keys = self._constant(tuple(None if one is None else tuple(one) for one in hooks))
+            self._refuse(f"hook_keys({name}) != {keys}", f"{place.name} has other hooks")
+            self._namespace["hook_keys"] = _hook_keys
+        self._add_storage(place, name, before["_storage"])
+
+    def _add_storage(self, place: FoundObject, name: str, storage: Any) -> None:
+        self._lines.append(f"s{name} = {name}._storage")
+        kinds = _PLAIN if type(storage) in _PLAIN else frozenset([type(storage)])
+        self._refuse(
+            f"s{name}.__class__ not in {self._constant(kinds)}", f"{place.name} is a view, or was one"
+        )
+        if isinstance(storage, ViewStorage):
+            chain, starts = self._constant(storage.chain), self._constant(storage.starts)
+            self._refuse(
+                f"s{name}.chain is not {chain} or s{name}.starts != {starts}", f"{place.name} is another view"
+            )
+        self._lines.append(f"o{name} = s{name}.owner")
+        array = peek(storage.owner)
+        self._lines.append(f"a{name} = peek(o{name})")
+        aval = self._constant(array.aval)
+        self._refuse(
+            f"a{name}.aval is not {aval} and a{name}.aval != {aval}",
+            f"{place.name} is no longer {describe(array)}",
+        )
+        sharding = self._constant(array.sharding)
+        self._refuse(
+            f"a{name}.sharding is not {sharding} and a{name}.sharding != {sharding}",
+            f"{place.name} is on other devices",
+        )
+
+    def _add_aliases(self, places: Iterable[FoundObject]) -> None:
+        """Where a Tensor or container was found in several ways, all must still lead to the same one."""
+        seen: set[int] = set()
+        ahead: list[FoundObject] = list(places)
+        while ahead:
+            place = ahead.pop()
+            if id(place) in seen:
+                continue
+            seen.add(id(place))
+            if place.parent is not None:
+                ahead.append(place.parent)
+            if isinstance(place.value, (type, types.FunctionType, types.ModuleType)):
+                continue
+            name = self._add(place)
+            for other in place.again:
+                if other.parent is not None and id(other.parent) not in self._names and not _is_short(other):
+                    continue
+                parent = "" if other.parent is None else self._add(other.parent)
+                self._refuse(
+                    f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {place.name}"
+                )
+
+
+def _is_short(place: FoundObject) -> bool:
+    """Whether the way to a place passes no class, whose functions are shared by all of its instances."""
+    parent = place.parent
+    while parent is not None:
+        if isinstance(parent.value, type):
+            return False
+        parent = parent.parent
+    return True
+
+
+def _hook_keys(tensor: Tensor) -> tuple[Any, Any]:
+    hooks = tensor._backward_hooks, tensor._post_accumulate_hooks
+    return tuple(None if one is None else tuple(one) for one in hooks)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,86 @@
+"""What Tensors and containers were before a function is traced, so that the trace leaves no mark on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oplib.tensor import Tensor
+from oplib.tensor.views import AliasStorage
+
+from .places import FoundObject, read_entries
+
+
+class StateSnapshot:
+    """The attributes of Tensors and the entries of containers, as they were.
+
+    Args:
+        tensors: the Tensors.
+        containers: the places of the containers.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], containers: Iterable[FoundObject]) -> None:
+        self.tensors = [(tensor, tensor.__class__, dict(tensor.__dict__)) for tensor in tensors]
+        self._hooks = [
+            (hooks, dict(hooks))
+            for _, _, attributes in self.tensors
+            for name in ("_backward_hooks", "_post_accumulate_hooks")
+            if (hooks := attributes.get(name)) is not None
+        ]
+        self._views = [
+            (attributes["_views"], list(attributes["_views"]))
+            for _, _, attributes in self.tensors
+            if attributes.get("_views") is not None
+        ]
+        self.aliases = {
+            id(alias): (alias, alias.version) for tensor in tensors for alias in _list_aliases(tensor)
+        }
+        self.containers = [
+            (place, entries) for place in containers if (entries := read_entries(place.value)) is not None
+        ]
+
+    def restore(self) -> None:
+        """Puts everything back."""
+        for tensor, kind, attributes in self.tensors:
+            if tensor.__class__ is not kind:
+                tensor.__class__ = kind
+            _put_back(tensor.__dict__, attributes)
+        for held, before in (*self._hooks,):
+            held.clear()
+            held.update(before)
+        for views, before in self._views:
+            views[:] = before
+        for alias, version in self.aliases.values():
+            alias.version = version
+
+    def restore_containers(self) -> None:
+        """Puts the entries of containers back."""
+        for place, entries in self.containers:
+            value = place.value
+            if isinstance(value, dict):
+                _put_back(value, entries)
+            elif isinstance(value, list):
+                value[:] = entries.values()
+            elif hasattr(value, "__dict__"):
+                _put_back(value.__dict__, entries)
+
+
+def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """Makes a dictionary what it was, touching only the keys that differ."""
+    for key in [key for key in held if key not in before]:
+        del held[key]
+    for key, value in before.items():
+        if key not in held or held[key] is not value:
+            held[key] = value
+
+
+def _list_aliases(tensor: Tensor) -> Iterable[AliasStorage]:
+    """The storages of ``tensor.data`` between a Tensor and the storage that holds its array."""
+    storage: Any = tensor._storage
+    owner = storage.owner
+    while storage is not owner:
+        if isinstance(storage, AliasStorage):
+            yield storage
+            storage = storage.cell
+        else:
+            storage = storage.base

@@ -1,0 +1,246 @@
+"""One trace of a function: its jaxpr, its effects, and the backward of what it returns with a history."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.autograd.engine.backward_and_grad import grad
+from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.edges import GradientEdge
+from oplib.errors import SavedTensorError, TracingError
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, box
+from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
+
+from .boundary import Boundary
+from .candidates import Candidates
+from .collector import Collector
+from .effects import Effects
+from .snapshot import StateSnapshot
+
+Result = TypeVar("Result")
+_scopes = itertools.count(-1, -1)  # never those of kernel traces
+_Edges = list[
+    tuple[int | None, GradientEdge]
+]  # operand, and where its gradient arrives; None for a cotangent
+
+
+class Trace:
+    """Traces a function once.
+
+    Args:
+        name: of the function, for errors.
+        call: runs the function; gets the arrays that stand for the array arguments.
+        candidates: what the function could read.
+        arrays: the array and number arguments.
+        orders: for a trace of higher derivatives, the cotangents of the first backward, of the backward of
+            that, and so on, as lists of shapes. What the function does to Tensors is not an effect then.
+
+    Attributes:
+        closed: the jaxpr; see :class:`.candidates.Candidates` for its inputs.
+        effects: what a call does beside computing.
+        edges: the operands by which what the function returns can be differentiated.
+        live_specs: the shapes of what can be differentiated.
+        pull: the jaxpr of the backward; its inputs are residuals and then cotangents. None without history.
+        residuals: for each residual whether it is an input, and the number of that input or output.
+        reached: for each of ``edges``, and then for each cotangent, whether it has a gradient.
+        freed: whether a backward inside has freed what the backward needs.
+        gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
+        snapshot: the operands before the trace.
+    """
+
+    closed: Any
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        candidates: Candidates,
+        arrays: Sequence[Any],
+        orders: Sequence[Sequence[Any]] = (),
+    ) -> None:
+        self.name = name
+        self.orders = orders
+        self.candidates = candidates
+        self.edges: list[int] = []
+        self.live_specs: list[Any] = []
+        self.pull: Any = None
+        self.residuals: list[tuple[bool, int]] = []
+        self.reached: list[bool] = []
+        self.freed = False
+        self.gradients: list[tuple[int, int | None]] = []
+        for place in candidates.operands:
+            _ = place.value._grad_fn  # a stale view looks its history up
+        self.snapshot = StateSnapshot([place.value for place in candidates.operands], candidates.containers)
+        self._collector = Collector(name, candidates, self.snapshot)
+        self._trace(call, arrays)
+
+    @property
+    def effects(self) -> Effects:  # noqa: D102  described in the class
+        return self._collector.effects
+
+    def _trace(self, call: Callable[..., Any], arrays: Sequence[Any]) -> None:
+        """Traces, and leaves no mark on anything outside."""
+        cotangents = [spec for specs in self.orders for spec in specs]
+        inputs = [*self.candidates.read(), *arrays, *cotangents]
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            return self._run(call, len(arrays), values)
+
+        collector = self._collector
+        observed: list[Storage] = []
+        try:
+            observe(self.candidates.storages, observed)
+            self.closed = jax.jit(run).trace(*inputs).jaxpr
+        except BaseException:
+            self.snapshot.restore_containers()
+            raise
+        else:
+            collector.restore_places()
+        finally:
+            stop_observing(observed)
+            self.snapshot.restore()
+            _end(collector.made)
+            collector.live, collector.made, collector.outputs = [], [], []
+
+    def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What JAX traces."""
+        candidates, collector = self.candidates, self._collector
+        versions = [storage.version for storage in candidates.storages]
+        first = candidates.array_start
+        overlay = self._make_overlay(inputs, versions)
+
+        def work() -> None:
+            self._set_boundaries()
+            edges = self._find_edges()
+            result = call(*inputs[first : first + count])
+            collector.collect(result, overlay, inputs, versions)
+            if self.orders:
+                self._differentiate_again(edges, inputs[first + count :])
+            if collector.live:
+                self._differentiate(edges, inputs)
+
+        _run_traced(work, overlay)
+        return tuple(collector.outputs)
+
+    def _make_overlay(self, inputs: tuple[Any, ...], versions: list[int]) -> Overlay:
+        candidates = self.candidates
+        overlay = Overlay(self.name, next(_scopes))
+        for storage, array, version in zip(candidates.storages, inputs, versions, strict=False):
+            cell = overlay.cells[storage] = Storage(array)
+            cell.version = version
+        starts = inputs[len(candidates.storages) : candidates.array_start]
+        for place, key, count in zip(candidates.generators, starts[::2], starts[1::2], strict=True):
+            overlay.shadows[place.value] = place.value.make_shadow(key, count)
+        return overlay
+
+    def _set_boundaries(self) -> None:
+        """Cuts the tape at the operands that have a history."""
+        for place in self.candidates.operands:
+            tensor = place.value
+            if tensor._grad_fn is not None:
+                tensor._grad_fn, tensor._output_nr = Boundary.make(tensor, self.name, place.name), 0
+                tensor._backward_hooks = None
+
+    def _find_edges(self) -> _Edges:
+        """The places where the gradients of operands arrive."""
+        found: _Edges = []
+        for number, place in enumerate(self.candidates.operands):
+            tensor = place.value
+            edge = gradient_edge(tensor) if modes.grad_enabled and tensor._root is None else None
+            if edge is not None:
+                found.append((number, GradientEdge(*edge)))
+        return found
+
+    def _differentiate_again(self, edges: _Edges, given: Sequence[Any]) -> None:
+        """Runs the backward as often as derivatives are asked for, each time recorded."""
+        collector = self._collector
+        outputs = collector.live
+        arrays = iter(given)
+        for specs in self.orders:
+            cotangents = [box(next(arrays)) for _ in specs]
+            for one in cotangents:
+                one._requires_grad = True
+            targets = [edge for _, edge in edges]
+            found = grad(outputs, targets, cotangents, create_graph=True, allow_unused=True)
+            outputs = [one for one in found if one is not None]
+            edges += [(None, GradientEdge(*leaf_edge(one))) for one in cotangents]
+        collector.effects, collector.outputs, collector.live = Effects(), [], []
+        for one in outputs:
+            slot = collector.add_live(one) if one._grad_fn is not None else None
+            self.gradients.append((collector.put(one._storage.array), slot))
+
+    def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> None:
+        """Traces the backward from all outputs with a history, with what it reads as residuals."""
+        outputs = self._collector.live
+        specs = [one._storage.spec for one in outputs]
+        self.live_specs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs]
+        self.edges = [number for number, _ in edges if number is not None]
+        for number in self.edges:  # the hooks of operands run outside, when the gradient arrives
+            self.candidates.operands[number].value._backward_hooks = None
+
+        def pull(*cotangents: Any) -> tuple[Any, ...]:
+            given = [box(cotangent) for cotangent in cotangents]
+            targets = [edge for _, edge in edges]
+            found = grad(outputs, targets, given, retain_graph=True, allow_unused=True)
+            self.reached = [one is not None for one in found]
+            return tuple(one._storage.array for one in found if one is not None)
+
+        try:
+            closed = jax.make_jaxpr(pull)(*self.live_specs)
+        except SavedTensorError:
+            self.freed = True
+            return
+        numbers = {id(value): number for number, value in enumerate(inputs)}
+        for value in closed.consts:
+            residual = value if isinstance(value, Tracer) else jnp.asarray(value)
+            number = numbers.get(id(value))
+            output = self._collector.put(residual) if number is None else number
+            self.residuals.append((number is not None, output))
+        self.pull = closed.jaxpr
+
+
+def _run_traced(work: Callable[[], Result], overlay: Overlay) -> Result:
+    """Runs work that sees an overlay, whose calls take the complete path, and that refuses other values."""
+    state = modes.state
+    before = state.tracing, state.tracing_scope, state.watchers, overlays.current
+    try:
+        overlays.current = overlay
+        state.tracing, state.tracing_scope = overlay.name, overlay.scope
+        state.watchers = before[2] + 1
+        return work()
+    finally:
+        state.tracing, state.tracing_scope, state.watchers, overlays.current = before
+
+
+class EndedStorage(Storage):
+    """The storage of a Tensor that was made inside a compiled function and kept outside."""
+
+    __slots__ = ()
+
+    @property
+    def array(self) -> Any:
+        """Raises: the array existed only while the function was traced.
+
+        Raises:
+            TracingError: always.
+        """
+        raise TracingError(
+            "oplib.jit: a Tensor that was made inside a compiled function is used outside of it. Its value "
+            "existed only while the function was traced. Return it from the function, or write it into a "
+            "Tensor that existed before."
+        )
+
+
+def _end(tensors: list[Tensor]) -> None:
+    """Lets Tensors that were made inside raise an error of oplib where they are used outside."""
+    for tensor in tensors:
+        storage = object.__new__(EndedStorage)
+        storage.version = 0
+        tensor._storage = storage

@@ -1,0 +1,93 @@
+"""Arguments of a compiled function: what is an operand, what is compiled in, and what is refused."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import ArgumentTypeError
+
+pytestmark = pytest.mark.spec("J.1")
+
+
+def test_tensors_arrays_and_floats_are_operands_and_other_leaves_are_compiled_in():
+    @oplib.jit
+    def scaled(x, array, numbers, factor, *, times=2, name="a"):
+        return x * oplib.Tensor.from_array(array) * oplib.Tensor.from_array(numbers) * factor * times
+
+    x = oplib.ones(2)
+    first = scaled(x, jnp.ones(2), np.full(2, 3, np.float32), 0.5)
+    assert first.tolist() == [3, 3]
+    assert scaled(x + 1, 2 * jnp.ones(2), np.ones(2, np.float32), 0.25, name="a").tolist() == [2, 2]
+    assert scaled.compilations == 1
+    assert scaled(x, jnp.ones(2), np.ones(2, np.float32), 1.0, times=3).tolist() == [3, 3]
+    assert scaled.compilations == 2
+
+
+def test_a_default_and_the_same_value_given_share_a_program():
+    scaled = oplib.jit(lambda x, factor=0.5: x * factor)
+    assert scaled(oplib.ones(1)).item() == scaled(oplib.ones(1), 0.5).item() == 0.5
+    assert scaled.compilations == 1
+
+
+def test_a_static_float_is_compiled_in_by_its_bits():
+    seen = []
+
+    @oplib.jit(static_argnames="factor")
+    def scaled(x, factor):
+        seen.append(factor)
+        return x * factor
+
+    values = [0.5, 0.25, 0.5, 0.0, -0.0]
+    results = [scaled(oplib.ones(1), factor).item() for factor in values]
+    assert results == values
+    assert [float(one) for one in seen] == [0.5, 0.25, 0.0, -0.0]
+    assert scaled.compilations == 4
+
+
+def test_containers_are_operands_leaf_by_leaf():
+    @dataclasses.dataclass
+    class Batch:
+        x: oplib.Tensor
+        weight: float
+
+    @oplib.jit
+    def loss(batch, more):
+        return batch.x.sum() * batch.weight + more["a"][0]
+
+    result = loss(Batch(oplib.ones(3), 2.0), {"a": [oplib.tensor(1.0)]})
+    assert result.item() == 7
+    assert loss(Batch(oplib.ones(3), 3.0), {"a": [oplib.tensor(1.0)]}).item() == 10
+    assert loss.compilations == 1
+
+
+def test_changing_a_container_that_is_an_argument_is_refused():
+    with pytest.raises(ArgumentTypeError, match=r"changes a container that is an argument"):
+        oplib.jit(lambda values: values.append(1))([oplib.ones(1)])
+
+
+def test_an_argument_without_a_hash_is_named():
+    keep = oplib.jit(lambda x, tag: x)
+    with pytest.raises(ArgumentTypeError, match=r"bytearray, which has no hash"):
+        keep(oplib.ones(1), bytearray(b"tag"))
+
+
+def test_something_that_is_no_function_is_refused():
+    with pytest.raises(ArgumentTypeError, match=r"jit: expected a function. Got 3"):
+        oplib.jit(3)
+
+
+def test_static_names_must_be_names_of_arguments():
+    with pytest.raises(ArgumentTypeError, match=r"static_argnames names no argument.*'q'.*are x"):
+        oplib.jit(lambda x: x, static_argnames=("q",))
+
+
+def test_a_generator_is_an_operand():
+    mine, same = oplib.Generator().manual_seed(5), oplib.Generator().manual_seed(5)
+    draw = oplib.jit(lambda generator: oplib.rand(3, generator=generator))
+    for _ in range(3):
+        assert draw(mine).tolist() == oplib.rand(3, generator=same).tolist()
+    assert draw.compilations == 1
+    assert mine.get_state()[2] == same.get_state()[2]

@@ -1,0 +1,166 @@
+"""The tape outside of a compiled function: one node for each call, with higher derivatives."""
+
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd import Function, grad
+from oplib.errors import SavedTensorError, TracingError
+
+pytestmark = pytest.mark.spec("J.6")
+
+
+def assert_close(mine, theirs):
+    for one, other in zip(mine, theirs, strict=True):
+        assert oplib.allclose(one.detach(), other.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_result_with_a_history_is_differentiated_outside_by_one_node():
+    weight, x = oplib.randn(3, 3).requires_grad_(), oplib.randn(2, 3).requires_grad_()
+
+    def loss(x):
+        return ((x @ weight).tanh() * x.detach()).sum()
+
+    compiled = oplib.jit(loss)
+    expected = grad(loss(x), [x, weight])
+    for _ in range(2):
+        result = compiled(x)
+        assert type(result.grad_fn).__name__ == "CompiledCallBackward"
+        assert {type(node).__name__ for node, _ in result.grad_fn.next_functions} == {"AccumulateGrad"}
+        assert_close(grad(result, [x, weight]), expected)
+
+
+def test_the_forward_does_not_run_again_in_the_backward(forget_ops):
+    runs = []
+
+    @oplib.custom_op("jit_tests::counted")
+    def counted(x: np.ndarray) -> np.ndarray:
+        runs.append(1)
+        return x * 2
+
+    counted.register_fake(lambda x: x)
+    counted.register_autograd(lambda ctx, grad: grad * 2)
+    x = oplib.ones(2, requires_grad=True)
+    result = oplib.jit(lambda x: counted(x).sum())(x)
+    before = len(runs)
+    result.backward()
+    assert len(runs) == before == 1
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_a_second_backward_raises_unless_the_graph_is_kept():
+    x = oplib.ones(2, requires_grad=True)
+    result = oplib.jit(lambda x: (x * x).sum())(x)
+    result.backward(retain_graph=True)
+    result.backward()
+    assert x.grad.tolist() == [4, 4]
+    with pytest.raises(SavedTensorError, match="second time"):
+        result.backward()
+
+
+def test_a_graph_that_was_freed_inside_cannot_be_used_outside():
+    weight = oplib.ones(2, requires_grad=True)
+
+    def train(x):
+        loss = (x * weight * weight).sum()
+        loss.backward()
+        return loss
+
+    loss = oplib.jit(train)(oplib.ones(2))
+    assert weight.grad.tolist() == [2, 2]
+    with pytest.raises(SavedTensorError, match="second time"):
+        loss.backward()
+
+
+def test_a_saved_operand_that_was_written_raises():
+    weight = oplib.ones(2)
+    x = oplib.ones(2, requires_grad=True)
+    result = oplib.jit(lambda x: (x * weight).sum())(x)
+    weight.add_(1)
+    with pytest.raises(SavedTensorError, match="modified by an inplace operation"):
+        result.backward()
+
+
+def test_derivatives_of_higher_orders_are_those_of_the_uncompiled_run():
+    weight = oplib.tensor(3.0, requires_grad=True)
+
+    def orders(function):
+        x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        result = function(x)
+        (first,) = grad(result, x, create_graph=True)
+        (second,) = grad(first.sum(), x, create_graph=True)
+        return result, first, second, *grad(second.sum(), [x, weight])
+
+    def function(x):
+        return (x.exp() * x.detach() * weight * weight * x).sum()
+
+    assert_close(orders(oplib.jit(function)), orders(function))
+
+
+def test_the_backward_of_a_users_function_is_used():
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * x * 100
+
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    oplib.jit(lambda x: Scaled.apply(x).sum())(x).backward()
+    assert x.grad.tolist() == [100, 200]
+    x.grad = None
+    oplib.jit(lambda x: Scaled.apply(x).sum().backward())(x)
+    assert x.grad.tolist() == [100, 200]
+
+
+def test_hooks_of_an_operand_run_once():
+    weight = oplib.ones(2, requires_grad=True)
+    weight.register_hook(lambda grad: grad * 10)
+    oplib.jit(lambda x: (x * weight).sum())(oplib.ones(2)).backward()
+    assert weight.grad.tolist() == [10, 10]
+
+
+def test_a_written_tensor_with_a_history_gets_the_node_of_the_call():
+    weight, buffer = oplib.ones(3, requires_grad=True), oplib.zeros(3)
+    oplib.jit(lambda x: buffer.copy_(weight * x))(oplib.full((3,), 2.0))
+    assert buffer.requires_grad
+    buffer.sum().backward()
+    assert weight.grad.tolist() == [2, 2, 2]
+
+
+def test_a_result_goes_on_living_on_the_tape():
+    x = oplib.ones(2, requires_grad=True)
+    square = oplib.jit(lambda x: x * x)
+    result = square(x)
+    result.retain_grad()
+    (result * 2).sum().backward()
+    assert (result.grad.tolist(), x.grad.tolist()) == ([2, 2], [4, 4])
+    square(x).add_(1).sum().backward()
+    assert x.grad.tolist() == [6, 6]
+
+
+def test_a_tensor_with_a_history_is_an_operand_like_a_leaf():
+    weight = oplib.ones(2, requires_grad=True)
+    doubled = weight * 2
+    oplib.jit(lambda: (doubled * doubled).sum())().backward()
+    assert weight.grad.tolist() == [8, 8]
+
+
+def test_a_backward_inside_may_not_reach_a_node_made_outside():
+    weight = oplib.ones(2, requires_grad=True)
+    doubled = weight * 2
+    with pytest.raises(TracingError, match="reaches a node that was recorded outside"):
+        oplib.jit(lambda: doubled.sum().backward())()
+    assert weight.grad is None
+
+
+def test_without_grad_mode_nothing_is_kept():
+    weight = oplib.ones(2, requires_grad=True)
+    with oplib.no_grad():
+        result = oplib.jit(lambda x: x * weight)(oplib.ones(2))
+    assert result.grad_fn is None
+    assert not result.requires_grad

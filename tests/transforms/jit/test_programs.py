@@ -1,0 +1,245 @@
+"""When a compiled function compiles again, what it says of that, and what it keeps alive."""
+
+import gc
+import logging
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import oplib
+from oplib.errors import CompilationWarning
+
+pytestmark = pytest.mark.spec("J.4")
+
+
+class Holder:
+    def __init__(self, weight):
+        self.weight, self.scale = weight, 1
+
+
+def test_a_replaced_tensor_of_the_same_kind_compiles_nothing():
+    holder = Holder(oplib.ones(2))
+    scaled = oplib.jit(lambda x: x * holder.weight)
+    scaled(oplib.ones(2))
+    holder.weight = oplib.full((2,), 3.0)
+    assert scaled(oplib.ones(2)).tolist() == [3, 3]
+    assert scaled.compilations == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda holder: setattr(holder, "weight", oplib.ones(1)),
+        lambda holder: holder.weight.requires_grad_(),
+        lambda holder: setattr(holder.weight, "data", oplib.ones(1)),
+        lambda holder: setattr(holder, "scale", 2),
+        lambda holder: setattr(holder.weight, "grad", oplib.ones(2)),
+        lambda holder: setattr(holder, "weight", oplib.ones(2, 2)[0]),
+    ],
+)
+def test_what_differs_in_a_captured_tensor_or_beside_it_compiles_again(change):
+    holder = Holder(oplib.ones(2))
+    scaled = oplib.jit(lambda x: x * holder.weight * holder.scale)
+    plain = scaled.__wrapped__
+    scaled(oplib.ones(2))
+    change(holder)
+    assert "serves this call" not in scaled.explain(oplib.ones(2))
+    assert scaled(oplib.ones(2)).tolist() == plain(oplib.ones(2)).tolist()
+    assert scaled.compilations == 2
+
+
+def test_a_hook_on_an_operand_compiles_again_and_runs():
+    weight = oplib.ones(2, requires_grad=True)
+    step = oplib.jit(lambda x: (x * weight).sum().backward())
+    step(oplib.ones(2))
+    weight.grad = None
+    handle = weight.register_hook(lambda grad: grad * 10)
+    step(oplib.ones(2))
+    assert weight.grad.tolist() == [10, 10]
+    handle.remove()
+    step(oplib.ones(2))
+    assert weight.grad.tolist() == [11, 11]
+
+
+def test_grad_mode_is_part_of_what_a_program_is_compiled_for():
+    weight = oplib.ones(2, requires_grad=True)
+    scaled = oplib.jit(lambda x: x * weight)
+    assert scaled(oplib.ones(2)).requires_grad
+    with oplib.no_grad():
+        assert not scaled(oplib.ones(2)).requires_grad
+    assert scaled.compilations == 2
+
+
+def test_explain_tells_before_the_call_why_it_would_compile():
+    scaled = oplib.jit(lambda x: x * 2)
+    assert "has not been compiled yet" in scaled.explain(oplib.ones(2))
+    scaled(oplib.ones(2))
+    assert "a compiled program serves" in scaled.explain(oplib.ones(2))
+    assert "is no longer f32[2]" in scaled.explain(oplib.ones(3))
+    assert scaled.compilations == 1
+
+
+def test_each_compilation_is_logged_with_its_reason(caplog):
+    scaled = oplib.jit(lambda x: x * 2)
+    with caplog.at_level(logging.INFO, "oplib.jit"):
+        scaled(oplib.ones(2))
+        scaled(oplib.ones(3))
+    assert [record.name for record in caplog.records] == ["oplib.jit"] * 2
+    assert "program 2 because argument leaf 0 is no longer f32[2]" in caplog.records[1].getMessage()
+
+
+def test_the_eighth_program_warns_and_says_what_differs():
+    scaled = oplib.jit(lambda x: x * 2)
+    for length in range(1, 8):
+        scaled(oplib.ones(length))
+    with pytest.warns(CompilationWarning, match="has compiled 8 programs.*no longer"):
+        scaled(oplib.ones(8))
+
+
+def test_lower_gives_the_program_and_runs_nothing():
+    weight = oplib.zeros(2)
+    lowered = oplib.jit(lambda x: weight.add_(x)).lower(oplib.ones(2))
+    assert isinstance(lowered, jax.stages.Lowered)
+    assert weight.tolist() == [0, 0]
+
+
+def test_clear_forgets_all_programs():
+    scaled = oplib.jit(lambda x: x * 2)
+    scaled(oplib.ones(2))
+    scaled.clear()
+    scaled(oplib.ones(2))
+    assert scaled.compilations == 2
+
+
+def test_a_method_has_programs_for_each_instance():
+    class Counter:
+        def __init__(self):
+            self.total = oplib.zeros(2)
+
+        @oplib.jit
+        def add(self, x):
+            return self.total.add_(x)
+
+    one, other = Counter(), Counter()
+    one.add(oplib.ones(2))
+    one.add(oplib.ones(2))
+    other.add(oplib.ones(2))
+    assert (one.total.tolist(), other.total.tolist()) == ([2, 2], [1, 1])
+    assert one.add.compilations == other.add.compilations == 1
+
+
+@pytest.mark.spec("J.13")
+def test_nothing_is_kept_alive():
+    holder = Holder(oplib.ones(2, requires_grad=True))
+
+    def make(holder):
+        return oplib.jit(lambda x: ((x * holder.weight).sum().backward(), x)[1])
+
+    step, x = make(holder), oplib.ones(2)
+    step(x)
+    step(x)
+    refs = [weakref.ref(one) for one in (x, holder, holder.weight)]
+    del x
+    gc.collect()
+    assert refs[0]() is None
+    del holder, step
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 3
+
+
+@pytest.mark.spec("J.11")
+def test_threads_lose_no_write():
+    total = oplib.zeros(2)
+    step = oplib.jit(lambda: total.add_(1))
+    threads = [threading.Thread(target=lambda: [step() for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert total.tolist() == [200, 200]
+
+
+@pytest.mark.spec("J.11")
+def test_another_thread_sees_its_own_values_while_one_traces():
+    weight, inside, done = oplib.ones(2), threading.Event(), threading.Event()
+    seen = []
+
+    def slow(x):
+        weight.mul_(5)
+        inside.set()
+        assert done.wait(30)
+        return x * weight
+
+    def read():
+        assert inside.wait(30)
+        seen.append((weight + 1).tolist())
+        done.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    result = oplib.jit(slow)(oplib.ones(2))
+    reader.join()
+    assert seen == [[2, 2]]
+    assert result.tolist() == weight.tolist() == [5, 5]
+
+
+@pytest.mark.spec("J.12")
+def test_inside_another_trace_it_is_inlined():
+    weight = oplib.ones(2)
+    inner = oplib.jit(lambda x: x * weight)
+    assert oplib.jit(lambda x: inner(x) + 1)(oplib.ones(2)).tolist() == [2, 2]
+    assert jax.jit(lambda a: inner(oplib.Tensor.from_array(a)).array)(jnp.ones(2)).tolist() == [1, 1]
+    assert oplib.vmap(inner)(oplib.ones(3, 2)).tolist() == [[1, 1]] * 3
+    assert inner.compilations == 0
+
+
+@pytest.mark.spec("J.10")
+def test_a_buffer_that_somebody_reads_survives_the_next_call():
+    weight = oplib.zeros(4)
+    step = oplib.jit(lambda: weight.add_(1))
+    step()
+    held = weight.array
+    step()
+    step()
+    assert held.tolist() == [1] * 4
+    assert weight.tolist() == [3] * 4
+
+
+@pytest.mark.spec("J.10")
+def test_a_buffer_that_nobody_has_read_is_donated():
+    weight = oplib.zeros(4)
+    step = oplib.jit(lambda: (weight.add_(1), None)[1])
+    step()
+    buffer = type(weight._storage).__mro__[1].__dict__["array"].__get__(weight._storage)
+    assert not buffer.is_deleted()
+    step()
+    assert buffer.is_deleted()
+    assert weight.tolist() == [2] * 4
+    plain = oplib.jit(lambda: (weight.add_(1), None)[1], donate=False)
+    plain()
+    buffer = weight.array
+    plain()
+    assert not buffer.is_deleted()
+
+
+@pytest.mark.spec("J.14")
+@pytest.mark.devices(8)
+def test_sharded_parameters_keep_their_sharding():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.NamedSharding(mesh, jax.P("data"))
+    weight = oplib.Tensor.from_array(jax.device_put(jnp.ones((8, 2)), spread)).requires_grad_()
+
+    def train(x):
+        weight.grad = None
+        (x * weight).sum().backward()
+        with oplib.no_grad():
+            weight.sub_(weight.grad, alpha=0.1)
+
+    step = oplib.jit(train)
+    for _ in range(3):
+        step(oplib.Tensor.from_array(jax.device_put(jnp.ones((8, 2)), spread)))
+    assert weight.array.sharding == spread
+    assert weight.tolist() == [[pytest.approx(0.7)] * 2] * 8

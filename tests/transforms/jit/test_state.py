@@ -1,0 +1,256 @@
+"""State that a compiled function reads and writes: captured Tensors, gradients, Generators, attributes."""
+
+import pytest
+
+import oplib
+import oplib.nn.functional as F
+from oplib.errors import TracingError
+
+STEPS = 4
+
+
+class Layer:
+    """A weight and a bias, made from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        generator = oplib.Generator().manual_seed(seed)
+        self.weight = oplib.randn(3, 2, generator=generator).requires_grad_()
+        self.bias = oplib.zeros(2, requires_grad=True)
+
+    def __call__(self, x: oplib.Tensor) -> oplib.Tensor:
+        return x @ self.weight + self.bias
+
+    @property
+    def parameters(self) -> list[oplib.Tensor]:
+        return [self.weight, self.bias]
+
+
+def make_step(layer: Layer, momenta: list[oplib.Tensor]):
+    def step(x, y):
+        for parameter in layer.parameters:
+            parameter.grad = None
+        loss = ((layer(x) - y) ** 2).mean()
+        loss.backward()
+        with oplib.no_grad():
+            for parameter, momentum in zip(layer.parameters, momenta, strict=True):
+                momentum.mul_(0.9).add_(parameter.grad)
+                parameter.sub_(momentum, alpha=0.1)
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.spec("J.2", "J.5")
+def test_a_training_step_leaves_what_the_uncompiled_one_leaves():
+    x, y = oplib.randn(5, 3), oplib.randn(5, 2)
+    eager, compiled = Layer(), Layer()
+    momenta = [[oplib.zeros_like(one) for one in layer.parameters] for layer in (eager, compiled)]
+    plain = make_step(eager, momenta[0])
+    step = oplib.jit(make_step(compiled, momenta[1]))
+    for _ in range(STEPS):
+        assert step(x, y).item() == pytest.approx(plain(x, y).item(), rel=1e-6)
+        for mine, theirs in zip(
+            [*compiled.parameters, *momenta[1]], [*eager.parameters, *momenta[0]], strict=True
+        ):
+            assert oplib.allclose(mine.detach(), theirs.detach(), rtol=1e-5)
+            assert mine._version == theirs._version
+            assert (mine.grad is None) == (theirs.grad is None)
+    assert all(
+        oplib.allclose(mine.grad, theirs.grad, rtol=1e-5)
+        for mine, theirs in zip(compiled.parameters, eager.parameters, strict=True)
+    )
+    assert step.compilations == 2  # without gradients before the call, and with
+
+
+@pytest.mark.spec("J.2")
+def test_a_gradient_that_accumulates_stays_the_same_object():
+    weight = oplib.ones(2, requires_grad=True)
+    step = oplib.jit(lambda x: (x * weight).sum().backward())
+    step(oplib.ones(2))
+    grad = weight.grad
+    step(oplib.ones(2))
+    assert weight.grad is grad
+    assert grad.tolist() == [2, 2]
+    assert grad._version == 1
+
+
+@pytest.mark.spec("J.2")
+def test_assigning_data_counts_for_the_tensor():
+    weight = oplib.ones(2, requires_grad=True)
+
+    def double(x):
+        weight.data = weight.data * 2 + x
+
+    step = oplib.jit(double)
+    step(oplib.ones(2))
+    step(oplib.ones(2))
+    assert weight.tolist() == [7, 7]
+    assert weight.requires_grad
+    assert weight._version == 0
+
+
+@pytest.mark.spec("J.2")
+def test_a_write_through_a_view_reaches_its_base():
+    base = oplib.zeros(3, 2)
+    row = base[1]
+    step = oplib.jit(lambda x: (row.add_(x), base * 2)[1])
+    for _ in range(2):
+        doubled = step(oplib.ones(2))
+    assert base.tolist() == [[0, 0], [2, 2], [0, 0]]
+    assert row.tolist() == [2, 2]
+    assert doubled[1].tolist() == [4, 4]
+    assert base._version == row._version == 2
+
+
+@pytest.mark.spec("J.2", "J.4")
+def test_arguments_that_share_memory_have_a_program_of_their_own():
+    add = oplib.jit(lambda a, b: (a.add_(1), a + b)[1])
+    a, b = oplib.zeros(2), oplib.zeros(2)
+    assert add(a, b).tolist() == [1, 1]
+    assert add(a, a).tolist() == [4, 4]
+    rows = oplib.zeros(2, 2)
+    assert add(rows[0], rows[0]).tolist() == [2, 2]
+    assert add(rows[0], rows[1]).tolist() == [2, 2]
+    assert rows.tolist() == [[2, 2], [0, 0]]
+
+
+@pytest.mark.spec("J.2")
+def test_an_argument_that_is_captured_too_is_one_tensor():
+    weight = oplib.ones(2)
+    step = oplib.jit(lambda x: (weight.add_(1), x * 2)[1])
+    assert step(oplib.ones(2)).tolist() == [2, 2]
+    assert step(weight).tolist() == [6, 6]
+
+
+@pytest.mark.spec("J.3")
+def test_dropout_draws_the_numbers_of_the_uncompiled_run():
+    def noisy(x):
+        return F.dropout(x, 0.5) + oplib.rand(4)
+
+    x, compiled = oplib.ones(4), oplib.jit(noisy)
+    with oplib.random.fork_rng():
+        oplib.manual_seed(3)
+        expected = [noisy(x).tolist() for _ in range(3)]
+        state = oplib.get_rng_state()
+        oplib.manual_seed(3)
+        assert [compiled(x).tolist() for _ in range(3)] == expected
+        assert oplib.get_rng_state()[2] == state[2]
+    assert compiled.compilations == 1
+
+
+@pytest.mark.spec("J.3")
+def test_a_seed_set_inside_is_set_at_every_call():
+    generator = oplib.Generator()
+
+    def draw():
+        generator.manual_seed(7)
+        return oplib.rand(2, generator=generator)
+
+    step = oplib.jit(draw)
+    assert step().tolist() == step().tolist() == draw().tolist()
+
+
+@pytest.mark.spec("J.3")
+def test_an_attribute_that_counts_is_refused_and_left_alone():
+    class Optimizer:
+        def __init__(self):
+            self.moment, self.t = oplib.zeros(2), 0
+
+        def step(self, x):
+            self.t += 1
+            self.moment.add_(x)
+
+    optimizer = Optimizer()
+    with pytest.raises(TracingError, match=r"t was changed from 0 to 1 while .* traced"):
+        oplib.jit(optimizer.step)(oplib.ones(2))
+    assert optimizer.t == 0
+    assert optimizer.moment.tolist() == [0, 0]
+
+
+@pytest.mark.spec("J.7")
+def test_results_keep_their_tree_and_outside_tensors_their_identity():
+    weight = oplib.ones(2)
+    step = oplib.jit(lambda x: (x, weight, 3, None, {"k": [x * 2]}))
+    for _ in range(2):
+        x = oplib.ones(2)
+        first, second, number, nothing, more = step(x)
+        assert first is x
+        assert second is weight
+        assert (number, nothing) == (3, None)
+        assert more["k"][0].tolist() == [2, 2]
+
+
+@pytest.mark.spec("J.7")
+def test_a_returned_view_of_an_outside_tensor_is_such_a_view():
+    base = oplib.zeros(2, 3)
+    row, shared = oplib.jit(lambda: (base[1], base.detach()))()
+    row.add_(1)
+    assert row._base is base
+    assert base.tolist() == shared.tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.spec("J.9")
+def test_an_attribute_that_held_a_tensor_gets_a_new_one_after_each_call():
+    class Cell:
+        hidden = None
+
+    cell = Cell()
+    cell.hidden = oplib.zeros(2)
+
+    def advance(x):
+        cell.hidden = cell.hidden * 0.5 + x
+        return cell.hidden.sum()
+
+    step = oplib.jit(advance)
+    totals = [step(oplib.ones(2)).item() for _ in range(3)]
+    assert totals == [2, 3, 3.5]
+    assert cell.hidden.tolist() == [1.75, 1.75]
+    assert step.compilations == 1
+
+
+@pytest.mark.spec("J.9")
+def test_a_tensor_kept_in_a_list_raises_where_it_is_used():
+    kept = []
+    oplib.jit(lambda x: kept.append(x * 2))(oplib.ones(2))
+    with pytest.raises(TracingError, match="made inside a compiled function is used outside"):
+        kept[0] + 1
+
+
+@pytest.mark.spec("J.8")
+def test_an_error_while_tracing_leaves_everything_as_it_was():
+    weight = oplib.ones(2, requires_grad=True)
+
+    def fail(x):
+        (x * weight).sum().backward()
+        with oplib.no_grad():
+            weight.add_(oplib.rand(2))
+        raise ValueError("mine")
+
+    state = oplib.get_rng_state()
+    with pytest.raises(ValueError, match="mine"):
+        oplib.jit(fail)(oplib.ones(2))
+    assert weight.grad is None
+    assert weight.tolist() == [1, 1]
+    assert weight._version == 0
+    assert oplib.get_rng_state() == state
+
+
+@pytest.mark.spec("J.8")
+def test_a_value_that_is_needed_is_an_error_with_the_line():
+    def choose(x):
+        if x.sum() > 0:  # this line
+            return x
+        return -x
+
+    with pytest.raises(TracingError, match=r"choose: .*test_state.py:\d+: `if x.sum\(\) > 0:"):
+        oplib.jit(choose)(oplib.ones(2))
+
+
+@pytest.mark.spec("J.4")
+def test_a_tensor_that_nothing_leads_to_is_refused():
+    import weakref
+
+    held = [oplib.ones(2)]
+    ref = weakref.ref(held[0])
+    with pytest.raises(TracingError, match="reads a Tensor that nothing leads to"):
+        oplib.jit(lambda x: x * ref())(oplib.ones(2))
