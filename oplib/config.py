@@ -6,20 +6,33 @@ from .errors import ArgumentValueError
 
 
 class Config:
-    """The settings; a misspelt name raises AttributeError.
+    """The settings; a misspelt name raises AttributeError. A running program may change them at any time.
 
     Attributes:
         compile_kernels: False makes kernels and rules annotated ``jax.Array`` run as plain Python on every
             call, instead of as one cached ``jax.jit``. This is slow, but debuggers see every line.
+        fast_path: False makes every call take the complete path; generated code serves none. A call costs
+            several times as much and has the same results. This helps to debug oplib itself.
+        uses_fast_path: whether generated code serves calls, because both settings are True. Do not assign it.
         traceback: ``"short"`` (the default) shows one line of oplib for each call into it, and hides the
             frames of JAX; ``"full"`` shows all frames of oplib.
     """
 
-    __slots__ = ("_traceback", "compile_kernels")
+    __slots__ = ("_traceback", "compile_kernels", "fast_path", "uses_fast_path")
+
+    compile_kernels: bool
+    fast_path: bool
+    uses_fast_path: bool
 
     def __init__(self) -> None:
-        self.compile_kernels: bool = True
+        object.__setattr__(self, "compile_kernels", True)
+        self.fast_path = True
         self._traceback = "short"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        # Generated code reads one attribute for both settings at every call.
+        object.__setattr__(self, "uses_fast_path", self.compile_kernels and self.fast_path)
 
     @property
     def traceback(self) -> str:

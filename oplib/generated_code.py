@@ -7,25 +7,45 @@ error. The interpreter does nothing for a ``try`` until something is raised, so 
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
+import threading
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
+from weakref import finalize
 
 from .tracebacks import hide_frames
 
+F = TypeVar("F", bound=Callable[..., Any])
+INLINED: set[Callable[..., Any]] = set()
+"""The functions marked by :func:`inlined`."""
+# CPython 3.11 counts the depth of a tree per interpreter, so two threads must not convert trees at once.
+_converting = threading.Lock()
 _GUARD = "try: pass\nexcept Exception as __error: __hide_frames(__error); raise"
 
 
-def define_function(source: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+def inlined(function: F) -> F:
+    """Marks a function whose statements generated code repeats, where other code calls it.
+
+    ``library/calls/unrolling.py`` reads its source and says which statements it may contain.
+    """
+    INLINED.add(function)
+    return function
+
+
+def define_function(
+    source: str, name: str, place: str, namespace: dict[str, Any], *, is_guarded: bool = False
+) -> Callable[..., Any]:
     r"""Compiles a source text and returns a function that it defines.
 
     Args:
         source: the text of a module.
         name: of the function in the text.
-        place: the file name of the code in tracebacks, such as ``<oplib.sum>``. Two texts must not share a
-            place, or tracebacks show the lines of the later one.
+        place: the file name of the code in tracebacks, such as ``<oplib.sum>``. It gets a number if other
+            code has this name already.
         namespace: the global names of the function. The text adds its own to them.
+        is_guarded: the text hides the frames of oplib itself, see :func:`guard`.
 
     Example:
         >>> double = define_function("def double(x):\n    return 2 * x", "double", "<doc.double>", {})
@@ -37,38 +57,61 @@ def define_function(source: str, name: str, place: str, namespace: dict[str, Any
             return 2 * x
     """
     namespace["__hide_frames"] = hide_frames
-    exec(_compile(source, place), namespace)
+    place = _reserve_place(place)
+    exec(compile(source, place, "exec") if is_guarded else _compile(source, place), namespace)
     register_source(source, place)
-    return namespace[name]
+    function = namespace[name]
+    finalize(function, linecache.cache.pop, place, None)
+    return function
 
 
-def compile_function(source: str, place: str) -> CodeType:
+def _reserve_place(place: str) -> str:
+    """Returns a place that no other code has."""
+    entry = (0, None, [], place)
+    others = (f"{place.removesuffix('>')} {number}>" for number in itertools.count(2))
+    return next(
+        one for one in itertools.chain([place], others) if linecache.cache.setdefault(one, entry) is entry
+    )
+
+
+def compile_function(source: str, place: str, *, is_guarded: bool = False) -> CodeType:
     """Compiles a source text and returns the code of the first function in it, to replace a ``__code__``."""
-    module = _compile(source, place)
+    module = compile(source, place, "exec") if is_guarded else _compile(source, place)
     register_source(source, place)
     return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
 
 
 def _compile(source: str, place: str) -> CodeType:
     """Compiles a source text whose functions hide the frames of oplib; line numbers are those of the text."""
-    module = ast.parse(source, place)
+    module = parse(source)
     for function in module.body:
         if isinstance(function, ast.FunctionDef):
             start = 0 if ast.get_docstring(function) is None else 1
             body = function.body[start:]
-            guard = ast.Try(body=body, handlers=_HANDLERS, orelse=[], finalbody=[])
-            function.body[start:] = [ast.copy_location(guard, body[0])]
-    return compile(module, place, "exec")
+            function.body[start:] = [ast.copy_location(guard(body), body[0])]
+    with _converting:
+        return compile(module, place, "exec")
+
+
+def parse(source: str) -> ast.Module:
+    """Returns the tree of a source text."""
+    with _converting:
+        return ast.parse(source)
+
+
+def guard(body: list[ast.stmt]) -> ast.stmt:
+    """Returns statements in a ``try`` that hides the frames of oplib from an error."""
+    return ast.Try(body=body, handlers=_HANDLERS, orelse=[], finalbody=[])
 
 
 def _make_handlers() -> list[ast.ExceptHandler]:
     """The ``except`` of every function, parsed once; its lines are said to be the first of the text."""
-    guard = ast.parse(_GUARD).body[0]
-    assert isinstance(guard, ast.Try)
-    for node in ast.walk(guard):
+    parsed = ast.parse(_GUARD).body[0]
+    assert isinstance(parsed, ast.Try)
+    for node in ast.walk(parsed):
         if isinstance(node, ast.stmt | ast.expr | ast.excepthandler):
             node.lineno = node.end_lineno = 1
-    return guard.handlers
+    return parsed.handlers
 
 
 _HANDLERS = _make_handlers()

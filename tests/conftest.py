@@ -20,6 +20,7 @@ import hypothesis
 import jax
 import pytest
 
+from oplib.config import config
 from oplib.library.registration.registry import registry
 from tests.leftovers import World
 from tests.seed import describe_seed, seed_programs
@@ -27,6 +28,9 @@ from tests.seed import describe_seed, seed_programs
 # A first call compiles, so time says nothing about an example.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("oplib")
+
+
+config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +93,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a test marked ``devices(n)`` where there are fewer."""
+    """Skips a test marked ``devices(n)`` where there are fewer, and one of the fast path where it is off."""
+    if item.get_closest_marker("fast_path") and not config.fast_path:
+        pytest.skip("tests the fast path, which OPLIB_FAST_PATH=0 turns off")
     for mark in item.iter_markers("devices"):
         if jax.device_count() < mark.args[0]:
             pytest.skip(f"needs {mark.args[0]} devices, found {jax.device_count()}")

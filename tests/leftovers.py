@@ -24,6 +24,7 @@ from oplib.transforms.checkpoint.recompute import _groups
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
+SETTINGS = [name for name in Config.__slots__ if name != "uses_fast_path"]  # which follows from two others
 
 
 read_modes = attrgetter(*(name for name in ModeState.__slots__ if name not in COUNTERS))
@@ -55,7 +56,7 @@ class World:
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }
         self.modes = read_modes(modes)
-        self.settings = tuple(getattr(config, name) for name in Config.__slots__)
+        self.settings = tuple(getattr(config, name) for name in SETTINGS)
         self.jax_settings = read_jax_settings()
 
     @property
@@ -65,10 +66,7 @@ class World:
         return {
             **self.own,
             **{f"modes.{name}": value for name, value in zip(names, self.modes, strict=True)},
-            **{
-                f"oplib.config.{name}": value
-                for name, value in zip(Config.__slots__, self.settings, strict=True)
-            },
+            **{f"oplib.config.{name}": value for name, value in zip(SETTINGS, self.settings, strict=True)},
             **{f"jax.config.{name}": value for name, value in name_jax_settings(self.jax_settings).items()},
         }
 

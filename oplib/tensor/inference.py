@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from oplib.errors import AutogradError, describe
+from oplib.generated_code import inlined
 from oplib.modes import modes
 
 from .methods.copying import users_attributes
@@ -17,6 +18,7 @@ from .methods.history import TensorHistory
 from .storage.storage import Storage
 from .tensor import Tensor, box
 
+_new: Any = object.__new__
 _SEE = "Make a clone() of it outside of inference mode and use that, or use oplib.no_grad() instead."
 
 
@@ -99,6 +101,17 @@ def _to_ordinary(tensor: InferenceTensor) -> Tensor:
     ordinary._requires_grad = tensor._requires_grad
     ordinary.__dict__.update(users_attributes(tensor))
     return ordinary
+
+
+@inlined
+def box_inference(array: Any) -> Tensor:
+    """Makes a Tensor of inference mode around an array; nothing is checked."""
+    storage = _new(InferenceStorage)
+    storage.array = array
+    storage.version = 0
+    tensor = _new(InferenceTensor)
+    tensor._storage = storage
+    return tensor
 
 
 def mark_inference(tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import DataTypeError, TracingError, describe
+from oplib.generated_code import inlined
 from oplib.modes import modes
 
 from .methods.aliasing import TensorAliasing
@@ -167,6 +168,7 @@ class Tensor(
 _new: Callable[[type[Any]], Any] = object.__new__
 
 
+@inlined
 def box(array: Any) -> Tensor:
     """Makes a Tensor around an array without any check, for internal use."""
     storage = _new(Storage)

@@ -195,8 +195,7 @@ class BackwardPlan:
         outputs: shape and dtype of each output.
         wanted: for each input, whether its gradient is computed.
         sources: the origin of each residual, as an index into inputs, then outputs, then extras.
-        pick: takes the residuals out of a tuple in this order.
-        pick_both: takes the residuals, and then their storages, out of one tuple that holds both.
+        pick: takes the residuals out of a sequence in this order.
         differentiable: for each output, whether it can carry a gradient.
         extras: computes the intermediates among the residuals from ``extra_reads``; None if there are none.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
@@ -214,14 +213,12 @@ class BackwardPlan:
         "differentiable",
         "extra_reads",
         "extras",
-        "gather_reads",
         "input_count",
         "is_wide",
         "names",
         "outputs",
         "pattern",
         "pick",
-        "pick_both",
         "repetition",
         "sole",
         "sources",
@@ -241,7 +238,6 @@ class BackwardPlan:
         self.sole: ArrayFunction | None = None
         self.extras: ArrayFunction | None = None
         self.extra_reads: tuple[int, ...] = ()
-        self.gather_reads = make_gather(())
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
         self.pattern: Any = None
@@ -251,8 +247,6 @@ class BackwardPlan:
         """Sets the origins of the residuals."""
         self.sources = tuple(sources)
         self.pick = make_gather(self.sources)
-        count = max([self.input_count + len(self.outputs), *(source + 1 for source in sources)])
-        self.pick_both = make_gather((*sources, *(count + source for source in sources)))
 
     @property
     def op_name(self) -> str:
@@ -264,7 +258,7 @@ class BackwardPlan:
         raise NotImplementedError
 
 
-def make_gather(indices: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+def make_gather(indices: tuple[int, ...]) -> Callable[[Any], Any]:
     """Returns a function that picks these items of a tuple as a tuple. It runs in C."""
     if not indices:
         return _gather_nothing

@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import Any, cast
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan
-from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
@@ -16,26 +15,18 @@ from oplib.autograd.saved.saved_tensor import NOBODY, check_version, link, secon
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from oplib.autograd.tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
 from oplib.config import config
-from oplib.modes import modes
+from oplib.generated_code import inlined
+from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box
 
+from .lazy_edges import LazyEdges, link_inputs
 from .origins import enter_node
+from .record_pattern import Pattern
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 
 _new: Any = object.__new__
 _ALL_GIVEN = (True,)
-
-
-class _Edges:
-    """Makes the edges of a node when somebody first looks, and then gives way to them.
-
-    To make the accumulator of a leaf costs as much as to record the call, and many graphs never run.
-    """
-
-    def __get__(self, node: FormulaNode, owner: type) -> tuple[Edge | None, ...]:
-        node.edges = tuple([leaf_edge(one) if isinstance(one, Tensor) else one for one in node.inputs])
-        return node.edges
 
 
 class FormulaNode(SlottedNode):
@@ -55,7 +46,7 @@ class FormulaNode(SlottedNode):
     plan: BackwardPlan
     input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
     inputs: tuple[Tensor | Edge | None, ...] = ()
-    edges = _Edges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
     saved: tuple[Any, ...] | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
@@ -198,46 +189,76 @@ def record(
         One Tensor per output, or None where the function gave None.
     """
     plan: BackwardPlan = result[0]
+    state = modes.state
     first_extra = 1 + len(plan.outputs)
-    outputs, extras = result[1:first_extra], result[first_extra:]
-    node = _new(node_class)
-    node.plan = plan
-    node.edges = tuple(
-        [
-            gradient_edge(tensor) if want and tensor is not None else None
-            for tensor, want in zip(tensors, plan.wanted, strict=True)
-        ]
-    )
-    enter_node(node)
-    boxed = [None if output is None else attach(output, node, slot) for slot, output in enumerate(outputs)]
-    if modes.state.watchers and (pairs := active_pairs()):
+    values = (*arrays, *result[1:])
+    boxed = [None if output is None else box(output) for output in result[1:first_extra]]
+    node = make_node(node_class, plan, boxed, state, tensors=tensors, pattern=plan)
+    if state.watchers and (pairs := active_pairs()):
         if plan.sources:
-            node.saved = pack_residuals(plan, pairs, (*arrays, *outputs, *extras), (*tensors, *boxed))
+            node.saved = pack_residuals(plan, pairs, values, (*tensors, *boxed))
         return boxed
     storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
-    save_residuals(node, plan, (*arrays, *outputs, *extras), (*storages, *([NOBODY] * len(extras))))
+    storages += [NOBODY] * (len(result) - first_extra)
+    save_residuals(node, plan, values, storages)
+    if plan.extras is not None:
+        read = tuple([storages[place] for place in plan.extra_reads])
+        kept = tuple([values[place] for place in plan.extra_reads])
+        node.kept = (kept, read, tuple([storage.version for storage in read]))
     return boxed
 
 
-def attach(output: Any, node: FormulaNode, slot: int) -> Tensor:
-    """Boxes an output; it hangs on the node where its dtype has gradients."""
-    tensor = box(output)
-    if node.plan.differentiable[slot]:
-        tensor._requires_grad = True
-        tensor._grad_fn = node
-        tensor._output_nr = slot
-    return tensor
+@inlined
+def make_node(
+    node_class: type[FormulaNode],
+    plan: BackwardPlan,
+    outputs: Sequence[Any],
+    state: ModeState,
+    *,
+    tensors: Sequence[Any],
+    pattern: BackwardPlan | Pattern,
+) -> FormulaNode:
+    """Makes the node of a call, and gives the outputs that have gradients their history.
+
+    Args:
+        node_class: of the node.
+        plan: how the call differentiates.
+        outputs: the boxed outputs.
+        state: the modes of this thread.
+        tensors: the tensor behind each input array; read only where a gradient is wanted.
+        pattern: says of which inputs a gradient is wanted, and which outputs have one.
+    """
+    node = _new(node_class)
+    node.plan = plan
+    link_inputs(node, tensors, pattern.wanted)
+    enter_node(node, state)
+    for slot, output in enumerate(outputs):
+        if pattern.differentiable[slot]:
+            output._requires_grad = True
+            output._grad_fn = node
+            if slot:
+                output._output_nr = slot
+    return node
 
 
+@inlined
 def save_residuals(
-    node: FormulaNode, plan: BackwardPlan, values: tuple[Any, ...], storages: tuple[Storage, ...]
+    node: FormulaNode, pattern: BackwardPlan | Pattern, values: Sequence[Any], storages: Sequence[Storage]
 ) -> None:
-    """Keeps what the plan reads, out of inputs, outputs and extras in this order."""
-    node.saved = plan.pick_both((*values, *storages))
-    node.versions = plan.pick(tuple([storage.version for storage in storages]))
-    if plan.extras is not None:
-        read = plan.gather_reads(storages)
-        node.kept = (plan.gather_reads(values), read, tuple([storage.version for storage in read]))
+    """Keeps what the formula reads.
+
+    Args:
+        node: of the call.
+        pattern: says what the formula reads.
+        values: inputs, outputs and extras.
+        storages: the storage that each of them was read from.
+    """
+    if pattern.sources:
+        owners = pattern.pick(storages)
+        node.saved = (*pattern.pick(values), *owners)
+        versions = [owner.version for owner in owners]
+        if any(versions):
+            node.versions = tuple(versions)
 
 
 def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:

@@ -8,24 +8,21 @@ from oplib.autograd.anomaly_mode import note_anomaly
 from oplib.autograd.engine.run import engine_state
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
-from oplib.modes import modes
+from oplib.generated_code import inlined
+from oplib.modes import ModeState, modes
 
 
-def number_node(node: Any) -> None:
-    """Gives a node the next number of its thread: of the nodes that are ready, the latest runs first.
-
-    The short cut of a call, which is generated, does the same in its own text.
-    """
-    state = modes.state
+@inlined
+def number_node(node: Any, state: ModeState) -> None:
+    """Gives a node the next number of its thread: of the nodes that are ready, the latest runs first."""
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
 
 
-def enter_node(node: Any) -> Any:
-    """Numbers the node of a call of the user's, and notes where that stands; returns the node."""
-    state = modes.state
-    node.sequence_nr = state.sequence_nr
-    state.sequence_nr += 1
+@inlined
+def enter_node(node: Any, state: ModeState) -> Any:
+    """Numbers the node of a call of the user, and notes where that stands; returns the node."""
+    number_node(node, state)
     if state.locations or state.anomaly:
         note_origin(node)
     return node

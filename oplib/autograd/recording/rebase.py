@@ -9,6 +9,7 @@ import jax
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.views import mark_stale
 
@@ -31,13 +32,14 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     """
     root = tensor._root
     if root is None:
-        take_over(tensor, edge or (enter_node(Overwritten.make(tensor)), 0))
+        take_over(tensor, edge or (enter_node(Overwritten.make(tensor), modes.state), 0))
         if tensor._views is not None:
             mark_stale(tensor, StaleView, restricted_only=False)
         return
     storage: Any = tensor._storage
     edges = (gradient_edge(root), edge)
-    node = enter_node(CopySlices.make(storage.chain, storage.starts, storage.base.spec.dtype, edges))
+    copied = CopySlices.make(storage.chain, storage.starts, storage.base.spec.dtype, edges)
+    node = enter_node(copied, modes.state)
     take_over(root, (node, 0))
     mark_stale(root, StaleView, restricted_only=False)
     tensor._backward_hooks = None

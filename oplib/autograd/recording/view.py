@@ -22,6 +22,7 @@ from oplib.tensor.views import Chain, Creation, Frame, Inverse, Starts, make_cha
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
 
+from .lazy_edges import link_input
 from .origins import enter_node, inherit_origin, number_node
 from .view_node import SeveralViewsNode, ViewNode, make_view_node
 
@@ -47,14 +48,10 @@ def make_view(
     if tensor._requires_grad:
         view._requires_grad = True
         if state.grad_enabled and not state.inference:
-            made_by: Any = tensor._grad_fn
             node = _new(node_class)
             node.frame, node.starts, node.dtype = frame, starts, view._storage.spec.dtype
-            if made_by is None:
-                node.inputs = (tensor,)
-            else:
-                node.edges = ((made_by, tensor._output_nr),)
-            enter_node(node)
+            link_input(node, tensor)
+            enter_node(node, state)
             view._grad_fn = node
     return view
 
@@ -112,7 +109,7 @@ def make_views(
         view._requires_grad = tensor._requires_grad
     if tensor._requires_grad and not restricted and views:
         node = SeveralViewsNode.make(name, tensor, [frame.shape for frame, _ in pairs], join)
-        enter_node(node)
+        enter_node(node, state)
         for slot, view in enumerate(views):
             view._grad_fn, view._output_nr = node, slot
     return tuple(views)
@@ -242,7 +239,7 @@ def refresh_history(view: Tensor) -> None:
         own._retained.pop(view._output_nr, None)
     storage: Any = view._storage
     node = make_view_node(root, storage.chain, storage.starts, storage.dtype)
-    number_node(node)
+    number_node(node, modes.state)
     inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
     view._requires_grad = True
     view._grad_fn = node

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
-from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor import Tensor, box
@@ -17,16 +17,9 @@ from oplib.tensor.views import Chain, Frame, Starts, make_chain
 from oplib.tensor.views.chain import starts_to_array
 
 from .formula_node import call_recorded
+from .lazy_edges import LazyEdges
 
 _new: Any = object.__new__
-
-
-class _LazyEdge:
-    """Makes the edge of a view of a leaf when somebody first looks, and then gives way to it."""
-
-    def __get__(self, node: ViewNode, owner: type) -> tuple[Edge | None, ...]:
-        node.edges = tuple([leaf_edge(one) for one in node.inputs])
-        return node.edges
 
 
 class ViewNode(TapeNode):
@@ -45,8 +38,8 @@ class ViewNode(TapeNode):
     frame: Frame | Chain
     starts: Starts
     dtype: Any
-    inputs: tuple[Tensor, ...] = ()
-    edges = _LazyEdge()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+    inputs: tuple[Tensor | Edge | None, ...] = ()
+    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
 
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]

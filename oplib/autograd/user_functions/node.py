@@ -203,7 +203,7 @@ def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
     node = Error()
     node.message = message
     node.input_metadata = (jax.typeof(tensor._storage.array),)
-    number_node(node)
+    number_node(node, modes.state)
     barred = box(tensor._storage.array)
     barred._trace = tensor._trace
     barred._requires_grad = True

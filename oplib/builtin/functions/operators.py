@@ -1,4 +1,4 @@
-"""Python's operators with the short cuts of their ops written into them, once the op is first asked for."""
+"""Python's operators, which contain the fast paths of their ops from the first use of the op."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What happens when an op is called on Tensors or arrays: the complete path, and the short cut of it."""
+"""Calls of ops on Tensors or arrays: the complete path and the fast path."""

@@ -1,9 +1,8 @@
 """The dispatcher: what happens when an op is called.
 
-The complete path stands here; :mod:`.fast_path` generates a short cut for the calls that need none of its
-care. A call binds its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization
-for its static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on
-Tensors.
+This is the complete path; :mod:`.fast_path` generates code for the calls that need less of it. A call binds
+its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization for its static
+arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on Tensors.
 """
 
 from __future__ import annotations
@@ -63,9 +62,11 @@ class Dispatcher:
     Attributes:
         overload: the op.
         specializations: by layout.
-        fast_keys: specializations by the keys that the fast path makes from unconverted arguments. A plain
-            dictionary that counts no uses, emptied at half the capacity of ``specializations``: what is used
-            often comes by there again before it would be the least recently used.
+        is_fast: the fast path may serve calls.
+        fast_key: how the fast path makes a key from unconverted arguments.
+        fast_keys: specializations by these keys. A plain dictionary that counts no uses, emptied at half the
+            capacity of ``specializations``: a frequent call then counts as a use there before it would be the
+            least recently used.
         array_types: classes of arrays that have been seen, which the fast path takes as they are.
         node_class: of the nodes that its calls record.
     """
@@ -83,7 +84,7 @@ class Dispatcher:
         self.returns_one = len(record.schema.returns) == 1
         self.returns_written = any(place is not None for place in record.schema.returned_arguments)
         self.fast_keys: dict[Any, Specialization] = {}
-        self._make_key = FastKey(record).compile()
+        self.fast_key = FastKey(record)
         self.array_types: set[type] = set()
         self._is_closed = False
         has_one_slot = self.is_fast and self.returns_one
@@ -97,7 +98,7 @@ class Dispatcher:
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 
     def close(self) -> None:
-        """Lets no short cut serve a call any more: the op has another record now, or none."""
+        """Lets the fast path serve no call any more: the op has another record now, or none."""
         self._is_closed = True
         self.fast_keys.clear()
 
@@ -108,7 +109,7 @@ class Dispatcher:
         check_process()
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
-        self._teach_fast_path(layout, flat, args, kwargs)
+        self._fill_fast_path(layout, flat, args, kwargs)
         if self._draws:
             flat = draw_keys(flat)
             if self.record.takes_tensors:
@@ -124,14 +125,14 @@ class Dispatcher:
             return structure.arrange(outputs)
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
 
-    def _teach_fast_path(
+    def _fill_fast_path(
         self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
-        """Enters what the generated code needs to serve the next call like this one."""
-        if not self.is_fast or self._is_closed:
+        """Enters what the generated code looks up, so that it serves the next call like this one."""
+        if not self.is_fast or self._is_closed or not config.fast_path:
             return
         state = modes.state
-        if state.watchers and not (state.inference and state.watchers == 1):  # then it serves none
+        if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
         given = [
@@ -144,7 +145,7 @@ class Dispatcher:
         if len(self.fast_keys) >= CAPACITY // 2:
             self.fast_keys.clear()
         with suppress(TypeError, ValueError):  # an array of one element passes for a number, but is no key
-            self.fast_keys[self._make_key(*given)] = specialization
+            self.fast_keys[self.fast_key.make(given)] = specialization
 
     def _give_generators(self, layout: Layout, flat: list[Any], values: list[Any]) -> list[Any]:
         """The bound values, with Generators that begin at the keys that the call has drawn."""
@@ -287,7 +288,7 @@ class Dispatcher:
         if self._is_immediate(arrays):
             return self._run_now(layout, arrays, device)
         found = self.specialize(layout)
-        if self.is_fast and self.returns_one:  # what the short cut runs, so that nothing is compiled twice
+        if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
             return ONE_ARRAY, (found.run_one(*arrays),)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
 

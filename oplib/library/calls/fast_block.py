@@ -1,239 +1,263 @@
-"""The text of the short cut for one overload: what generated code does once the arguments have names."""
+"""The fast path of one overload: :func:`serve` is the template, :class:`FastBlock` fills it in."""
 
 from __future__ import annotations
 
+import ast
 import itertools
+import keyword
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from oplib.autograd.recording.formula_node import NOBODY, make_node, save_residuals
 from oplib.autograd.recording.record_pattern import Pattern
-from oplib.library.carrier.specialization import MAX_CHOSEN
-from oplib.library.records.record import Record
+from oplib.config import config
+from oplib.generated_code import inlined
+from oplib.library.arguments.scalars import find_operand
+from oplib.library.carrier.specialization import MAX_BITS
 from oplib.library.schema import Argument
+from oplib.modes import ModeState, modes
+from oplib.tensor import Tensor, box
+from oplib.tensor.inference import InferenceTensor, box_inference
 
 from .derived_view import gives_views
-from .fast_key import FastKey
+from .dispatch import Dispatcher
+from .fast_key import Parts, make_key
+
+Classes = tuple[type, ...] | None
+Inputs = Sequence[tuple[Any, Classes]]
+TENSORS = frozenset({Tensor, InferenceTensor})
+
+
+class Presence(NamedTuple):
+    """The calls of an overload in which the same optional tensors are given.
+
+    An argument stands for its value here: in generated code it is the name of a variable.
+
+    Attributes:
+        given: the optional tensors that are given.
+        missing: the optional tensors that are None.
+        absent: for each optional tensor, whether it is None.
+        fixed: the static arguments, each with the function that returns its parts of the key.
+        inputs: the arguments that are arrays for the compiled call, in its order; each with None, or if it is
+            a number, with the classes that it may have.
+    """
+
+    given: Sequence[Any]
+    missing: Sequence[Any]
+    absent: Sequence[bool]
+    fixed: Sequence[tuple[Any, Parts]]
+    inputs: Inputs
 
 
 class FastBlock:
-    """The lines that serve the calls of one overload which need no care; others fall through to what follows.
-
-    What the lines refer to is named after ``number``, since one function may hold the blocks of several
-    overloads; the names are filled in by :mod:`.fast_path`.
+    """What the template needs to know of one overload.
 
     Args:
-        record: of the op.
-        number: of this block in its function.
-        names: of the variables that hold the arguments, if they are not called as in the schema.
+        dispatcher: of the overload.
+        names: the variables that hold the arguments, if they have other names than in the schema.
 
     Attributes:
-        key: how the specialization of a call is found.
-        pairs: the arguments with their names.
-        operands: those of them that are numbers and change at every call.
-        patterns: in which ways calls have been recorded, for each of which there are lines.
+        names: of the variables that hold the arguments.
+        parts: one for each way in which optional tensors are given or not.
+        count: of results.
+        is_recorded: calls may be recorded.
+        is_view: the results are views; the complete path makes those of Tensors.
+        find: finds a specialization by its key.
+        array_types: the classes of arrays that are taken as they are.
+        node_class: of the nodes that calls record.
+        patterns: the ways in which calls have been recorded. There is code for each.
+        record_new: records a call in a way that is not among the patterns; set by :mod:`.fast_path`.
     """
 
-    def __init__(self, record: Record, number: int = 0, names: list[str] | None = None) -> None:
-        self.key = FastKey(record, names)
-        self.number = number
-        self.is_single = len(record.schema.returns) == 1
-        self.records = record.derivative.constant is None
+    record_new: Any
+
+    def __init__(self, dispatcher: Dispatcher, names: Sequence[str] | None = None) -> None:
+        record = dispatcher.record
+        self.names = names or [
+            argument.name if _is_plain_name(argument.name) else f"__argument{place}"
+            for place, argument in enumerate(record.schema.arguments)
+        ]
+        self.count = len(record.schema.returns)
+        self.is_recorded = record.derivative.constant is None
         self.is_view = gives_views(record)
-        self.pairs: list[tuple[str, Argument]] = list(
-            zip(self.key.names, record.schema.arguments, strict=True)
-        )
-        self.operands = [(name, argument) for name, argument in self.pairs if argument.name in record.operand]
+        self.find = dispatcher.fast_keys.get
+        self.array_types = dispatcher.array_types
+        self.node_class = dispatcher.node_class
         self.patterns: list[Pattern] = []
+        self.parts = list(self._list_parts(dispatcher))
 
-    def lines(self) -> list[str]:
-        """Returns the lines: one part for each way in which optional tensors are there or not."""
-        lines = [line for name, argument in self.operands for line in _operand_lines(name, argument)]
-        for present in itertools.product((True, False), repeat=len(self.key.optionals)):
-            absent = {name for name, there in zip(self.key.optionals, present, strict=True) if not there}
-            tests = [f"{name} is {'None' if name in absent else 'not None'}" for name in self.key.optionals]
-            part = _Part(self, absent).lines()
-            lines += [f"if {' and '.join(tests)}:", *_indent(part)] if tests else part
-        return lines
+    def _list_parts(self, dispatcher: Dispatcher) -> Iterator[Presence]:
+        values = [ast.Name(name) for name in self.names]
+        pairs = list(zip(values, dispatcher.schema.arguments, strict=True))
+        key, operand = dispatcher.fast_key, dispatcher.record.operand
+        optional = [values[place] for place in key.optional]
+        fixed = [(values[place], list_parts) for place, list_parts in key.fixed]
+        for absent in itertools.product((False, True), repeat=len(optional)):
+            given = [value for value, is_absent in zip(optional, absent, strict=True) if not is_absent]
+            missing = [value for value in optional if value not in given]
+            inputs = [
+                (value, None if argument.has_tensor else _list_classes(argument))
+                for value, argument in pairs
+                if (argument.has_tensor and value not in missing) or argument.name in operand
+            ]
+            yield Presence(given, missing, absent, fixed, inputs)
 
 
-class _Part:
-    """The lines for the calls in which just these arguments are arrays.
+def _is_plain_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+
+
+def _list_classes(argument: Argument) -> tuple[type, ...]:
+    return {"float": (float,), "int": (int,)}.get(str(argument.type), (float, int))
+
+
+# The template ---------------------------------------------------------------------------------------------
+
+
+def serve(block: FastBlock, *, in_inference: bool) -> Any:
+    """Serves the common calls of an overload. Generated code continues after it with all others.
 
     Args:
-        block: of the overload.
-        absent: the optional tensors that are None.
+        block: what is known of the overload.
+        in_inference: the code is for inference mode, where nothing is recorded and results have a class of
+            their own.
     """
-
-    def __init__(self, block: FastBlock, absent: set[str]) -> None:
-        self.block = block
-        self.absent = absent
-        # What is an array in the call: its expression among Tensors, and the tensor behind it or None.
-        self.flat: list[tuple[str, str | None]] = [
-            (f"{name}._storage.array", name) if argument.has_tensor else (f"__o_{name}", None)
-            for name, argument in block.pairs
-            if (argument.has_tensor and name not in absent) or (name, argument) in block.operands
-        ]
-        self.names = [name for _, name in self.flat]
-        self.tensors = [name for name in self.names if name is not None]
-
-    def lines(self) -> list[str]:
-        if self.block.is_view:  # of Tensors the complete path makes views
-            arrays = self._all("{}.__class__ in __array_types")
-            return [
-                *self._find_lines(),
-                f"if __s is not None and __config.compile_kernels and {arrays}:",
-                f"    return {self._run_arrays()}",
-            ]
-        return [
-            *self._find_lines(),
-            "if __s is not None and __config.compile_kernels:",
-            f"    if {self._all('{}.__class__ is __Tensor')}:",
-            "        __m = __modes.state",
-            "        if not __m.watchers:",
-            *_indent(self._record_lines() if self.block.records else [], 3),
-            f"            {self._run_line()}",
-            f"    elif {self._all('{}.__class__ in __array_types')}:",
-            f"        return {self._run_arrays()}",
-        ]
-
-    def _find_lines(self) -> list[str]:
-        """What cannot stand in a key is for the complete path; where nothing is fixed, all calls have one."""
-        key = self.block.key
-        find = f"__s = __find{self.block.number}({key.spell(self.absent)})"
-        return [f"try: {find}", "except (TypeError, ValueError): __s = None"] if key.fixed else [find]
-
-    def _all(self, test: str) -> str:
-        operands = [f"__o_{name} is not None" for name, _ in self.block.operands]
-        test = test.replace("__array_types", f"__array_types{self.block.number}")
-        return " and ".join([*(test.format(name) for name in self.tensors), *operands])
-
-    def _run_line(self) -> str:
-        read = ", ".join(expression for expression, _ in self.flat)
-        if self.block.is_single:
-            return (
-                f"__o = __new(__Storage); __o.array = __s.run_one({read}); __o.version = 0; "
-                f"__t = __new(__Tensor); __t._storage = __o; return __t"
-            )
-        return f"return tuple([__box(__o) for __o in __s.run({read})[1]])"
-
-    def _run_arrays(self) -> str:
-        arrays = ", ".join(expression if name is None else name for expression, name in self.flat)
-        return f"__s.run_one({arrays})" if self.block.is_single else f"__s.run({arrays})[1]"
-
-    def _record_lines(self) -> list[str]:
-        """The hot path of training: everything that ``record`` does, spelled out for what is known."""
-        lines = self._record_one_lines() if self.block.is_single else self._record_several_lines()
-        return [
-            *[f"__q_{name} = {name}._requires_grad" for name in self.tensors],
-            f"if ({' or '.join(f'__q_{name}' for name in self.tensors)}) and __m.grad_enabled:",
-            f"    __r = {self._recorder()}",
-            *_indent(lines),
-        ]
-
-    def _recorder(self) -> str:
-        """The recorder for who requires grad: of few arrays an attribute, which needs no key to be made."""
-        if len(self.names) <= MAX_CHOSEN:
-            return _choose([(place, name) for place, name in enumerate(self.names) if name is not None])
-        wanted = ", ".join("False" if name is None else f"__q_{name}" for name in self.names)
-        return f"__s.recorders[({wanted},)]"
-
-    def _record_several_lines(self) -> list[str]:
-        read = ", ".join(expression for expression, _ in self.flat)
-        node_class = f"__node_class{self.block.number}"
-        return [
-            f"__a = ({read},)",
-            f"return tuple(__record({node_class}, __r(*__a), ({self._boxes()}), __a))",
-        ]
-
-    def _boxes(self) -> str:
-        return "".join(f"{name}, " for name in self.names)
-
-    def _record_one_lines(self) -> list[str]:
-        arrays = "".join(f"__a{place}, " for place in range(len(self.flat)))
-        reads = [
-            f"__a{place} = {expression}"
-            if name is None
-            else f"__s{place} = {name}._storage; __a{place} = __s{place}.array"
-            for place, (expression, name) in enumerate(self.flat)
-        ]
-        number = self.block.number
-        lines = [*reads, f"__r = __r({arrays})", "__p = __r[0]", "__k = __p.pattern"]
-        for place, pattern in enumerate(self.block.patterns):
-            if len(pattern.wanted) == len(self.flat):  # else it is one of another part
-                lines += [f"if __k is __k{number}_{place}:", *_indent(self._pattern_lines(pattern))]
-        return [*lines, f"return __learn{number}(__r, ({self._boxes()}), ({arrays}))"]
-
-    def _pattern_lines(self, pattern: Pattern) -> list[str]:
-        """Records a call as one that was recorded before; the result is in ``__r``, its plan in ``__p``."""
-        lines = [
-            "__o = __new(__Storage); __o.array = __x = __r[1]; __o.version = 0",
-            "__t = __new(__Tensor); __t._storage = __o",
-        ]
-        if not pattern.differentiable:
-            return [*lines, "return __t"]
-        return [
-            *lines,
-            f"__t._requires_grad = True; __t._grad_fn = __n = __new(__node_class{self.block.number})",
-            "__n.plan = __p",
-            *self._edge_lines(pattern),
-            "__n.sequence_nr = __m.sequence_nr; __m.sequence_nr += 1",
-            "if __m.locations: __note(__n)",
-            *self._save_lines(pattern),
-            "return __t",
-        ]
-
-    def _edge_lines(self, pattern: Pattern) -> list[str]:
-        """The edges; of a leaf the leaf itself, of which the node makes an edge when it is looked at."""
-        pairs = zip(self.names, pattern.wanted, strict=True)
-        names = {place: name for place, (name, want) in enumerate(pairs) if want}
-        leaves = [f"__g{place} is None" for place in names]
-        edges = ["None"] * len(pattern.wanted)
-        inputs = list(edges)
-        for place, name in names.items():
-            edges[place] = f"(__g{place}, {name}._output_nr)"
-            inputs[place] = f"{name} if __g{place} is None else {edges[place]}"
-        return [
-            *[f"__g{place} = {name}._grad_fn" for place, name in names.items()],
-            f"if {' or '.join(leaves)}: __n.inputs = ({', '.join(inputs)},)",
-            f"else: __n.edges = ({', '.join(edges)},)",
-        ]
-
-    def _save_lines(self, pattern: Pattern) -> list[str]:
-        if not pattern.sources:
-            return []
-        count = len(self.flat)
-        values = [f"__a{source}" if source < count else "__x" for source in pattern.sources]
-        storages = ["__o" if source == count else self._storage(source) for source in pattern.sources]
-        versions = [
-            f"__s{source}.version" if source < count and self.names[source] is not None else "0"
-            for source in pattern.sources
-        ]
-        written = [version for version in versions if version != "0"]
-        note = f"if {' or '.join(written)}: __n.versions = ({', '.join(versions)},)"
-        return [f"__n.saved = ({', '.join(values + storages)},)", *([note] if written else [])]
-
-    def _storage(self, place: int) -> str:
-        return "__nobody" if self.names[place] is None else f"__s{place}"
+    for part in block.parts:
+        if all(one is not None for one in part.given) and all(one is None for one in part.missing):
+            specialization = find_specialization(block, part)
+            if specialization is not None and config.uses_fast_path:
+                values = [
+                    one if classes is None else find_operand(one, classes) for one, classes in part.inputs
+                ]
+                inputs = [(value, classes) for value, (_, classes) in zip(values, part.inputs, strict=True)]
+                if not block.is_view and all(
+                    is_tensor_input(*one, in_inference=in_inference) for one in inputs
+                ):
+                    if in_inference:
+                        return call_in_inference(block, specialization, inputs)
+                    state = modes.state
+                    if not state.watchers:
+                        return call_on_tensors(block, specialization, inputs, state)
+                elif all(is_array_input(*one, block.array_types) for one in inputs):
+                    return pack_results(compute_on_arrays(block, specialization, values))
+    return None
 
 
-def _choose(asked: list[tuple[int, str]], bits: int = 0) -> str:
-    """The expression of one of the recorders that are attributes; one of the tensors asked requires grad."""
-    if not asked:
-        return f"__s.record{bits}"
-    (place, name), *rest = asked
-    yes = _choose(rest, bits | 1 << place)
-    return f"({yes} if __q_{name} else {_choose(rest, bits)})" if rest or bits else yes
+@inlined
+def find_specialization(block: FastBlock, part: Presence) -> Any:
+    """Returns the specialization of a call; None if there is none yet."""
+    try:
+        specialization = block.find(make_key(part.fixed, part.absent))
+    except (TypeError, ValueError):  # an argument that cannot stand in a key
+        specialization = None
+    return specialization
 
 
-def _indent(lines: list[str], depth: int = 1) -> list[str]:
-    return [f"{'    ' * depth}{line}" for line in lines]
+@inlined
+def is_tensor_input(value: Any, classes: Classes, *, in_inference: bool) -> bool:
+    """Whether an input is a Tensor; a number needs an array."""
+    return (
+        value is not None
+        if classes is not None
+        else value.__class__ in TENSORS
+        if in_inference
+        else value.__class__ is Tensor
+    )
 
 
-def _operand_lines(name: str, argument: Argument) -> list[str]:
-    """The array of a number; None where the complete path has to look at it."""
-    kind = str(argument.type)
-    kinds = (kind,) if kind in ("float", "int") else ("float", "int")
-    return [
-        f"if {' or '.join(f'{name}.__class__ is {one}' for one in kinds)}:",
-        f"    __o_{name} = __numbers[__x64.value][{name}.__class__].get({name})",
-        f"    if __o_{name} is None: __o_{name} = __to_operand({name})",
-        f"else: __o_{name} = None",
+@inlined
+def is_array_input(value: Any, classes: Classes, array_types: set[type]) -> bool:
+    """Whether an input is an array; a number needs one too."""
+    return value is not None if classes is not None else value.__class__ in array_types
+
+
+@inlined
+def call_on_tensors(block: FastBlock, specialization: Any, inputs: Inputs, state: ModeState) -> Any:
+    """Calls an overload on Tensors, and records the call if a gradient is wanted."""
+    if block.is_recorded:
+        wanted = [classes is None and one._requires_grad for one, classes in inputs]
+        if any(wanted) and state.grad_enabled:
+            return record_on_tensors(block, choose_recorder(specialization, wanted), inputs, state)
+    return pack_results([box(output) for output in compute_on_tensors(block, specialization, inputs)])
+
+
+@inlined
+def call_in_inference(block: FastBlock, specialization: Any, inputs: Inputs) -> Any:
+    """Calls an overload on Tensors in inference mode."""
+    return pack_results(
+        [box_inference(output) for output in compute_on_tensors(block, specialization, inputs)]
+    )
+
+
+@inlined
+def compute_on_tensors(block: FastBlock, specialization: Any, inputs: Inputs) -> list[Any]:
+    """Returns the arrays that a call on Tensors results in."""
+    arrays = [one._storage.array if classes is None else one for one, classes in inputs]
+    return compute_on_arrays(block, specialization, arrays)
+
+
+@inlined
+def compute_on_arrays(block: FastBlock, specialization: Any, arrays: Sequence[Any]) -> list[Any]:
+    """Returns the arrays that a call on arrays results in."""
+    return (
+        [specialization.run_one(*arrays)]
+        if block.count == 1
+        else pick_items(specialization.run(*arrays)[1], range(block.count))
+    )
+
+
+@inlined
+def pick_items(values: Any, places: Sequence[int]) -> list[Any]:
+    """Returns the items of a sequence at some places."""
+    return [values[place] for place in places]
+
+
+@inlined
+def pack_results(results: Sequence[Any]) -> Any:
+    """Returns one result alone, and several as a tuple."""
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@inlined
+def record_on_tensors(block: FastBlock, recorder: Any, inputs: Inputs, state: ModeState) -> Any:
+    """Calls an overload on Tensors and records the call, as the complete path does."""
+    storages = [one._storage if classes is None else NOBODY for one, classes in inputs]
+    arrays = [
+        storage.array if classes is None else one
+        for storage, (one, classes) in zip(storages, inputs, strict=True)
     ]
+    result = recorder(*arrays)
+    plan = result[0]
+    pattern = plan.pattern
+    for known in block.patterns:
+        if len(known.wanted) == len(inputs) and pattern is known:
+            outputs = pick_items(result, range(1, 1 + block.count))
+            results = [box(output) for output in outputs]
+            tensors = [one for one, _ in inputs]
+            node = make_node(block.node_class, plan, results, state, tensors=tensors, pattern=known)
+            owners = [*storages, *[one._storage for one in results]]
+            save_residuals(node, known, [*arrays, *outputs], owners)
+            return pack_results(results)
+    return block.record_new(result, [one if classes is None else None for one, classes in inputs], arrays)
+
+
+@inlined
+def choose_recorder(specialization: Any, wanted: Sequence[bool]) -> Any:
+    """Returns the recorder for a call: of few arrays without making a key."""
+    return (
+        choose_by_bits(specialization.recorders_by_bits, wanted, 0, 1)
+        if len(wanted) <= MAX_BITS
+        else specialization.recorders[tuple(wanted)]
+    )
+
+
+@inlined
+def choose_by_bits(recorders: Any, wanted: Sequence[bool], bits: int, bit: int) -> Any:
+    """Returns an item of a list whose index has one bit for each array."""
+    return (
+        recorders[bits]
+        if not wanted
+        else choose_by_bits(recorders, wanted[1:], bits | bit, bit << 1)
+        if wanted[0]
+        else choose_by_bits(recorders, wanted[1:], bits, bit << 1)
+    )

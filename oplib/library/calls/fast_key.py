@@ -1,11 +1,11 @@
-"""The keys of the short cut: what tells its calls apart, before any argument is converted."""
+"""The key of a call in the fast path: it finds the specialization from unconverted arguments."""
 
 from __future__ import annotations
 
-import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from oplib.generated_code import inlined
 from oplib.library.arguments.layout import freeze
 from oplib.library.records.record import Record
 
@@ -13,7 +13,7 @@ MAX_OPTIONAL = 2  # each optional tensor doubles the text
 
 
 def is_eligible(record: Record) -> bool:
-    """Whether the short cut can serve some calls of an op."""
+    """Whether the fast path can serve some calls of an op."""
     arguments = record.schema.arguments
     return (
         record.kind == "array"
@@ -32,62 +32,72 @@ def is_eligible(record: Record) -> bool:
 
 
 class FastKey:
-    """How the key of a call is computed: as text, for generated code.
-
-    Args:
-        record: of the op.
-        names: of the variables that hold the arguments, if not their own.
+    """Which arguments of an op belong to the key.
 
     Attributes:
-        names: of the arguments, as generated code spells them.
-        fixed: names and kinds of the static arguments.
-        optionals: names of the optional tensors: whether they are there is part of the key.
-        names_used: what the text refers to.
+        fixed: for each static argument its place, and the function that returns its parts of the key.
+        optional: the places of optional tensors: whether one is given is a part of the key.
     """
 
-    def __init__(self, record: Record, names: list[str] | None = None) -> None:
-        arguments = record.schema.arguments
-        self.names = names or [
-            argument.name if _is_plain_name(argument.name) else f"__p{place}"
-            for place, argument in enumerate(arguments)
-        ]
-        pairs = list(zip(self.names, arguments, strict=True))
+    def __init__(self, record: Record) -> None:
+        arguments = list(enumerate(record.schema.arguments))
         self.fixed = [
-            (name, str(argument.type).rstrip("?"))
-            for name, argument in pairs
+            (place, _choose_parts(str(argument.type).rstrip("?")))
+            for place, argument in arguments
             if not argument.has_tensor and argument.name not in record.operand
         ]
-        self.optionals = [name for name, argument in pairs if argument.is_optional_tensor]
-        self.names_used = {"__freeze": freeze_softly, "__freeze_ints": freeze_ints, "__str": str}
+        self.optional = [place for place, argument in arguments if argument.is_optional_tensor]
 
-    def spell(self, absent: set[str] | None = None) -> str:
-        """Returns the key as text.
-
-        Args:
-            absent: the optional tensors that are known to be None, if the text is for such calls alone.
-        """
-        known = [f"{name} is None" if absent is None else str(name in absent) for name in self.optionals]
-        parts = [*(_spell_part(name, kind) for name, kind in self.fixed), *known]
-        return f"({', '.join(parts)},)" if parts else "()"
-
-    def compile(self) -> Callable[..., tuple[Any, ...]]:
-        """Returns the function from all arguments, by position, to their key."""
-        return eval(f"lambda {', '.join(self.names)}: {self.spell()}", dict(self.names_used))
+    def make(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the key of a call from all its arguments."""
+        fixed = [(values[place], list_parts) for place, list_parts in self.fixed]
+        return make_key(fixed, [values[place] is None for place in self.optional])
 
 
-def _is_plain_name(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+Parts = Callable[[Any], tuple[Any, ...]]
 
 
-def _spell_part(name: str, kind: str) -> str:
-    """Class and value; floats that equal another one, and containers, go the long way."""
+@inlined
+def make_key(fixed: Sequence[tuple[Any, Parts]], absent: Sequence[bool]) -> tuple[Any, ...]:
+    """Returns a key.
+
+    Args:
+        fixed: the static arguments, each with the function that returns its parts.
+        absent: for each optional tensor, whether it is None.
+    """
+    return (*[part for value, list_parts in fixed for part in list_parts(value)], *absent)
+
+
+def _choose_parts(kind: str) -> Parts:
     if kind in ("int", "bool", "str"):
-        return f"{name}.__class__, {name}"
+        return list_plain_parts
     if kind in ("float", "Scalar"):
-        return f"{name}.__class__, {name} or __str({name})"  # which tells zeros apart, and None from them
-    if kind.startswith("int["):  # most are one number, which no other value gives as a key
-        return f"{name} if {name} is None or {name}.__class__ is int else __freeze_ints({name})"
-    return f"None if {name} is None else __freeze({name})"
+        return list_float_parts
+    return list_ints_parts if kind.startswith("int[") else list_frozen_parts
+
+
+@inlined
+def list_plain_parts(value: Any) -> tuple[Any, ...]:
+    """The parts of an int, bool or str: True and 1 are equal, so the class belongs to the key."""
+    return (value.__class__, value)
+
+
+@inlined
+def list_float_parts(value: Any) -> tuple[Any, ...]:
+    """The parts of a float: the text of a zero tells 0.0, -0.0 and None apart."""
+    return (value.__class__, value or str(value))
+
+
+@inlined
+def list_ints_parts(value: Any) -> tuple[Any, ...]:
+    """The part of a list of ints: most are one number, which no other value gives as a key."""
+    return (value if value is None or value.__class__ is int else freeze_ints(value),)
+
+
+@inlined
+def list_frozen_parts(value: Any) -> tuple[Any, ...]:
+    """The part of any other value."""
+    return (None if value is None else freeze_softly(value),)
 
 
 def freeze_softly(value: Any) -> object:

@@ -1,132 +1,111 @@
-"""The short cut: Python code generated for the calls that need no care.
+"""The fast path: Python functions generated for the common calls.
 
-It serves compiled kernels whose arguments are all there, of the exact classes expected, in one world, and
-whose specialization exists. Everything else goes to :class:`.dispatch.Dispatcher`, which also fills the
-caches that this code reads. The code of a function is written anew when a call of it has been recorded in a
-way that it does not know yet: what is saved, and of whose gradients, is then no question any more.
+They serve calls of compiled kernels whose arguments have the exact classes expected, in one world, and whose
+specialization exists. All other calls go to :class:`.dispatch.Dispatcher`, which also fills the caches that
+this code reads. The code comes from the template in :mod:`.fast_block`. It is written again when a call is
+recorded in a new way, because it contains which inputs want gradients and which values are saved.
 
-Positional and keyword-only arguments are bound by Python itself, others by :mod:`.late_binding`. Parameters
-have the names of the schema, and every other name in the generated text begins with two underscores.
+Python binds positional and keyword-only arguments, :mod:`.late_binding` binds all others.
 """
 
 from __future__ import annotations
 
+import ast
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
-from oplib.autograd.recording.formula_node import NOBODY, record
-from oplib.autograd.recording.origins import note_origin
+from oplib.autograd.recording.formula_node import record
 from oplib.autograd.recording.record_pattern import find_pattern
-from oplib.config import config
-from oplib.generated_code import compile_function, define_function
-from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
+from oplib.generated_code import compile_function, define_function, guard
 from oplib.library.schema import Argument
-from oplib.modes import ModeState, modes
-from oplib.tensor import Storage, Tensor, box
-from oplib.tensor.inference import InferenceStorage, InferenceTensor, mark_inference
 from oplib.tracebacks import hide_frames
 
 from .dispatch import Dispatcher
-from .fast_block import FastBlock
+from .fast_block import FastBlock, serve
 from .late_binding import MISSING, LateBinding
+from .unrolling import Names, expand_template
 
 MAX_PATTERNS = 8  # each adds a dozen lines
 
+Function = Callable[..., Any]
+Parameter = tuple[ast.Name, Argument]
 
-class ShortCut:
-    """A generated function: lines that begin it, blocks that serve what they can, and a line for the rest.
+
+class FastPath:
+    """A generated function: first statements, then blocks that serve calls, then statements for all others.
 
     Args:
-        head: the first lines.
-        tail: the last lines, which are reached by what no block has served.
-        namespace: what head and tail refer to.
+        head: the function with its first statements.
+        names: what the statements refer to.
+        end: the statements for a call that no block has served.
         place: the name of the code in tracebacks.
+        in_inference: the function is for inference mode.
 
     Attributes:
-        function: what is called; it stays the same object when its code is written anew.
+        function: the generated function. It stays the same object when its code is written again.
     """
 
-    function: Callable[..., Any]
+    function: Function
 
     def __init__(
-        self, head: Sequence[str], tail: Sequence[str], namespace: dict[str, Any], place: str
+        self,
+        head: ast.FunctionDef,
+        names: Names,
+        *,
+        end: Sequence[ast.stmt],
+        place: str,
+        in_inference: bool = False,
     ) -> None:
-        self._head = list(head)
-        self._tail = tail
-        self._namespace = {**_SHARED, **namespace}
+        self._head = head
+        self._names = names
+        self._end = end
         self._place = place
-        self._blocks: list[tuple[str, FastBlock]] = []
+        self._in_inference = in_inference
+        self._blocks: list[tuple[ast.expr | None, FastBlock]] = []
         self._writing = threading.Lock()
 
-    def add(self, dispatcher: Dispatcher, block: FastBlock, test: str = "") -> None:
-        """Adds the block of an overload, for the calls that pass a test; without one it stands last."""
-        number = block.number
-        self._namespace |= {
-            f"__find{number}": dispatcher.fast_keys.get,
-            f"__array_types{number}": dispatcher.array_types,
-            f"__node_class{number}": dispatcher.node_class,
-            f"__learn{number}": partial(self._learn, dispatcher, block),
-            **block.key.names_used,
-        }
-        self._blocks.append((test, block))
-
-    def text(self) -> str:
-        """Returns the whole function."""
-        lines = list(self._head)
-        word = "if"
-        for test, block in self._blocks:
-            own = block.lines()
-            if test:
-                lines += [f"    {word} {test}:", *[f"        {line}" for line in own]]
-                word = "elif"
-            elif word == "elif":
-                lines += ["    else:", *[f"        {line}" for line in own]]
-            else:
-                lines += [f"    {line}" for line in own]
-        return "\n".join([*lines, *self._tail])
-
-    def define(self) -> Callable[..., Any]:
+    def define(self) -> Function:
         """Makes the function."""
-        name = self._head[0].removeprefix("def ").partition("(")[0]
-        self.function = define_function(self.text(), name, self._place, self._namespace)
+        names = self._names.objects
+        self.function = define_function(self.text(), self._head.name, self._place, names, is_guarded=True)
         return self.function
 
-    def drop_line(self, line: str) -> None:
-        """Takes a line out of the head, and writes the function anew."""
-        self._head.remove(line)
-        self.rewrite()
+    def text(self) -> str:
+        """Returns the source of the function."""
+        served: list[ast.stmt] = []
+        for test, block in reversed(self._blocks):
+            body = expand_template(serve, self._names, block=block, in_inference=self._in_inference)
+            served = body if test is None else [ast.If(test, body, served)]
+        body = guard([*self._head.body, *served, *self._end])
+        return ast.unparse(ast.FunctionDef(self._head.name, self._head.args, [body], [], lineno=0))
+
+    def add(self, dispatcher: Dispatcher, block: FastBlock, test: ast.expr | None = None) -> None:
+        """Adds the block of an overload, for the calls that pass a test; one without a test is the last."""
+        block.record_new = partial(self._record_new, dispatcher, block)
+        self._blocks.append((test, block))
 
     def rewrite(self) -> None:
-        """Gives the function the code of the text as it is now; calls that are running finish the old one."""
+        """Replaces the code of the function. Calls that run now finish with the code that they began."""
         function: Any = self.function
-        function.__code__ = compile_function(self.text(), self._place)
+        function.__code__ = compile_function(self.text(), function.__code__.co_filename, is_guarded=True)
 
-    def define_quiet(self, slow: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes the function for inference mode, where nothing is recorded and results are of another class.
-
-        Args:
-            slow: where it goes on with what it does not serve.
-        """
-        namespace = {**self._namespace, **_QUIET, "__slow": slow}
-        return define_function(self.text().replace(_EXACTLY, _EITHER), "__call", self._place, namespace)
-
-    def _learn(self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
-        """Records a call in the complete way, and writes down how it is done for the next one of its kind."""
+    def _record_new(
+        self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any
+    ) -> Any:
+        """Records a call as the complete path does, and writes code for the next one of its pattern."""
         pattern = find_pattern(result[0])
         if pattern is not None:
             with self._writing:
-                count = len(block.patterns)
-                if pattern not in block.patterns and count < MAX_PATTERNS:
-                    self._namespace[f"__k{block.number}_{count}"] = pattern
+                if pattern not in block.patterns and len(block.patterns) < MAX_PATTERNS:
                     block.patterns.append(pattern)
                     self.rewrite()
-        return record(dispatcher.node_class, result, tensors, arrays)[0]
+        boxed = record(dispatcher.node_class, result, tensors, arrays)
+        return boxed[0] if block.count == 1 else tuple(boxed)
 
 
-def _make_complete_call(dispatcher: Dispatcher) -> Callable[..., Any]:
+def _make_complete_call(dispatcher: Dispatcher) -> Function:
     """Returns the call of an overload without a fast path: an entry point without a frame of its own."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -139,88 +118,99 @@ def _make_complete_call(dispatcher: Dispatcher) -> Callable[..., Any]:
     return call
 
 
-def make_fast_call(dispatcher: Dispatcher) -> Callable[..., Any]:
+def make_fast_call(dispatcher: Dispatcher) -> Function:
     """Returns the function that a call of the overload runs."""
     if not dispatcher.is_fast:
         return _make_complete_call(dispatcher)
-    block = FastBlock(dispatcher.record)
     binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
-    head, tail = _spell_any_call(block)
-    defaults = {
-        f"__d{place}": argument.default_value
-        for place, argument in enumerate(dispatcher.schema.arguments)
-        if argument.has_default_value()
-    }
-    bound = {"__MISSING": MISSING, "__by_name": binding.by_name, "__slow": binding.slow}
-    short_cut = ShortCut(head, tail, bound | defaults, f"<call of {dispatcher.name}>")
-    short_cut.add(dispatcher, block)
-    binding.call = short_cut.define()
-    if not block.is_view:  # views of ordinary tensors stay ordinary ones
-        binding.make_quiet = partial(short_cut.define_quiet, binding.complete)
+    make = partial(_make_function, dispatcher, binding)
+    binding.call = make(binding.decline)
+    if not FastBlock(dispatcher).is_view:  # in inference mode too, a view of an ordinary tensor is ordinary
+        binding.make_inference_call = partial(make, binding.complete, in_inference=True)
     return binding.call
 
 
-def _spell_any_call(block: FastBlock) -> tuple[list[str], list[str]]:
-    """First and last lines that take whatever is given, so that it is the schema that refuses."""
-    pairs = block.pairs
-    positional = [name for name, argument in pairs if not argument.kwarg_only]
-    keyword_only = [(place, *pair) for place, pair in enumerate(pairs) if pair[1].kwarg_only]
-    parameters = [
-        *[f"{name}=__MISSING" for name in positional],
-        *(["/"] if positional else []),
-        "*__rest",
-        *[f"{name}={_spell_default(place, argument)}" for place, name, argument in keyword_only],
-        "**__named",
-    ]
-    by_keyword = ", ".join(f"{argument.name!r}: {name}" for _, name, argument in keyword_only)
-    given = f"({''.join(f'{name}, ' for name in positional)}), {{{by_keyword}}}"
-    defaults = [
-        f"    if {name} is __MISSING: {name} = __d{place}"
-        for place, (name, argument) in enumerate(pairs)
-        if argument.has_default_value() and not argument.kwarg_only
-    ]
-    head = [
-        f"def __call({', '.join(parameters)}):",
-        f"    if __named or __rest: return __by_name({given}, __rest, __named)",
-        *defaults,
-    ]
-    return head, [f"    return __slow({given})"]
+def _make_function(
+    dispatcher: Dispatcher, binding: LateBinding, decline: Function, *, in_inference: bool = False
+) -> Function:
+    """Makes a function that takes any arguments, because errors about them have the words of the schema.
+
+    Args:
+        dispatcher: of the overload.
+        binding: binds what Python does not.
+        decline: called for a call that the generated code does not serve.
+        in_inference: the function is for inference mode.
+    """
+    block, names = FastBlock(dispatcher), Names({})
+    pairs = list(zip(block.names, dispatcher.schema.arguments, strict=True))
+    positional = [(ast.Name(name), one) for name, one in pairs if not one.kwarg_only]
+    keyword_only = [(ast.Name(name), one) for name, one in pairs if one.kwarg_only]
+    given = {
+        "values": [value for value, _ in positional],
+        "keyword_only": ast.Dict(
+            [ast.Constant(one.name) for _, one in keyword_only], [value for value, _ in keyword_only]
+        ),
+    }
+    start = expand_template(
+        start_call,
+        names,
+        by_name=binding.by_name,
+        defaults=[(value, one.default_value) for value, one in positional if one.has_default_value()],
+        rest=ast.Name("__rest"),
+        named=ast.Name("__named"),
+        **given,
+    )
+    end = expand_template(end_call, names, decline=decline, **given)
+    path = FastPath(
+        ast.FunctionDef("call", _list_parameters(names, positional, keyword_only), start, []),
+        names,
+        end=end,
+        place=f"<call of {dispatcher.name}>",
+        in_inference=in_inference,
+    )
+    path.add(dispatcher, block)
+    return path.define()
 
 
-def _spell_default(place: int, argument: Argument) -> str:
-    return f"__d{place}" if argument.has_default_value() else "__MISSING"
+def _list_parameters(
+    names: Names, positional: Sequence[Parameter], keyword_only: Sequence[Parameter]
+) -> ast.arguments:
+    missing = names.refer(MISSING, "MISSING")
+    return ast.arguments(
+        posonlyargs=[ast.arg(value.id) for value, _ in positional],
+        args=[],
+        defaults=[missing] * len(positional),
+        vararg=ast.arg("__rest"),
+        kwonlyargs=[ast.arg(value.id) for value, _ in keyword_only],
+        kw_defaults=[
+            names.refer(one.default_value, "default") if one.has_default_value() else missing
+            for _, one in keyword_only
+        ],
+        kwarg=ast.arg("__named"),
+    )
 
 
-def _box_inference(array: Any) -> Tensor:
-    return mark_inference(box(array))
+def start_call(
+    by_name: Function, values: Sequence[Any], keyword_only: Any, defaults: Any, *, rest: Any, named: Any
+) -> Any:
+    """The template of the first statements: binds what Python has not, and fills in defaults.
+
+    Args:
+        by_name: binds a call that names arguments or has too many.
+        values: the positional arguments.
+        keyword_only: the others, by name.
+        defaults: the positional arguments that have one, each with its default.
+        rest: further positional arguments.
+        named: further named arguments.
+    """
+    if named or rest:
+        return by_name(values, keyword_only, rest, named)
+    for value, default in defaults:
+        if value is MISSING:
+            value = default
+    return None
 
 
-def _make_quiet_modes() -> SimpleNamespace:
-    state = ModeState()
-    state.grad_enabled = False
-    return SimpleNamespace(state=state)
-
-
-_SHARED: dict[str, Any] = {
-    "__Storage": Storage,
-    "__Tensor": Tensor,
-    "__box": box,
-    "__config": config,
-    "__modes": modes,
-    "__new": object.__new__,
-    "__nobody": NOBODY,
-    "__note": note_origin,
-    "__numbers": ARRAYS,
-    "__record": record,
-    "__to_operand": to_operand,
-    "__x64": x64,
-}
-# The same text in inference mode: what it makes are inference tensors.
-_EXACTLY, _EITHER = ".__class__ is __Tensor", ".__class__ in __tensor_classes"
-_QUIET: dict[str, Any] = {
-    "__Storage": InferenceStorage,
-    "__Tensor": InferenceTensor,
-    "__box": _box_inference,
-    "__modes": _make_quiet_modes(),
-    "__tensor_classes": frozenset((Tensor, InferenceTensor)),
-}
+def end_call(decline: Function, values: Sequence[Any], keyword_only: Any) -> Any:
+    """The template of the last statement, for calls that no block has served."""
+    return decline(values, keyword_only)

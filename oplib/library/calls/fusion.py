@@ -1,9 +1,9 @@
-"""Functions that choose among overloads, with the short cuts of these written into them.
+"""Functions that choose among overloads, with the fast paths of the overloads written into them.
 
-``oplib.mul`` asks for the class of its second argument and calls an overload; ``Tensor.__mul__`` calls
+``oplib.mul`` tests the class of its second argument and calls an overload; ``Tensor.__mul__`` calls
 ``oplib.mul``. Each frame of Python between a user and the compiled call costs about a twentieth of that call.
-So the function is generated anew when it is first called, with the lines in place that the overloads would
-run; what these do not serve goes on as it is written.
+So such a function gets new code at its first call, which contains the fast paths of the overloads. If they do
+not serve a call, it calls the function as it is written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from oplib.generated_code import define_function
+from oplib.generated_code import define_function, parse
 from oplib.library.objects.overload import OpOverload
+from oplib.tensor import Tensor
 
 from .fast_block import FastBlock
-from .fast_path import ShortCut
+from .fast_path import FastPath
 from .spelling import Spelling, spell_parameters
+from .unrolling import Names
 
 Function = Callable[..., Any]
 _KINDS = inspect.Parameter
@@ -29,14 +31,13 @@ _branches: WeakKeyDictionary[Function, Sequence[Branch]] = WeakKeyDictionary()  
 
 
 class Branch(NamedTuple):
-    """One overload of a fused function, and which calls are to run it.
+    """One overload of a fused function, and the calls that run it.
 
     Attributes:
-        test: an expression in which ``{0}`` stands for the first parameter and so on; an empty one passes,
-            and stands last.
+        test: an expression in which ``{0}`` stands for the first parameter and so on. An empty one is true.
         overload: the op.
-        places: the parameters that stand for its arguments, in their order; None for the first ones. The
-            short cut serves calls that leave the others at their defaults.
+        places: the parameters that are its arguments, in their order; None for the first ones. The fast path
+            serves calls that leave the others at their defaults.
     """
 
     test: str
@@ -65,10 +66,10 @@ class Text(NamedTuple):
 
 
 def define_text(text: Text, branches: Sequence[Branch]) -> Function:
-    """Makes the function of a text, with the short cuts of overloads before its body.
+    """Makes the function of a text, with the fast paths of overloads before its body.
 
     Args:
-        text: of the whole function: every call may go through it.
+        text: the text, whose body can serve every call.
         branches: the overloads; there may be none.
     """
     if branches:
@@ -108,17 +109,17 @@ def when_tensor(place: int) -> str:
 
 
 def fuse(function: Function, *branches: Branch) -> Function:
-    """Returns a function that does as another one, with the short cuts of overloads written into it.
+    """Returns a function that does as another one, and contains the fast paths of overloads.
 
     Args:
-        function: the whole function: every call may go through it.
-        branches: the overloads.
+        function: the other one, which can serve every call.
+        branches: the overloads, in the order in which their tests are made.
     """
     return Fusion(function, branches).function
 
 
 def list_branches(function: Function) -> Sequence[Branch]:
-    """Returns what is fused into a function; nothing where it was not made here."""
+    """Returns the branches of a fused function, and of any other function none."""
     return _branches.get(function, ())
 
 
@@ -130,7 +131,7 @@ class Fusion:
         branches: see :func:`fuse`.
 
     Attributes:
-        function: the fused one. Until its first call it only prepares itself.
+        function: the fused one.
     """
 
     def __init__(self, whole: Function | Text, branches: Sequence[Branch]) -> None:
@@ -138,30 +139,31 @@ class Fusion:
         self._branches = branches
         self._parameters = text.parameters
         self._preparing = threading.Lock()
-        self._is_prepared = False
         spelling = spell_parameters(text.parameters)
-        names = {**text.namespace, "__prepare": self._prepare, **spelling.namespace}
-        head = [_spell_head(text, spelling), "    __prepare()"]
-        self._short_cut = ShortCut(head, text.lines, names, text.place)
-        self.function = self._short_cut.define()
+        source = "\n".join([_spell_head(text, spelling), "    __prepare()", *text.lines])
+        self._head: Any = parse(source).body[0]
+        prepare, *end = self._head.body
+        self._head.body = [prepare]
+        names = {**text.namespace, **spelling.namespace, "__prepare": self._prepare, "__Tensor": Tensor}
+        self._path = FastPath(self._head, Names(names), end=end, place=text.place)
+        self.function = self._path.define()
         self.function.__doc__ = text.doc
         _branches[self.function] = branches
 
     def text(self) -> str:
-        """Returns the fused function as it is written now."""
-        return self._short_cut.text()
+        """Returns the source of the fused function as it is now."""
+        return self._path.text()
 
     def _prepare(self) -> None:
-        """Writes the short cuts in, for the next call; this one is served by the whole function."""
+        """Writes the fast paths in at the first call, which the whole function serves."""
         with self._preparing:
-            if self._is_prepared:
-                return
-            for number, branch in enumerate(self._branches):
-                self._add(number, branch)
-            self._short_cut.drop_line("    __prepare()")
-            self._is_prepared = True
+            if self._head.body:
+                self._head.body.clear()
+                for branch in self._branches:
+                    self._add(branch)
+                self._path.rewrite()
 
-    def _add(self, number: int, branch: Branch) -> None:
+    def _add(self, branch: Branch) -> None:
         dispatcher = branch.overload.prepare()
         if dispatcher is None or not dispatcher.is_fast:
             return  # the whole function serves its calls
@@ -172,10 +174,17 @@ class Fusion:
         others = [one for place, one in enumerate(self._parameters) if place not in places]
         if any(one.default is one.empty and one.kind is not _KINDS.VAR_KEYWORD for one in others):
             return  # each call gives something that the overload does not take
-        kept = [
-            f"not {one.name}" if one.kind is _KINDS.VAR_KEYWORD else f"{one.name} is __d_{one.name}"
-            for one in others
+        tests = [
+            *([branch.test.format(*names)] if branch.test else []),
+            *[_test_default(one) for one in others],
         ]
-        tests = [branch.test.format(*names)] if branch.test else []
-        block = FastBlock(dispatcher.record, number, [names[place] for place in places])
-        self._short_cut.add(dispatcher, block, " and ".join([*tests, *kept]))
+        test: Any = parse(" and ".join(tests)).body[0] if tests else None
+        self._path.add(
+            dispatcher, FastBlock(dispatcher, [names[place] for place in places]), test and test.value
+        )
+
+
+def _test_default(parameter: inspect.Parameter) -> str:
+    """The test of whether a call leaves a parameter out."""
+    name = parameter.name
+    return f"not {name}" if parameter.kind is _KINDS.VAR_KEYWORD else f"{name} is __d_{name}"

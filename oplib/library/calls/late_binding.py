@@ -1,7 +1,6 @@
-"""Calls of the short cut whose arguments are named, missing or too many: everything but plain positions.
+"""Binding for the fast path: arguments that are named, missing or too many.
 
-Its generated function takes all that anybody can write, so that Python never has to refuse: a refusal has to
-come from the schema, in its words.
+A generated function takes any arguments. So Python refuses no call, and errors have the words of the schema.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ Complete = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 class LateBinding:
-    """Brings the arguments of one overload in order.
+    """Binds the arguments of one overload that Python has not bound to their parameters.
 
     Args:
         arguments: of the schema.
         complete: the complete path of a call.
 
     Attributes:
-        call: the generated function, which is made after this object.
-        make_quiet: makes the one for inference mode, if there is to be one.
+        call: the generated function.
+        make_inference_call: makes the generated function for inference mode; None where there is none.
     """
 
     call: Callable[..., Any]
-    make_quiet: Callable[[], Callable[..., Any]] | None = None
-    _quiet: Callable[..., Any] | None = None
+    make_inference_call: Callable[[], Callable[..., Any]] | None = None
+    _inference_call: Callable[..., Any] | None = None
 
     def __init__(self, arguments: tuple[Argument, ...], complete: Complete) -> None:
         self._names = [argument.name for argument in arguments if not argument.kwarg_only]
@@ -46,7 +45,7 @@ class LateBinding:
         rest: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Any:
-        """Calls again with the named arguments at their places; what does not fit goes the complete way."""
+        """Calls again with named arguments at their places; the complete path refuses wrong names."""
         placed = list(values)
         for name, value in named.items():
             place = self._places.get(name)
@@ -59,17 +58,17 @@ class LateBinding:
         given = [value for value in values if value is not MISSING]
         return self._complete((*given, *rest), {**_given(keyword_only), **named})
 
-    def slow(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
-        """Goes on where the short cut is not to be taken, or not the one for ordinary tensors."""
+    def decline(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+        """Calls what serves a call that the generated function does not."""
         state = modes.state
-        if state.inference and state.watchers == 1 and self.make_quiet is not None:
-            if self._quiet is None:
-                self._quiet = self.make_quiet()
-            return self._quiet(*values, **keyword_only)
+        if state.inference and state.watchers == 1 and self.make_inference_call is not None:
+            if self._inference_call is None:
+                self._inference_call = self.make_inference_call()
+            return self._inference_call(*values, **keyword_only)
         return self.complete(values, keyword_only)
 
     def complete(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
-        """Goes the complete way, with the arguments as far as they were given."""
+        """Takes the complete path, with the arguments that were given."""
         count = next((place for place, value in enumerate(values) if value is MISSING), len(values))
         later = dict(zip(self._names[count:], values[count:], strict=True))
         return self._complete(values[:count], {**_given(keyword_only), **_given(later)})

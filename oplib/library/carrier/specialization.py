@@ -22,7 +22,7 @@ from .primitive import Carrier
 
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
-MAX_CHOSEN = 3  # the number of arrays up to which the recorders are attributes too
+MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
 _uses = itertools.count()
 
 
@@ -37,7 +37,7 @@ class Specialization:
         run_one: as ``run``, for an op with one result, which it returns bare.
         run_donating: as ``run``, but reuses the buffers of donated arguments.
         recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
-        record1: the recorder if only the first array needs a gradient; the others follow, one bit per array.
+        recorders_by_bits: the same for few arrays, at an index with one bit per array.
         function: the op as a pure array function, for differentiation by JAX.
         pushers: the functions of :meth:`pusher`, by the pattern of inputs with a tangent.
         last_use: a number that grows with every look-up, for the cache.
@@ -51,14 +51,8 @@ class Specialization:
         "layout",
         "overload",
         "pushers",
-        "record1",
-        "record2",
-        "record3",
-        "record4",
-        "record5",
-        "record6",
-        "record7",
         "recorders",
+        "recorders_by_bits",
         "run",
         "run_donating",
         "run_one",
@@ -72,8 +66,9 @@ class Specialization:
         self.call = call = BoundCall(overload, layout)
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)
-        for bits in range(1, 1 << MAX_CHOSEN):
-            setattr(self, f"record{bits}", partial(self._record_first, bits))
+        self.recorders_by_bits: list[Callable[..., Recorded]] = [
+            partial(self._record_first, bits) for bits in range(1 << MAX_BITS)
+        ]
         self._plain: ArrayFunction | None = None
         self.pushers: dict[Mask, ArrayFunction] = {}
 
@@ -105,7 +100,7 @@ class Specialization:
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
         """Stands in for a recorder until its first call."""
         recorder = self.recorders[tuple(bool(bits >> place & 1) for place in range(len(arrays)))]
-        setattr(self, f"record{bits}", recorder)
+        self.recorders_by_bits[bits] = recorder
         return recorder(*arrays)
 
     def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:

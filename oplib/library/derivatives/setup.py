@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.config import config
 from oplib.library.arguments.layout import Layout
@@ -116,7 +116,6 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
         return []
     live = find_live_inputs(closed.jaxpr)
     plan.extra_reads = tuple(place for place, reads in enumerate(live) if reads)
-    plan.gather_reads = make_gather(plan.extra_reads)
     plan.extras = ArrayFunction(_bind_extras(plan, closed, extra_outputs), plan.overload.record.name)
     return list(plan.extras.function(*(values[place] for place in plan.extra_reads)))
 

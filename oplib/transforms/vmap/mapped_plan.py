@@ -48,7 +48,6 @@ class MappedPlan(BackwardPlan):
             mapped = map_function(inner.extras.function, size, reads)
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
             self.extra_reads = inner.extra_reads
-            self.gather_reads = inner.gather_reads
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
         found = self._backwards.get(given)

@@ -82,7 +82,7 @@ class Entrance:
         if self.tensor._grad_fn is not None:
             node: MappedInput = _new(MappedInput)
             node.input_metadata = (jax.typeof(array),)
-            number_node(node)
+            number_node(node, modes.state)
             inner._grad_fn = node
         edge = gradient_edge(inner)
         assert edge is not None

@@ -135,7 +135,7 @@ def _open(
     if recording and tensor._requires_grad:
         hole = _new(Hole)
         hole.input_metadata = (jax.typeof(value.array),)
-        number_node(hole)
+        number_node(hole, modes.state)
         box._requires_grad, box._grad_fn = True, hole
     return box, value.is_batched, hole
 
@@ -145,7 +145,7 @@ def _hang_on(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tenso
     node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
     node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)
     node.input_metadata = tuple(jax.typeof(tensor._storage.array) for tensor in results)
-    number_node(node)
+    number_node(node, modes.state)
     for slot, (result, edge) in enumerate(zip(results, node.outer_edges, strict=True)):
         if edge is not None:
             result._requires_grad, result._grad_fn, result._output_nr = True, node, slot

@@ -123,15 +123,14 @@ def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
 
 
 def test_edges_to_leaves_are_made_when_somebody_looks() -> None:
-    for _ in range(4):
-        leaf(X) * 2  # the first calls take the complete path, which checks, and make the fast path
-    x = leaf(X)
-    result = x * 2
-    node: Any = result.grad_fn
-    assert isinstance(node, FormulaNode)
-    assert x._accumulator is None
-    assert node.edges[0][0].variable is x
-    assert node.edges is node.edges
+    for _ in range(4):  # at first by the complete path, and then by the fast path
+        x = leaf(X)
+        result = x * 2
+        node: Any = result.grad_fn
+        assert isinstance(node, FormulaNode)
+        assert x._accumulator is None
+        assert node.edges[0][0].variable is x
+        assert node.edges is node.edges
 
 
 @pytest.mark.spec("000.3")

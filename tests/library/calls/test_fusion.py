@@ -1,4 +1,4 @@
-"""Functions with the short cuts of their overloads written in: nothing but the time of a call may differ."""
+"""Functions that contain the fast paths of their overloads: only the time of a call may differ."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def leaf(array: Any) -> Tensor:
     return Tensor.from_array(jnp.asarray(array), requires_grad=True)
 
 
-def test_after_the_first_calls_its_own_code_serves_only_what_no_short_cut_does(scale: Any) -> None:
+@pytest.mark.fast_path
+def test_after_the_first_calls_its_own_code_serves_only_what_no_fast_path_does(scale: Any) -> None:
     x, y = Tensor.from_array(X), Tensor.from_array(Y)
     for _ in range(3):
         np.testing.assert_array_equal(scale(x, y).array, X * Y)
@@ -193,7 +194,7 @@ def test_in_inference_mode_results_are_inference_tensors() -> None:
             assert (x * x).is_inference()
 
 
-def test_many_threads_may_teach_it_at_once(scale: Any) -> None:
+def test_many_threads_may_write_its_code_at_once(scale: Any) -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     failed: list[object] = []
@@ -221,4 +222,5 @@ def test_the_text_of_a_fused_function_can_be_read() -> None:
     fusion = Fusion(product, [Branch("", oplib.ops.oplib.mul.Tensor)])
     fusion.function(Tensor.from_array(X), Tensor.from_array(Y))
     assert fusion.text().startswith("def product(self, other):")
-    assert "__find0" in fusion.text()
+    assert "specialization = __find(())" in fusion.text()
+    assert fusion.text() == inspect.getsource(fusion.function)

@@ -53,10 +53,10 @@ def test_a_recorder_gives_plan_outputs_and_intermediates(overload: OpOverload) -
 
 def test_an_attribute_is_the_recorder_from_the_second_call_on(overload: OpOverload) -> None:
     special = specialize(overload, 3.0)
-    plan, output, _ = special.record1(X)
+    plan, output, _ = special.recorders_by_bits[1](X)
     assert output.tolist() == [3.0, 6.0]
     assert plan.wanted == (True,)
-    assert special.record1 is special.recorders[(True,)]
+    assert special.recorders_by_bits[1] is special.recorders[(True,)]
 
 
 def test_what_is_planned_after_a_plain_run_is_what_a_recorder_gives(overload: OpOverload) -> None:

@@ -108,7 +108,7 @@ def test_the_cache_of_the_fast_paths_of_an_op_is_bounded(monkeypatch: pytest.Mon
     x = jnp.ones(1)
     for count in range(10):
         bounded(x, f"v{count}")
-    find = ops.compiled.bounded.default.call.__globals__["__find0"]
+    find = ops.compiled.bounded.default.call.__globals__["__find"]
     assert 0 < len(find.__self__) <= 4
 
 

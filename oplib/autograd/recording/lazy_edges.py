@@ -1,0 +1,62 @@
+"""Where the gradients of a recorded call go; the edge to a leaf is made when it is first read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.autograd.nodes.accumulate import leaf_edge
+from oplib.autograd.nodes.node import Edge
+from oplib.generated_code import inlined
+from oplib.tensor import Tensor
+
+
+class LazyEdges:
+    """The ``edges`` of a node class whose nodes may have ``inputs`` in their place.
+
+    The first reader gets edges made from ``inputs``, which the node keeps. To make the accumulator of a leaf
+    costs as much as to record the call, and many graphs never run.
+    """
+
+    def __get__(self, node: Any, owner: type) -> tuple[Edge | None, ...]:
+        node.edges = tuple([leaf_edge(one) if isinstance(one, Tensor) else one for one in node.inputs])
+        return node.edges
+
+
+def link_input(node: Any, tensor: Tensor) -> None:
+    """Sets the edge of a node with one input, which requires grad."""
+    function: Any = tensor._grad_fn
+    if function is None:
+        node.inputs = (tensor,)
+    else:
+        node.edges = ((function, tensor._output_nr),)
+
+
+@inlined
+def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> None:
+    """Sets the edges of a node, or its ``inputs`` if one of them is a leaf.
+
+    Args:
+        node: a node whose class has :class:`LazyEdges`.
+        tensors: the inputs of the call; where a gradient is wanted, a tensor that requires grad.
+        wanted: for each input, whether its gradient is wanted.
+    """
+    functions = [want and tensors[place]._grad_fn for place, want in enumerate(wanted)]
+    if None in functions:
+        node.inputs = tuple(
+            [
+                None
+                if function is False
+                else tensors[place]
+                if function is None
+                else (function, tensors[place]._output_nr)
+                for place, function in enumerate(functions)
+            ]
+        )
+    else:
+        node.edges = tuple(
+            [
+                None if function is False else (function, tensors[place]._output_nr)
+                for place, function in enumerate(functions)
+            ]
+        )

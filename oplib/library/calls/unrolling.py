@@ -1,0 +1,472 @@
+"""Templates: Python functions whose source is written out for arguments that are partly known.
+
+A template is an ordinary function, checked and read like any other. :func:`expand_template` returns its
+statements for a generated function. It unrolls loops and comprehensions over sequences of known length,
+decides ``if`` where the test is known, and replaces a call of a function that ``inlined`` marks by the
+statements of that function. A value is one of three things during expansion:
+
+- an ``ast.expr``: code that computes the value when the generated function runs;
+- a tuple or a list of values: a sequence of known length;
+- any other object: the value itself.
+
+Rules for templates:
+
+- A marked function returns in its last line only. A function that is called as ``return f(...)`` may return
+  earlier too.
+- A marked function that needs statements is not called in ``and``, ``or`` or a conditional expression, unless
+  the test is known.
+- Assigning to a loop variable assigns to the variable that it stands for. Any other variable that is assigned
+  once does not exist in the generated code if its value is known.
+- ``return None`` at the end of a template stands for the statements that follow it in the generated function.
+
+Parameters of generated functions have names that users chose. All other names begin with two underscores.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import itertools
+import operator
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from oplib.generated_code import INLINED, parse
+
+_LISTED: set[Any] = {enumerate, list, range, tuple, zip}
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.BitOr: operator.or_,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.LShift: operator.lshift,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+    ast.Not: operator.not_,
+}
+
+
+class Names:
+    """The names of one generated function.
+
+    Attributes:
+        objects: by global name what generated code refers to; the ``__globals__`` of the function.
+        variables: the names of local variables that are in use where the text is being written.
+        shared: those of them that are in use after the block in which they were made.
+    """
+
+    def __init__(self, objects: dict[str, Any]) -> None:
+        self.objects = objects
+        self.variables: set[str] = set()
+        self.shared: set[str] = set()
+
+    def refer(self, value: Any, hint: str) -> ast.expr:
+        """Returns code that stands for an object."""
+        if value is None or value.__class__ in (bool, int, str):
+            return ast.Constant(value)
+        for name in _count_names(value.__name__ if isinstance(value, type) else hint):
+            if name not in self.variables and self.objects.setdefault(name, value) is value:
+                return ast.Name(name)
+        raise AssertionError
+
+    def make_variable(self, hint: str) -> ast.Name:
+        """Returns a new local variable."""
+        name = next(each for each in _count_names(hint) if each not in self.variables | self.objects.keys())
+        self.variables.add(name)
+        return ast.Name(name)
+
+
+def expand_template(template: Callable[..., Any], names: Names, **known: Any) -> list[ast.stmt]:
+    """Returns the statements of a template, without a ``return None`` at its end: what follows comes then.
+
+    Args:
+        template: the function.
+        names: of the function that the statements are for.
+        **known: its arguments, each a value as the module docstring describes.
+    """
+    names.variables, names.shared = set(), set()
+    expander = _Expander(_read(template), known, names)
+    statements: list[Any] = expander.expand_block(expander.source.body)
+    match statements:
+        case [*others, ast.Return(ast.Constant(None))]:
+            return others
+        case _:
+            return statements
+
+
+class _Source(NamedTuple):
+    """A template as it is written.
+
+    Attributes:
+        parameters: their names.
+        body: the statements, without the docstring.
+        returns_last: whether the only ``return``, if there is one, is the last statement.
+        assigned_again: the variables that are assigned more than once, loops included.
+        scope: the global names that it sees.
+    """
+
+    parameters: list[str]
+    body: list[ast.stmt]
+    returns_last: bool
+    assigned_again: set[str]
+    scope: dict[str, Any]
+
+
+@cache
+def _read(template: Any) -> _Source:
+    """Reads the source of a template."""
+    parsed: Any = parse(textwrap.dedent(inspect.getsource(template))).body[0]
+    parameters = (*parsed.args.args, *parsed.args.kwonlyargs)
+    nodes = list(ast.walk(parsed))
+    targets = [one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    return _Source(
+        [one.arg for one in parameters],
+        parsed.body[1:] if ast.get_docstring(parsed) is not None else parsed.body,
+        all(one is parsed.body[-1] for one in nodes if isinstance(one, ast.Return)),
+        {name for name, count in Counter(targets).items() if count > 1},
+        template.__globals__,
+    )
+
+
+def _count_names(hint: str) -> Iterator[str]:
+    hint = hint.lstrip("_")
+    return (f"__{hint}{number or ''}" for number in itertools.count())
+
+
+def is_code(value: Any) -> bool:
+    """Whether a value is known only when the generated function runs."""
+    return isinstance(value, ast.expr)
+
+
+def _hint(node: ast.expr) -> str:
+    """A name for what an expression stands for."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else "value"
+
+
+def _is_sequence(value: Any) -> bool:
+    return value.__class__ in (tuple, list)
+
+
+class _Expander:
+    """Expands one template; a template that it calls has an expander of its own.
+
+    Args:
+        source: of the template.
+        known: its arguments.
+        names: of the generated function.
+    """
+
+    def __init__(self, source: _Source, known: dict[str, Any], names: Names) -> None:
+        self.source = source
+        self._known = known
+        self._names = names
+        self._variables: dict[str, ast.expr] = {}
+        self._written: list[ast.stmt] = []
+
+    def visit(self, node: ast.AST) -> Any:
+        """Writes a statement, or returns the value of an expression."""
+        return _EXPANDERS[node.__class__](self, node)
+
+    # Statements -------------------------------------------------------------------------------------------
+
+    def expand_block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Returns the statements of a block; what they bind is not known after it."""
+        outer, self._written = self._written, []
+        known, variables = dict(self._known), set(self._names.variables)
+        self._expand_here(body)
+        self._known, self._names.variables = known, variables | self._names.shared
+        inner, self._written = self._written, outer
+        return inner
+
+    def _expand_here(self, body: Sequence[ast.stmt]) -> None:
+        """Writes statements, up to one that always returns."""
+        for statement in body:
+            self.visit(statement)
+            if self._has_returned():
+                return
+
+    def _has_returned(self) -> bool:
+        return bool(self._written) and isinstance(self._written[-1], ast.Return)
+
+    def _expand_expr(self, node: ast.Expr) -> None:
+        value = self.visit(node.value)
+        if isinstance(value, ast.Call):
+            self._written.append(ast.Expr(value))
+
+    def _expand_return(self, node: ast.Return) -> None:
+        call = node.value
+        if isinstance(call, ast.Call) and (callee := self._find_callee(call.func)) in INLINED:
+            self._inline(callee, call, is_returned=True)
+        else:
+            self._written.append(ast.Return(self._read(call) if call else None))
+
+    def _expand_assign(self, node: ast.Assign) -> None:
+        (target,) = node.targets
+        value = self.visit(node.value)
+        if not isinstance(target, ast.Name):
+            self._assign(self._read(target), value)
+        elif target.id not in self.source.assigned_again:
+            self._known[target.id] = self._hold(value, target.id)
+        else:
+            self._assign(self._find_variable(target.id), value)
+
+    def _expand_aug_assign(self, node: ast.AugAssign) -> None:
+        self._written.append(ast.AugAssign(self._read(node.target), node.op, self._read(node.value)))
+
+    def _expand_if(self, node: ast.If) -> None:
+        test = self.visit(node.test)
+        if not is_code(test):
+            self._expand_here(node.body if test else node.orelse)
+            return
+        body, orelse = self.expand_block(node.body), self.expand_block(node.orelse)
+        if body or orelse:
+            self._written.append(ast.If(test, body or [ast.Pass()], orelse))
+
+    def _expand_for(self, node: ast.For) -> None:
+        for item in self.visit(node.iter):
+            self._unpack(node.target, item)
+            self._expand_here(node.body)
+            if self._has_returned():
+                return
+
+    def _expand_try(self, node: ast.Try) -> None:
+        handlers = [
+            ast.ExceptHandler(self._read(one.type), one.name, self.expand_block(one.body))
+            for one in node.handlers
+            if one.type is not None
+        ]
+        self._written.append(ast.Try(self.expand_block(node.body), handlers, [], []))
+
+    def _assign(self, target: Any, value: Any) -> None:
+        self._written.append(ast.Assign([target], self._to_code(value), lineno=0))
+
+    def _find_variable(self, name: str) -> Any:
+        """The variable behind a name that is assigned more than once."""
+        held = self._known.get(name)
+        if is_code(held):
+            return held
+        if name not in self._variables:
+            self._variables[name] = variable = self._names.make_variable(name)
+            self._names.shared.add(variable.id)
+        return self._variables[name]
+
+    def _hold(self, value: Any, hint: str) -> Any:
+        """A value that may be used several times: code is run once, and its result held in a variable."""
+        if _is_sequence(value):
+            return [self._hold(item, hint) for item in value]
+        if not is_code(value) or isinstance(value, ast.Name | ast.Constant):
+            return value
+        variable = self._names.make_variable(hint)
+        self._assign(variable, value)
+        return variable
+
+    def _unpack(self, target: ast.expr, item: Any) -> None:
+        if isinstance(target, ast.Tuple):
+            for one, part in zip(target.elts, item, strict=True):
+                self._unpack(one, part)
+        elif isinstance(target, ast.Name):
+            self._known[target.id] = self._hold(item, target.id)
+
+    # Expressions ------------------------------------------------------------------------------------------
+
+    def _read(self, node: ast.expr) -> Any:
+        """The code of an expression."""
+        return self._to_code(self.visit(node), _hint(node))
+
+    def _to_code(self, value: Any, hint: str = "value") -> ast.expr:
+        if is_code(value):
+            return value
+        if _is_sequence(value):
+            return ast.Tuple([self._to_code(item, hint) for item in value])
+        return self._names.refer(value, hint)
+
+    def _expand_constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _expand_name(self, node: ast.Name) -> Any:
+        name = node.id
+        if name in self._known:
+            return self._known[name]
+        if name in self._variables:
+            return self._variables[name]
+        found = self._find_global(name)
+        return found if found.__class__ in (bool, int) else self._names.refer(found, name)
+
+    def _find_global(self, name: str) -> Any:
+        scope = self.source.scope
+        return scope[name] if name in scope else getattr(builtins, name)
+
+    def _expand_attribute(self, node: ast.Attribute) -> Any:
+        value = self.visit(node.value)
+        return ast.Attribute(value, node.attr) if is_code(value) else getattr(value, node.attr)
+
+    def _expand_subscript(self, node: ast.Subscript) -> Any:
+        value = self.visit(node.value)
+        index = self.visit(node.slice)
+        if is_code(value) or is_code(index):
+            return ast.Subscript(self._to_code(value), self._to_code(index))
+        return value[index]
+
+    def _expand_slice(self, node: ast.Slice) -> slice:
+        return slice(None if node.lower is None else self.visit(node.lower), None)
+
+    def _expand_starred(self, node: ast.Starred) -> Any:
+        return ast.Starred(self._read(node.value))
+
+    def _expand_tuple(self, node: ast.Tuple) -> Any:
+        return self._list_items(node.elts)
+
+    def _list_items(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                items.extend(self.visit(node.value))
+            else:
+                items.append(self.visit(node))
+        return items
+
+    def _expand_list_comp(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
+        known = dict(self._known)
+        items: list[Any] = []
+        self._unroll(node.elt, node.generators, items)
+        self._known = known
+        return items
+
+    def _unroll(self, element: ast.expr, loops: Sequence[ast.comprehension], items: list[Any]) -> None:
+        if not loops:
+            items.append(self.visit(element))
+            return
+        for item in self.visit(loops[0].iter):
+            self._unpack(loops[0].target, item)
+            if all(map(self._decide, loops[0].ifs)):
+                self._unroll(element, loops[1:], items)
+
+    def _decide(self, test: ast.expr) -> Any:
+        value = self.visit(test)
+        if is_code(value):
+            raise ValueError(f"The condition '{ast.unparse(test)}' of a comprehension is not known.")
+        return value
+
+    def _expand_bool_op(self, node: ast.BoolOp) -> Any:
+        first, *others = node.values
+        return _join(node.op, [self.visit(first), *map(self._visit_part, others)])
+
+    def _expand_if_exp(self, node: ast.IfExp) -> Any:
+        test = self.visit(node.test)
+        if not is_code(test):
+            return self.visit(node.body if test else node.orelse)
+        body, orelse = map(self._visit_part, (node.body, node.orelse))
+        return ast.IfExp(test, self._to_code(body), self._to_code(orelse))
+
+    def _visit_part(self, node: ast.expr) -> Any:
+        """The value of an expression that may not be evaluated: no statement may stand before it."""
+        count = len(self._written)
+        value = self.visit(node)
+        if len(self._written) > count:
+            raise ValueError(f"A call in a branch needs statements. Got {ast.unparse(node)}.")
+        return value
+
+    def _expand_compare(self, node: ast.Compare) -> Any:
+        (op,), (right,) = node.ops, node.comparators
+        values = self.visit(node.left), self.visit(right)
+        if isinstance(op, ast.In) and values[0] is None and _is_sequence(values[1]):
+            tests = [ast.Compare(one, [ast.Is()], [ast.Constant(None)]) for one in values[1] if is_code(one)]
+            return None in values[1] or _join(ast.Or(), tests)
+        if any(map(is_code, values)):
+            return ast.Compare(self._to_code(values[0]), [op], [self._to_code(values[1], _hint(right))])
+        return _OPERATORS[type(op)](*values)
+
+    def _expand_unary_op(self, node: ast.UnaryOp) -> Any:
+        value = self.visit(node.operand)
+        return ast.UnaryOp(node.op, value) if is_code(value) else _OPERATORS[type(node.op)](value)
+
+    def _expand_bin_op(self, node: ast.BinOp) -> Any:
+        values = self.visit(node.left), self.visit(node.right)
+        if any(map(is_code, values)):
+            return ast.BinOp(self._to_code(values[0]), node.op, self._to_code(values[1]))
+        return _OPERATORS[type(node.op)](*values)
+
+    def _expand_call(self, node: ast.Call) -> Any:
+        callee = self._find_callee(node.func)
+        if callee in INLINED:
+            return self._inline(callee, node)
+        arguments, named = self._visit_arguments(node)
+        if callee in (all, any):
+            return _join(ast.And() if callee is all else ast.Or(), arguments[0])
+        if isinstance(callee, operator.itemgetter) and _is_sequence(arguments[0]):
+            return list(callee(arguments[0]))
+        if callee is len:
+            return len(arguments[0])
+        if callee in _LISTED and not any(map(is_code, arguments)):
+            return list(callee(*arguments, **named))
+        keywords = [ast.keyword(name, self._to_code(value, name)) for name, value in named.items()]
+        return ast.Call(self._read(node.func), list(map(self._to_code, arguments)), keywords)
+
+    def _find_callee(self, node: ast.expr) -> Any:
+        """The function that a call runs; None where that is not known."""
+        if isinstance(node, ast.Name):
+            callee = self._known[node.id] if node.id in self._known else self._find_global(node.id)
+        else:
+            callee = self.visit(node) if isinstance(node, ast.Attribute) else None
+        return None if is_code(callee) else callee
+
+    def _visit_arguments(self, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        named = {one.arg: self.visit(one.value) for one in call.keywords if one.arg is not None}
+        return self._list_items(call.args), named
+
+    def _inline(self, function: Any, call: ast.Call, *, is_returned: bool = False) -> Any:
+        """Writes the statements of a marked function, and returns its value or writes that it is returned."""
+        source = _read(function)
+        arguments, named = self._visit_arguments(call)
+        given = dict(zip(source.parameters, arguments, strict=False)) | named
+        known = {name: self._hold(value, name) for name, value in given.items()}
+        inner = _Expander(source, known, self._names)
+        inner._written = self._written
+        *first, last = source.body
+        result = last.value if isinstance(last, ast.Return) else None
+        if not (source.returns_last or (is_returned and result is not None)):
+            raise ValueError(f"{function.__name__} is called where it must return in its last line.")
+        inner._expand_here(source.body if is_returned or result is None else first)
+        return None if is_returned or result is None else inner.visit(result)
+
+
+def _join(op: ast.boolop, values: Sequence[Any]) -> Any:
+    """``and`` or ``or`` of values, without those that are known."""
+    decisive = isinstance(op, ast.Or)
+    codes = [value for value in values if is_code(value)]
+    if any(bool(value) is decisive for value in values if not is_code(value)):
+        return decisive
+    return (not decisive) if not codes else codes[0] if len(codes) == 1 else ast.BoolOp(op, codes)
+
+
+_EXPANDERS: dict[type[ast.AST], Callable[[_Expander, Any], Any]] = {
+    ast.Assign: _Expander._expand_assign,
+    ast.Attribute: _Expander._expand_attribute,
+    ast.AugAssign: _Expander._expand_aug_assign,
+    ast.BinOp: _Expander._expand_bin_op,
+    ast.BoolOp: _Expander._expand_bool_op,
+    ast.Call: _Expander._expand_call,
+    ast.Compare: _Expander._expand_compare,
+    ast.Constant: _Expander._expand_constant,
+    ast.Expr: _Expander._expand_expr,
+    ast.For: _Expander._expand_for,
+    ast.GeneratorExp: _Expander._expand_list_comp,
+    ast.If: _Expander._expand_if,
+    ast.IfExp: _Expander._expand_if_exp,
+    ast.List: _Expander._expand_tuple,
+    ast.ListComp: _Expander._expand_list_comp,
+    ast.Name: _Expander._expand_name,
+    ast.Return: _Expander._expand_return,
+    ast.Slice: _Expander._expand_slice,
+    ast.Starred: _Expander._expand_starred,
+    ast.Subscript: _Expander._expand_subscript,
+    ast.Try: _Expander._expand_try,
+    ast.Tuple: _Expander._expand_tuple,
+    ast.UnaryOp: _Expander._expand_unary_op,
+}

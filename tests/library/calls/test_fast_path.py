@@ -1,0 +1,150 @@
+"""The fast path: it can be turned off, its code can be read, and it does what the complete path does."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib import Tensor
+from oplib.config import config
+from oplib.library import custom_op, ops, register_autograd
+from oplib.library.calls.dispatch import Dispatcher
+from oplib.library.calls.fast_path import MAX_PATTERNS
+
+X = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
+CALLS: list[Callable[[Tensor], Any]] = [
+    lambda x: x * 2.0,
+    lambda x: x * x,
+    lambda x: x.sum(),
+    lambda x: x.sum(0, keepdim=True),
+    lambda x: oplib.max(x, 0),
+    lambda x: oplib.linear(x, x, x[0]),
+    lambda x: oplib.linear(x, x),
+]
+
+
+def leaf() -> Tensor:
+    return Tensor.from_array(jnp.asarray(X), requires_grad=True)
+
+
+def count_complete_calls(function: Callable[[], Any]) -> int:
+    """Counts how many calls take the complete path."""
+    counted: list[object] = []
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is Dispatcher.call.__code__:
+            counted.append(frame)
+
+    sys.setprofile(watch)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return len(counted)
+
+
+@pytest.mark.fast_path
+def test_the_setting_turns_it_off_and_on_while_a_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = leaf()
+    for _ in range(3):
+        x * 2.0, ops.oplib.mul.Tensor(x, x)
+    assert count_complete_calls(lambda: (x * 2.0, ops.oplib.mul.Tensor(x, x))) == 0
+    monkeypatch.setattr(config, "fast_path", False)
+    assert count_complete_calls(lambda: (x * 2.0, ops.oplib.mul.Tensor(x, x))) == 2
+    monkeypatch.setattr(config, "fast_path", True)
+    assert count_complete_calls(lambda: (x * 2.0, ops.oplib.mul.Tensor(x, x))) == 0
+
+
+@pytest.mark.fast_path
+def test_what_is_first_called_while_it_is_off_is_served_once_it_is_on(
+    monkeypatch: pytest.MonkeyPatch, forget_ops: None
+) -> None:
+    @custom_op("fast::later")
+    def later(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    monkeypatch.setattr(config, "fast_path", False)
+    assert count_complete_calls(lambda: [later(X) for _ in range(3)]) == 3
+    monkeypatch.setattr(config, "fast_path", True)
+    assert count_complete_calls(lambda: [later(jnp.asarray(X)) for _ in range(3)]) == 1
+
+
+@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
+def test_both_paths_record_the_same(call: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[Any]] = []
+    for fast_path in (True, False):
+        monkeypatch.setattr(config, "fast_path", fast_path)
+        for _ in range(3):
+            x = leaf()
+            results = oplib.pytree.tree_leaves(call(x))
+            node = results[0].grad_fn
+            saved = [(one.tolist(), one.requires_grad) for one in node.saved_tensors]
+            edges = [None if edge is None else edge[0].name() for edge in node.edges]
+            results[0].sum().backward()
+            values = [one.tolist() for one in (*results, x.grad)]
+            facts = [(one.requires_grad, one.output_nr, one.grad_fn is node) for one in results]
+            found.append([node.name(), saved, edges, values, facts])
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.fast_path
+def test_of_several_results_those_with_a_gradient_are_recorded_in_its_code() -> None:
+    for _ in range(3):
+        values, places = oplib.max(leaf(), 0)
+    assert count_complete_calls(lambda: oplib.max(leaf(), 0)) == 0
+    assert (values.requires_grad, places.requires_grad, places.grad_fn) == (True, False, None)
+    assert "return (__tensor, __tensor1)" in inspect.getsource(ops.oplib.max.dim.call)
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_a_traceback_shows_the_line_of_generated_code_that_made_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @custom_op("fast::strict")
+    def strict(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x + y
+
+    monkeypatch.setattr(config, "traceback", "full")
+    x, y = leaf().detach(), Tensor.from_array(jnp.ones(3))
+    strict(x, x), strict(x, x)
+    with pytest.raises(ValueError, match="Incompatible shapes") as caught:
+        strict(x, y)
+    frames = [
+        one for one in traceback.extract_tb(caught.value.__traceback__) if "fast::strict" in one.filename
+    ]
+    expected = "run_one(" if config.fast_path else "__decline("
+    assert expected in (frames[0].line or "")
+    assert (frames[0].line or "") in inspect.getsource(ops.fast.strict.default.call)
+
+
+def test_no_two_generated_functions_share_a_place() -> None:
+    functions = [oplib.sum, oplib.mul, Tensor.__mul__, ops.oplib.mul.Tensor.call, ops.oplib.mul.Scalar.call]
+    places = {one.__code__.co_filename for one in functions}
+    assert len(places) == len(functions)
+
+
+@pytest.mark.fast_path
+@pytest.mark.usefixtures("forget_ops")
+def test_the_code_is_bounded_and_calls_beyond_it_are_recorded_too() -> None:
+    @custom_op("fast::four")
+    def four(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> jax.Array:
+        return a * b + c * d
+
+    register_autograd("fast::four", "derive")
+    masks = [[bool(bits >> place & 1) for place in range(4)] for bits in range(1, 16)]
+    for mask in [*masks, *masks]:
+        tensors = [Tensor.from_array(jnp.asarray(X), requires_grad=want) for want in mask]
+        four(*tensors).sum().backward()
+        assert [one.grad is not None for one in tensors] == mask
+        assert all(np.array_equal(one.grad.array, X) for one in tensors if one.grad is not None)
+    source = inspect.getsource(ops.fast.four.default.call)
+    assert source.count("__pattern is ") == MAX_PATTERNS
