@@ -7,42 +7,17 @@ from typing import Any
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point
 
 from .arguments import Group, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
 from .jacobian_products import make_cotangents, pull_through
+from .products import product
 from .strictness import Found, fill_zeros, find_gradients, require_recorded
 
 
-@entry_point
-def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns the output of a scalar function, and the product of a vector with its Hessian.
-
-    Args:
-        func: takes Tensors and returns a Tensor of one item.
-        inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be omitted if the inputs have one item.
-        create_graph: output and product are differentiable with respect to ``inputs`` and ``v``.
-        strict: raise if a result is independent of an input, instead of giving zeros.
-
-    Returns:
-        ``(output, product)``. The product has the structure of the inputs.
-
-    Raises:
-        AutogradError: ``v`` does not fit, the output does not have one item, or ``strict`` found an
-            independent result.
-        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
-
-    Source:
-        torch.autograd.functional.vhp
-
-    Example:
-        >>> import oplib
-        >>> from oplib.autograd.functional import vhp
-        >>> vhp(lambda x: (x * x * x).sum(), oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
-        (tensor(9.), tensor([  6., 120.]))
-    """
+@product(of_scalar=True)
+def vhp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+    """Returns the output of a scalar function, and the product of a vector with its Hessian."""
     with enable_grad():
         at = take_point(inputs, "vhp", create_graph=create_graph)
         vectors = take_vector(v, at, "vhp", create_graph=create_graph)
@@ -53,35 +28,11 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return results[0], at.untuple(results[1])
 
 
-@entry_point
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+@product(of_scalar=True)
+def hvp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
     """Returns the output of a scalar function, and the product of its Hessian with a vector.
 
     If the second derivatives are continuous, :func:`vhp` gives the same with one pass less.
-
-    Args:
-        func: takes Tensors and returns a Tensor of one item.
-        inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be omitted if the inputs have one item.
-        create_graph: output and product are differentiable with respect to ``inputs`` and ``v``.
-        strict: raise if a result is independent of an input, instead of giving zeros.
-
-    Returns:
-        ``(output, product)``. The product has the structure of the inputs.
-
-    Raises:
-        AutogradError: ``v`` does not fit, the output does not have one item, or ``strict`` found an
-            independent result.
-        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
-
-    Source:
-        torch.autograd.functional.hvp
-
-    Example:
-        >>> import oplib
-        >>> from oplib.autograd.functional import hvp
-        >>> hvp(lambda x: (x * x * x).sum(), oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
-        (tensor(9.), tensor([  6., 120.]))
     """
     with enable_grad():
         at = take_point(inputs, "hvp", create_graph=create_graph)

@@ -8,40 +8,16 @@ import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import enable_grad
 from oplib.tensor import Tensor, box
-from oplib.tracebacks import entry_point
 
 from .arguments import Tensors, detach_results, take_vector
 from .evaluation import Function, evaluate, take_point
+from .products import product
 from .strictness import fill_zeros, find_gradients, require_recorded
 
 
-@entry_point
-def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Returns the outputs of a function, and the product of a vector with its Jacobian.
-
-    Args:
-        func: takes Tensors and returns a Tensor or a tuple of Tensors.
-        inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the outputs; may be omitted if the outputs have one item.
-        create_graph: outputs and product are differentiable with respect to ``inputs`` and ``v``.
-        strict: raise if an output or a product is independent of an input, instead of giving zeros.
-
-    Returns:
-        ``(outputs, product)``. The product has the structure of the inputs.
-
-    Raises:
-        AutogradError: ``v`` does not fit, or ``strict`` found an independent result.
-        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
-
-    Source:
-        torch.autograd.functional.vjp
-
-    Example:
-        >>> import oplib
-        >>> from oplib.autograd.functional import vjp
-        >>> vjp(lambda x: x * x, oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
-        (tensor([1., 4.]), tensor([ 2., 40.]))
-    """
+@product(like="outputs")
+def vjp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+    """Returns the outputs of a function, and the product of a vector with its Jacobian."""
     with enable_grad():
         at = take_point(inputs, "vjp", create_graph=create_graph)
         outputs = evaluate(func, at, "vjp", strict=strict)
@@ -52,36 +28,13 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return outputs.untuple(results[0]), at.untuple(results[1])
 
 
-@entry_point
-def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+@product(structure="outputs")
+def jvp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
     """Returns the outputs of a function, and the product of its Jacobian with a vector.
 
     The backward pass is linear in its gradients. This function differentiates it with respect to them, so
     every op must have a differentiable backward. :mod:`oplib.autograd.forward_ad` computes the same in one
     pass.
-
-    Args:
-        func: takes Tensors and returns a Tensor or a tuple of Tensors.
-        inputs: its arguments: a Tensor or a tuple of Tensors.
-        v: the vector, like the inputs; may be omitted if the inputs have one item.
-        create_graph: outputs and product are differentiable with respect to ``inputs`` and ``v``.
-        strict: raise if an output or a product is independent of an input, instead of giving zeros.
-
-    Returns:
-        ``(outputs, product)``. The product has the structure of the outputs.
-
-    Raises:
-        AutogradError: ``v`` does not fit, or ``strict`` found an independent result.
-        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
-
-    Source:
-        torch.autograd.functional.jvp
-
-    Example:
-        >>> import oplib
-        >>> from oplib.autograd.functional import jvp
-        >>> jvp(lambda x: x * x, oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
-        (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
         at = take_point(inputs, "jvp", create_graph=create_graph)

@@ -22,7 +22,7 @@ _DOC = """Makes {what}.
 
 Args:
     window_length: how many items it has.
-    periodic: whether it is one period, of which the first item would come next; else symmetric.
+    periodic: whether it is one period, of which the first item would come next; else symmetric.{numbers}
     dtype: floating; by default the default dtype.
     device: where the result is to be.
     requires_grad: whether gradients are wanted.
@@ -46,8 +46,15 @@ Example:
 """
 
 
+def _describe(function: Function, name: str, what: str, shown: str, numbers: str = "") -> Function:
+    """Gives a window its name and docstring; ``numbers`` describes the arguments that others do not have."""
+    function.__name__ = name
+    function.__doc__ = _DOC.format(name=name, what=what, shown=shown, numbers=numbers)
+    return function
+
+
 def _make_window(name: str, what: str, shown: str, fill: Fill) -> Function:
-    """Makes a window without numbers that could be chosen."""
+    """Makes a window without arguments of its own."""
 
     def window(
         window_length: int,
@@ -60,11 +67,10 @@ def _make_window(name: str, what: str, shown: str, fill: Fill) -> Function:
         place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         return _compute(name, fill, window_length, periodic, **place)
 
-    window.__name__, window.__doc__ = name, _DOC.format(name=name, what=what, shown=shown)
-    return window
+    return _describe(window, name, what, shown)
 
 
-def hamming_window(
+def _hamming_window(
     window_length: int,
     periodic: bool = True,
     alpha: float = 0.54,
@@ -74,40 +80,12 @@ def hamming_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Makes the window of Hamming, a cosine that is raised a little more.
-
-    Args:
-        window_length: how many items it has.
-        periodic: whether it is one period, of which the first item would come next; else symmetric.
-        alpha: what is added.
-        beta: the size of the cosine.
-        dtype: floating; by default the default dtype.
-        device: where the result is to be.
-        requires_grad: whether gradients are wanted.
-
-    Returns:
-        A vector.
-
-    Raises:
-        ArgumentError: a negative length, or a dtype that is not floating.
-
-    Gradient:
-        None: there is nothing to differentiate by.
-
-    Source:
-        torch.hamming_window
-
-    Example:
-        >>> import oplib
-        >>> oplib.hamming_window(3, False).tolist()
-        [0.0799..., 1.0, 0.0799...]
-    """
     place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
     fill = partial(_sum_cosines, factors=(alpha, -beta))
     return _compute("hamming_window", fill, window_length, periodic, **place)
 
 
-def kaiser_window(
+def _kaiser_window(
     window_length: int,
     periodic: bool = True,
     beta: float = 12.0,
@@ -116,33 +94,6 @@ def kaiser_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Makes the window of Kaiser, of Bessel functions.
-
-    Args:
-        window_length: how many items it has.
-        periodic: whether it is one period, of which the first item would come next; else symmetric.
-        beta: how narrow it is.
-        dtype: floating; by default the default dtype.
-        device: where the result is to be.
-        requires_grad: whether gradients are wanted.
-
-    Returns:
-        A vector.
-
-    Raises:
-        ArgumentError: a negative length, or a dtype that is not floating.
-
-    Gradient:
-        None: there is nothing to differentiate by.
-
-    Source:
-        torch.kaiser_window
-
-    Example:
-        >>> import oplib
-        >>> oplib.kaiser_window(3, False).tolist()
-        [5.27...e-05, 1.0, 5.27...e-05]
-    """
     place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
     fill = partial(_find_kaiser, beta=beta)
     return _compute("kaiser_window", fill, window_length, periodic, **place)
@@ -199,6 +150,24 @@ COMPOSED = (
         ),
         makes=True,
     ),
-    Composed(hamming_window, makes=True),
-    Composed(kaiser_window, makes=True),
+    Composed(
+        _describe(
+            _hamming_window,
+            "hamming_window",
+            "the window of Hamming, a cosine that is raised a little more",
+            "[0.0799..., 1.0, 0.0799...]",
+            "\n    alpha: what is added.\n    beta: the size of the cosine.",
+        ),
+        makes=True,
+    ),
+    Composed(
+        _describe(
+            _kaiser_window,
+            "kaiser_window",
+            "the window of Kaiser, of Bessel functions",
+            "[5.27...e-05, 1.0, 5.27...e-05]",
+            "\n    beta: how narrow it is.",
+        ),
+        makes=True,
+    ),
 )

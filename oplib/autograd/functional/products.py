@@ -1,0 +1,93 @@
+"""What the products with Jacobians and Hessians share: their parameters and their docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from oplib.tracebacks import entry_point
+
+from .evaluation import Function
+
+_REST = """
+
+    Args:
+        func: takes Tensors and returns {returned}.
+        inputs: its arguments: a Tensor or a tuple of Tensors.
+        v: the vector, like the {like}; may be omitted if the {like} have one item.
+        create_graph: {outputs} and product are differentiable with respect to ``inputs`` and ``v``.
+        strict: raise if {results} is independent of an input, instead of giving zeros.
+
+    Returns:
+        ``({outputs}, product)``. The product has the structure of the {structure}.
+
+    Raises:
+        AutogradError: ``v`` does not fit, {condition}or ``strict`` found an{wrap}independent result.
+        GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
+
+    Source:
+        torch.autograd.functional.{name}
+
+    Example:
+        >>> import oplib
+        >>> from oplib.autograd.functional import {name}
+        >>> {name}({example}, oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 10.0]))
+        {shown}
+    """
+_OF_VECTORS = {
+    "outputs": "outputs",
+    "wrap": " ",
+    "returned": "a Tensor or a tuple of Tensors",
+    "results": "an output or a product",
+    "condition": "",
+    "example": "lambda x: x * x",
+    "shown": "(tensor([1., 4.]), tensor([ 2., 40.]))",
+}
+_OF_SCALARS = {
+    "outputs": "output",
+    "wrap": "\n            ",
+    "returned": "a Tensor of one item",
+    "results": "a result",
+    "condition": "the output does not have one item, ",
+    "example": "lambda x: (x * x * x).sum()",
+    "shown": "(tensor(9.), tensor([  6., 120.]))",
+}
+
+
+class Product(Protocol):
+    """A function that returns the outputs of a function of Tensors, and a product."""
+
+    def __call__(
+        self, func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    ) -> Any:
+        """Returns both."""
+        ...
+
+
+def product(
+    *, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False
+) -> Callable[[Callable[..., Any]], Product]:
+    """Makes a public function of one that takes ``create_graph`` and ``strict`` by name.
+
+    The docstring of that function is the beginning of the public one.
+
+    Args:
+        like: which Tensors the vector is like.
+        structure: which Tensors the product is like.
+        of_scalar: the function has one output of one item.
+    """
+
+    def make(compute: Callable[..., Any]) -> Product:
+        def call(
+            func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+        ) -> Any:
+            return compute(func, inputs, v, create_graph=create_graph, strict=strict)
+
+        call.__name__ = call.__qualname__ = compute.__name__
+        call.__module__ = compute.__module__
+        words = _OF_SCALARS if of_scalar else _OF_VECTORS
+        rest = _REST.format(name=compute.__name__, like=like, structure=structure, **words)
+        call.__doc__ = f"{(compute.__doc__ or '').rstrip()}{rest}"
+        return entry_point(call)
+
+    return make
