@@ -80,9 +80,10 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
+        is_one = isinstance(alpha, _NUMBERS) and alpha == 1  # a traced number has no value to compare
         if isinstance(other, _NUMBERS):
-            return on_number.call(input, other if alpha == 1 else other * alpha)
-        return scaled.call(input, other, alpha=alpha) if alpha != 1 else on_tensor.call(input, other)
+            return on_number.call(input, other if is_one else other * alpha)
+        return on_tensor.call(input, other) if is_one else scaled.call(input, other, alpha=alpha)
 
     return OverloadChoice(
         function,

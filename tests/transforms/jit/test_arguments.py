@@ -91,3 +91,22 @@ def test_a_generator_is_an_operand():
         assert draw(mine).tolist() == oplib.rand(3, generator=same).tolist()
     assert draw.compilations == 1
     assert mine.get_state()[2] == same.get_state()[2]
+
+
+def test_a_float_argument_may_be_any_number_of_an_op():
+    weight = oplib.ones(2)
+
+    def step(x, rate):
+        weight.add_(x, alpha=-rate)
+        weight.addcmul_(x, x, value=rate)
+        weight.lerp_(x, rate)
+        return oplib.where(x > rate, x, rate) + oplib.clamp(x, max=rate) + x**rate
+
+    compiled = oplib.jit(step)
+    for rate in (0.1, 0.25):
+        weight.fill_(1.0)
+        result, value = compiled(oplib.ones(2), rate).tolist(), weight.tolist()
+        weight.fill_(1.0)
+        assert result == pytest.approx(step(oplib.ones(2), rate).tolist())
+        assert value == pytest.approx(weight.tolist())
+    assert compiled.compilations == 1
