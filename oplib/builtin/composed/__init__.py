@@ -1,1 +1,1 @@
-"""Functions made of several ops."""
+"""Functions that are made of several ops."""

@@ -1,7 +1,7 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions whose results have a size that only the values tell: they read them, and so raise under a trace.
+"""Functions whose results have a data-dependent size: they read values, and so raise under a trace.
 
-What is differentiable in them is an op on places that have been found.
+The differentiable part of each is an op on the indices that were found.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, descr
 
 
 def find_places(condition: Any) -> tuple[Any, ...]:
-    """Finds the places of items that are not 0, as one tensor for each axis: ``where(condition)``."""
+    """Returns the positions of nonzero items, one tensor per axis: ``where(condition)``."""
     values = read_values("where", condition)
     return tuple(box_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
 
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-    """Finds the places of items that are not 0.
+    """Finds the indices of items that are not 0.
 
     Args:
-        input: of any shape and dtype.
-        as_tuple: whether there is to be a vector for each dim.
+        input: a tensor of any shape and dtype.
+        as_tuple: whether to return one vector per dim.
 
     Returns:
         Ints, ``[count, ndim]``, in the order of the items; or a tuple of ``ndim`` vectors ``[count]``.
 
     Raises:
-        TracingError: the values are not known yet.
+        TracingError: the values are traced.
 
     Gradient:
-        None: places do not change with the items but by a step.
+        None: indices are piecewise constant in the items.
 
     Source:
         torch.nonzero
@@ -58,19 +58,19 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
 
 def argwhere(input: Any) -> Any:
-    """Finds the places of items that are not 0.
+    """Finds the indices of items that are not 0.
 
     Args:
-        input: of any shape and dtype.
+        input: a tensor of any shape and dtype.
 
     Returns:
         Ints, ``[count, ndim]``, in the order of the items.
 
     Raises:
-        TracingError: the values are not known yet.
+        TracingError: the values are traced.
 
     Gradient:
-        None: places do not change with the items but by a step.
+        None: indices are piecewise constant in the items.
 
     Source:
         torch.argwhere
@@ -84,22 +84,22 @@ def argwhere(input: Any) -> Any:
 
 
 def masked_select(input: Any, mask: Any) -> Any:
-    """Takes the items where a mask holds.
+    """Selects the items at which a mask is True.
 
     Args:
-        input: of any dtype.
-        mask: bools, of a shape that broadcasts with that of the input.
+        input: a tensor of any dtype.
+        mask: a tensor of bools, whose shape broadcasts with that of the input.
 
     Returns:
-        A vector of the items, in order.
+        A vector of the selected items, in order.
 
     Raises:
         ArgumentTypeError: the mask is no tensor.
-        ArgumentError: it does not hold bools, or the shapes do not broadcast.
-        TracingError: its values are not known yet.
+        ArgumentError: it does not contain bools, or the shapes do not broadcast.
+        TracingError: its values are traced.
 
     Gradient:
-        Put where the items were taken, 0 elsewhere.
+        The gradient of each item at its position, and 0 elsewhere.
 
     Source:
         torch.masked_select
@@ -131,24 +131,25 @@ def repeat_interleave(
     *,
     output_size: Any = None,  # noqa: ARG001  torch's signature
 ) -> Any:
-    """Repeats each item so many times, or each its own number of times.
+    """Repeats each item a given number of times.
 
     Args:
-        input: of any shape and dtype; the numbers themselves where ``repeats`` is left out.
-        repeats: an int, or a tensor of ints: one for all slices, or one for each.
-        dim: which dim; by default the flat tensor.
-        output_size: not needed; it has no effect.
+        input: a tensor of any shape and dtype; if ``repeats`` is omitted, the numbers of repetitions.
+        repeats: an int, or a tensor of ints: one for all slices, or one per slice.
+        dim: the dim; by default the flat tensor is used.
+        output_size: accepted for parity; it has no effect.
 
     Returns:
-        A tensor in which a slice stands as often as told; of numbers alone the places, each that often.
+        A tensor with repeated slices; for repetitions alone, the indices, each repeated.
 
     Raises:
-        ArgumentError: a number is negative or no int, or there are too many or too few.
-        DimensionError: there is no such dim.
-        TracingError: the numbers are a tensor whose values are not known yet.
+        ArgumentError: a number of repetitions is negative or no int, or there are too many or too few
+            numbers.
+        DimensionError: the dim does not exist.
+        TracingError: the numbers are a tensor whose values are traced.
 
     Gradient:
-        Summed over the repetitions.
+        The sum over the repetitions.
 
     Source:
         torch.repeat_interleave
@@ -158,7 +159,7 @@ def repeat_interleave(
         >>> oplib.repeat_interleave(oplib.tensor([7, 8]), oplib.tensor([2, 1]))
         tensor([7, 7, 8])
     """
-    if isinstance(repeats, (int, float, str)):  # the schema says what is wrong with the last two
+    if isinstance(repeats, (int, float, str)):  # the schema reports the errors of float and str
         return ops.repeat_interleave(input, repeats, dim)
     counts = _read_counts(input if repeats is None else repeats)
     if repeats is None:
@@ -189,15 +190,15 @@ def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
 
 
 def check_unselected(op: str, values: Any, axis: int) -> None:
-    """Refuses slices of no items, as torch does: nothing tells them apart.
+    """Raises for slices without items, as torch does, because they cannot be distinguished.
 
     Raises:
-        ArgumentError: a dim besides the one selected has no items.
+        ArgumentError: a dim other than the selected one has no items.
     """
     if 0 in values.shape[:axis] + values.shape[axis + 1 :]:
         raise ArgumentError(
             f"{op}: There are 0 sized dimensions, and they aren't selected, so unique cannot be applied. Got "
-            f"{describe(values)} and dim={axis}. Choose that dim."
+            f"{describe(values)} and dim={axis}. Choose the dim of size 0."
         )
 
 
@@ -208,25 +209,25 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """Finds the different items, of which each nan is one, or the different slices along a dim.
+    """Finds the unique items, or the unique slices along a dim; each nan counts as unique.
 
     Args:
-        input: of any shape.
-        sorted: has no effect: they always are.
-        return_inverse: also give for each item, or slice, where it stands among the different ones.
-        return_counts: also give how often each is there.
-        dim: which dim; by default items are compared.
+        input: a tensor of any shape.
+        sorted: accepted for parity; the result is always sorted.
+        return_inverse: whether to return the index of each item, or slice, among the unique ones.
+        return_counts: whether to return the number of occurrences of each.
+        dim: the dim of the slices; by default items are compared.
 
     Returns:
-        The different ones, in order; a tuple with what else was asked for.
+        The unique items or slices, sorted; a tuple if inverse or counts are requested.
 
     Raises:
-        DimensionError: there is no such dim.
-        ArgumentError: slices along it have no items.
-        TracingError: the values are not known yet.
+        DimensionError: the dim does not exist.
+        ArgumentError: the slices along it have no items.
+        TracingError: the values are traced.
 
     Gradient:
-        None: the result does not lead back to the input.
+        None: the result has no history.
 
     Source:
         torch.unique
@@ -251,22 +252,22 @@ def unique(
 
 
 def one_hot(input: Any, num_classes: int = -1) -> Any:
-    """Puts 1 at the place that each item tells, and 0 elsewhere.
+    """Returns 1 at the index given by each item, and 0 elsewhere.
 
     Args:
-        input: default ints, the classes, of any shape.
-        num_classes: how many there are; -1 for one more than the highest.
+        input: default ints of any shape, the classes.
+        num_classes: the number of classes; -1 for the highest class plus 1.
 
     Returns:
         Ints, ``[*input.shape, num_classes]``.
 
     Raises:
-        ArgumentError: a class is negative or too high, or there is none to count by.
-        UnsupportedDtypeError: they are no ints.
-        TracingError: the values are not known yet, and neither is how many classes there are.
+        ArgumentError: a class is negative or too high, or the number of classes cannot be inferred.
+        UnsupportedDtypeError: the input has no ints.
+        TracingError: the values are traced, so the size of the result is unknown.
 
     Gradient:
-        None: places do not change with the items but by a step.
+        None: indices are piecewise constant in the items.
 
     Source:
         torch.nn.functional.one_hot
@@ -298,14 +299,14 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 
 
 def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
-    """Takes rows of ``weight`` by their places; the row of padding, which there is, has no gradient."""
+    """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
     _check_table(input, weight)
     if not is_traced(input):
         values = read_values("embedding", input)
         if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
             raise DimensionError(
-                f"embedding: index out of range. Got places from {values.min()} to {values.max()} for "
-                f"{describe(weight)}. Give some below {weight.shape[0]}."
+                f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "
+                f"{describe(weight)}. Pass indices below {weight.shape[0]}."
             )
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return ops.embedding(weight, input, padding)
@@ -314,12 +315,12 @@ def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
 def _check_table(input: Any, weight: Any) -> None:
     if np.dtype(input.dtype).kind not in "iu":
         raise ArgumentError(
-            f"embedding: expected integers for places. Got {describe(input)}. Convert them: tensor.int()."
+            f"embedding: expected integers for indices. Got {describe(input)}. Convert them: tensor.int()."
         )
     if weight.ndim != 2:
         raise ArgumentError(
-            f"embedding: 'weight' must be 2-D. Got {describe(weight)} for places {describe(input)}. Give the "
-            "places first, then the table."
+            f"embedding: 'weight' must be 2-D. Got {describe(weight)} for {describe(input)}. Pass the "
+            "indices first, then the table."
         )
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Functions whose form in torch has more arguments than the op behind them."""
+"""Functions whose signature in torch has more arguments than their op."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .data_dependent import take_rows
 
 Function = Callable[..., Any]
 
-# Places -----------------------------------------------------------------------------------------------------
+# Indices ----------------------------------------------------------------------------------------------------
 
 
 def searchsorted(
@@ -38,25 +38,25 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """Finds where items would stand in a sorted sequence.
+    """Finds the indices at which values would be inserted in a sorted sequence.
 
     Args:
-        sorted_sequence: ``[..., size]``, in order along the last dim.
-        input: what to look for: a number, or a tensor that agrees in all dims but the last; in a vector,
-            of any shape.
-        out_int32: whether the places are int32; else they are default ints.
-        right: whether equal items stand before; else after.
-        side: "right" or "left", which says the same.
-        sorter: places that would sort a sequence that is in no order.
+        sorted_sequence: ``[..., size]``, in increasing order along the last dim.
+        input: the values: a number, or a tensor whose dims agree except the last; for a vector
+            ``sorted_sequence``, of any shape.
+        out_int32: whether the indices are int32 instead of default ints.
+        right: whether equal items are before the index, instead of after it.
+        side: "right" or "left", an alternative to ``right``.
+        sorter: the indices that sort ``sorted_sequence``, if it is not sorted.
 
     Returns:
         Ints, of the shape of the input.
 
     Raises:
-        ArgumentError: ``side`` is another, or contradicts ``right``, or the shapes do not fit.
+        ArgumentError: ``side`` is invalid, or contradicts ``right``, or the shapes do not fit.
 
     Gradient:
-        None: places do not change with the items but by a step.
+        None: indices are piecewise constant in the items.
 
     Source:
         torch.searchsorted
@@ -69,7 +69,7 @@ def searchsorted(
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ArgumentError(
             f"searchsorted: side can only be 'left' or 'right', and must not contradict right. Got "
-            f"side={side!r} and right={right}. Give one of the two."
+            f"side={side!r} and right={right}. Pass one of the two."
         )
     if sorter is not None:
         sorted_sequence = ops.gather(sorted_sequence, -1, sorter)
@@ -78,13 +78,13 @@ def searchsorted(
 
 
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Finds between which boundaries items stand.
+    """Finds the interval between boundaries that contains each item.
 
     Args:
         input: a tensor of any shape, or a number.
-        boundaries: a vector, in order.
-        out_int32: whether the places are int32; else they are default ints.
-        right: whether what equals a boundary stands after it; else before.
+        boundaries: a vector in increasing order.
+        out_int32: whether the indices are int32 instead of default ints.
+        right: whether an item equal to a boundary belongs to the interval after it, instead of before it.
 
     Returns:
         Ints, of the shape of the input.
@@ -93,7 +93,7 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
         ArgumentError: the boundaries are no vector.
 
     Gradient:
-        None: places do not change with the items but by a step.
+        None: indices are piecewise constant in the items.
 
     Source:
         torch.bucketize
@@ -108,7 +108,7 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
 
 def _to_item(number: float, like: Any) -> Any:
-    """A number in the world of a tensor or array, of its dtype if that holds fractions or there are none."""
+    """Converts a number to an item in the world of ``like``, and to its dtype if that can hold the number."""
     is_fraction = isinstance(number, float) and not jnp.issubdtype(like.dtype, jnp.floating)
     dtype = get_default_dtype() if is_fraction else like.dtype
     return like.new_tensor(number, dtype=dtype) if isinstance(like, Tensor) else jnp.asarray(number, dtype)
@@ -120,25 +120,26 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 def scatter(
     input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Any:
-    """Puts items, or a number, at places along a dim.
+    """Writes items, or a number, at given indices along a dim.
 
     Args:
-        input: of any dtype; it is not written.
-        dim: which dim.
-        index: ints, the places, with the dims of the input, and no larger but along ``dim``.
-        src: the items, of the dtype of the input, with one at least for each place; or a number.
-        value: a number, in the place of ``src``.
-        reduce: "add" or "multiply" what stands there; by default items replace it.
+        input: a tensor of any dtype; it is not written.
+        dim: the dim.
+        index: the indices, ints, with as many dims as the input, and no larger except along ``dim``.
+        src: the items, in the dtype of the input, with at least one per index; or a number.
+        value: a number, instead of ``src``.
+        reduce: "add" or "multiply" to combine with the present items; by default they are replaced.
 
     Returns:
-        A tensor like the input. What is put twice at one place is there once, it is not told which.
+        A tensor like the input. If an index occurs twice, either of its items may be in the result.
 
     Raises:
-        ArgumentError: a dtype or shape does not fit, or there is no such ``reduce``.
-        DimensionError: there is no such dim, or no such place in an index whose values are known.
+        ArgumentError: a dtype or shape does not fit, or ``reduce`` is invalid.
+        DimensionError: the dim does not exist, or a known index is out of range.
 
     Gradient:
-        By ``src`` taken from its places, by the input 0 there; with ``reduce`` as ``scatter_reduce``.
+        ``src`` gets the gradient at its indices, where the input gets 0; ``reduce`` works as
+        ``scatter_reduce``.
 
     Source:
         torch.scatter
@@ -173,29 +174,30 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Takes rows of ``weight`` by their places.
+    """Looks up rows of ``weight`` by their indices.
 
     Args:
-        input: the places, ints of any shape.
+        input: the indices, ints of any shape.
         weight: the table, ``[count, size]``.
-        padding_idx: the row that has no gradient.
-        max_norm: rows that are looked up and longer than this are shortened to it first, in place.
-        norm_type: of the length.
-        scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
-        sparse: there are no sparse gradients: only False.
+        padding_idx: the row without a gradient.
+        max_norm: the maximal norm of a row; longer rows that are looked up are first shortened to it, in
+            place.
+        norm_type: the order of the norm.
+        scale_grad_by_freq: whether the gradient of a row is divided by the number of its look-ups.
+        sparse: only False: there are no sparse gradients.
 
     Returns:
         The rows, ``[*input.shape, size]``.
 
     Raises:
-        DimensionError: a place that is known is none of the table's.
-        ArgumentValueError: there is no row ``padding_idx``.
+        DimensionError: a known index is out of range.
+        ArgumentValueError: the row ``padding_idx`` does not exist.
         ArgumentTypeError: the weight is no tensor.
-        ArgumentError: the places are no ints, or ``max_norm`` would write into an array.
-        UnsupportedArgumentError: a sparse gradient.
+        ArgumentError: the indices are no ints, or ``max_norm`` would write into an array.
+        UnsupportedArgumentError: a sparse gradient is requested.
 
     Gradient:
-        By the weight, summed over where a row was looked up; none for the row of padding.
+        With respect to the weight, summed over the look-ups of a row; the padding row has none.
 
     Source:
         torch.nn.functional.embedding
@@ -215,12 +217,12 @@ def embedding(
 
 
 def _share_gradient(rows: Any, places: Any) -> Any:
-    """Rows that are looked up, with a gradient divided by how often each is."""
+    """Returns the rows unchanged, with gradients divided by the number of look-ups."""
     times = (ops.reshape(places, (-1, 1)) == ops.reshape(places, (1, -1))).sum(0)
     share = 1.0 / ops.unsqueeze(ops.reshape(times, tuple(places.shape)), -1)
     share = share.to(rows.dtype) if isinstance(share, Tensor) else share.astype(rows.dtype)
     constant = ops.detach(rows)
-    return constant + (rows - constant) * share  # the value of the rows, whose gradient is shared
+    return constant + (rows - constant) * share  # the value of the rows, with a scaled gradient
 
 
 def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
@@ -244,13 +246,13 @@ def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
     """Shortens the rows that are looked up and too long, each once, in place.
 
     Args:
-        input: the places.
+        input: the indices.
         weight: the table.
-        max_norm: the length allowed.
-        norm_type: of the length.
+        max_norm: the maximal norm.
+        norm_type: the order of the norm.
 
     Raises:
-        ArgumentError: the weight is no Tensor, and cannot be written.
+        ArgumentError: the weight is an array, which cannot be written.
     """
     if not isinstance(weight, Tensor):
         raise ArgumentError(
@@ -281,10 +283,10 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
 
     Raises:
         ArgumentError: the input has fewer than two dims.
-        UnsupportedDtypeError: its dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions.
 
     Gradient:
-        That of ``linalg.pinv``.
+        The gradient of ``linalg.pinv``.
 
     Source:
         torch.pinverse
@@ -301,18 +303,18 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Computes ``other - alpha * input``.
 
     Args:
-        input: of any shape, no bools.
-        other: a tensor that broadcasts with it, or a number.
+        input: a tensor of any shape, without bools.
+        other: a tensor that broadcasts with the input, or a number.
         alpha: a number.
 
     Returns:
-        A tensor of the dtype that they promote to.
+        A tensor of the promoted dtype.
 
     Raises:
-        ArgumentError: the shapes do not broadcast, or a tensor holds bools.
+        ArgumentError: the shapes do not broadcast, or a tensor has bools.
 
     Gradient:
-        That of the difference.
+        The gradient of the difference.
 
     Source:
         torch.rsub
@@ -325,7 +327,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return ops.rsub(input if alpha == 1 else ops.mul(input, alpha), other)
 
 
-# What a tensor says of itself -------------------------------------------------------------------------------
+# Properties of a tensor -------------------------------------------------------------------------------------
 
 
 _ASKED = """{doc}
@@ -359,19 +361,19 @@ def _make_asking(name: str, doc: str, *told: str) -> Function:
 
 
 def positive(input: Any) -> Any:
-    """Returns the tensor itself, which holds numbers and no bools.
+    """Returns the tensor itself, which must not have bools.
 
     Args:
-        input: of any shape.
+        input: a tensor of any shape.
 
     Returns:
         The same object.
 
     Raises:
-        ArgumentError: it holds bools.
+        ArgumentError: the input has bools.
 
     Gradient:
-        It is the tensor, and so is its gradient.
+        The gradient of the tensor itself.
 
     Source:
         torch.positive

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Parts of an axis, as views: so many, or ending at given places."""
+"""Parts of an axis, as views: a given number of parts, or parts with given ends."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     """Returns views of parts of a dim.
 
     Args:
-        input: with one dim at least, of any dtype.
-        indices_or_sections: how many parts, the first ones longer by one where they must, or the places
-            where they end, but the last; an int, a sequence of these, or a tensor that has values.
-        dim: which dim.
+        input: a tensor of any dtype, with at least one dim.
+        indices_or_sections: the number of parts, of which the first ones are longer by one if necessary; or
+            the ends of the parts except the last. An int, a sequence of ints, or a tensor whose values are
+            known.
+        dim: the dim.
 
     Returns:
         A tuple of views.
 
     Raises:
         ArgumentError: the input has no dims, or the number of parts is less than 1.
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the view.
+        The gradient of the view.
 
     Source:
         torch.tensor_split
@@ -55,7 +56,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 
 
 def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
-    """The places where parts end, but the last."""
+    """Returns the ends of all parts except the last."""
     if isinstance(indices_or_sections, Tensor):
         found = np.asarray(indices_or_sections.array)
         indices_or_sections = found.tolist()
@@ -68,18 +69,18 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     short, longer = divmod(length, indices_or_sections)
     return [
         place * short + min(place, longer) for place in range(1, indices_or_sections)
-    ]  # the first ones are longer
+    ]  # the first parts are longer
 
 
 def _clip(place: int, length: int) -> int:
     return max(place + length, 0) if place < 0 else min(place, length)
 
 
-_SPLIT_ALONG = """Returns views of parts of dim {dim}; ``hsplit`` of a vector those of its only dim.
+_SPLIT_ALONG = """Returns views of parts of dim {dim}; ``hsplit`` of a vector splits its only dim.
 
 Args:
-    input: with at least {least} dims, of any dtype.
-    indices_or_sections: how many parts, all of one length, or the places where they end, but the last.
+    input: a tensor of any dtype with at least {least} dims.
+    indices_or_sections: the number of parts of equal length, or the ends of the parts except the last.
 
 Returns:
     A tuple of views.
@@ -88,7 +89,7 @@ Raises:
     ArgumentError: the input has fewer dims, or the number does not divide its length.
 
 Gradient:
-    That of the view.
+    The gradient of the view.
 
 Source:
     torch.{name}
@@ -112,7 +113,7 @@ def _make_split_along(name: str, least: int, dim: int, shape: tuple[int, ...]) -
         if isinstance(sections, int) and (sections < 1 or input.shape[along] % sections):
             raise ArgumentError(
                 f"{name}: the size of dimension {along} is not divisible by the split_size. Got "
-                f"{describe(input)} and {sections}. Give a divisor, or places."
+                f"{describe(input)} and {sections}. Pass a divisor, or the ends of the parts."
             )
         return tensor_split(input, sections, along)
 
@@ -125,19 +126,19 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> An
     """Returns views of parts of a dim, of given lengths.
 
     Args:
-        input: of any dtype.
-        split_sizes: the lengths; they sum to that of the dim.
-        dim: which dim.
+        input: a tensor of any dtype.
+        split_sizes: the lengths, whose sum is that of the dim.
+        dim: the dim.
 
     Returns:
         A tuple of views.
 
     Raises:
-        ArgumentError: the lengths do not sum to that of the dim.
-        DimensionError: there is no such dim.
+        ArgumentError: the sum of the lengths is not that of the dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the view.
+        The gradient of the view.
 
     Source:
         torch.split_with_sizes

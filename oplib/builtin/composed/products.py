@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions that are made of several ops, or call one with other arguments than its schema has."""
+"""Functions that are made of several ops, or call an op with other arguments than its schema has."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def einsum(equation: Any, *operands: Any) -> Any:
-    """Sums products of items of tensors, as an equation like ``"ij,jk->ik"`` says.
+    """Sums products of items of tensors, along the axes of an equation such as ``"ij,jk->ik"``.
 
     Args:
-        equation: a letter for each dim of each tensor, ``...`` for those that are broadcast, and after
-            ``->`` the dims of the result; left out, the letters that stand there once, in order.
-        *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by
-            a list of numbers below 52 for its dims, and the last one by that of the result.
+        equation: a letter for each dim of each tensor, ``...`` for broadcast dims, and after ``->`` the dims
+            of the result. Without ``->``, the result has the letters that occur once, in alphabetical order.
+        *operands: the tensors, one by one or in one list. Instead of an equation, each may be followed by a
+            list of numbers below 52 for its dims, and the last one by the list of the result.
 
     Returns:
-        A tensor of the dtype that they promote to.
+        A tensor of the promoted dtype.
 
     Raises:
         ArgumentError: the equation does not fit the tensors.
         ArgumentValueError: there is no tensor.
 
     Gradient:
-        That of the products and sums.
+        The gradient of the products and sums.
 
     Source:
         torch.einsum
@@ -56,7 +56,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
 
 
 def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
-    """The equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+    """Returns the equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
 
     def spell(numbers: Sequence[Any]) -> str:
         return "".join("..." if one is Ellipsis else _LETTERS[one] for one in numbers)
@@ -72,18 +72,18 @@ def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
     """Sums products of items of two tensors over some dims of both.
 
     Args:
-        a: of any shape.
-        b: of any shape that agrees in these dims.
-        dims: how many: the last of ``a`` and the first of ``b``; or a list of dims of each.
+        a: a tensor of any shape.
+        b: a tensor of any shape that agrees in these dims.
+        dims: the number of dims: the last of ``a`` and the first of ``b``; or a list of dims for each.
 
     Returns:
-        A tensor with the other dims of ``a``, and then those of ``b``.
+        A tensor with the other dims of ``a``, followed by those of ``b``.
 
     Raises:
-        ArgumentError: a negative number, or sizes that do not agree.
+        ArgumentError: the number is negative, or the sizes do not agree.
 
     Gradient:
-        That of the products and sums.
+        The gradient of the products and sums.
 
     Source:
         torch.tensordot
@@ -96,32 +96,32 @@ def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
     if not isinstance(dims, int):
         return ops.tensordot(a, b, list(dims[0]), list(dims[1]))
     if dims < 0:
-        raise ArgumentError(f"tensordot: expects dims >= 0. Got dims={dims}. Give how many axes to sum over.")
+        raise ArgumentError(f"tensordot: expects dims >= 0. Got dims={dims}. Pass a number of axes.")
     return ops.tensordot(a, b, list(range(a.ndim - dims, a.ndim)), list(range(dims)))
 
 
 def norm(
     input: Any, p: float | str | None = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
-    """Computes the norm of all items, or of the vectors or matrices along some dims.
+    """Computes the norm of all items, or of the vectors or matrices along given dims.
 
     Args:
-        input: of any shape, floating or complex.
-        p: the order: a number, "fro", which is 2, or for matrices "nuc".
+        input: a floating or complex tensor of any shape.
+        p: the order: a number, "fro", which means 2, or "nuc" for matrices.
         dim: one dim or several; by default all, and for "nuc" the last two.
-        keepdim: whether these dims stay, with size 1.
-        dtype: in which to compute; by default that of the input.
+        keepdim: whether these dims are kept with size 1.
+        dtype: the dtype of the computation; by default that of the input.
 
     Returns:
         A real tensor without these dims.
 
     Raises:
-        ArgumentError: an order of matrices for other than two dims, or one that is not supported.
-        DimensionError: there is no such dim.
-        UnsupportedDtypeError: the input holds ints or bools.
+        ArgumentError: a matrix order with other than two dims, or an order that is not supported.
+        DimensionError: the dim does not exist.
+        UnsupportedDtypeError: the input has ints or bools.
 
     Gradient:
-        That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+        The gradient of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
 
     Source:
         torch.norm
@@ -139,21 +139,21 @@ def norm(
 
 
 def float_power(input: Any, exponent: Any) -> Any:
-    """Raises to a power in float64, or in complex128 where one of the two is complex.
+    """Computes a power in float64, or in complex128 if an operand is complex.
 
     Args:
-        input: a tensor, or a number beside a tensor.
-        exponent: likewise; the shapes broadcast.
+        input: a tensor; or a number, if the exponent is a tensor.
+        exponent: a tensor or a number; the shapes broadcast.
 
     Returns:
         A tensor of dtype float64 or complex128.
 
     Raises:
-        DtypeError: JAX's x64 is off, so that there are no such dtypes; ``pow`` has that of the operands.
+        DtypeError: JAX's x64 is off, so these dtypes do not exist; ``pow`` uses the dtype of the operands.
         ArgumentError: the shapes do not broadcast.
 
     Gradient:
-        That of ``pow``.
+        The gradient of ``pow``.
 
     Source:
         torch.float_power

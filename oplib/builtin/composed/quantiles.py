@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Quantiles: the values below which such parts of the items are, with and without those that are nan."""
+"""Quantiles, with and without nan."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
-    """Finds the values below which such parts of the items are; nan where an item is nan.
+    """Computes quantiles: the values below which given parts of the items are; nan if an item is nan.
 
     Args:
-        input: float32 or float64, with one item at least.
-        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
-        dim: which dim; by default all items.
-        keepdim: whether the dim stays, with size 1.
-        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+        input: a tensor of float32 or float64, with at least one item.
+        q: the parts, from 0 to 1: a number, or a tensor of the dtype of the input with at most one dim.
+        dim: the dim; by default all items.
+        keepdim: whether the dim is kept with size 1.
+        interpolation: the value between two items: "linear", "lower", "higher", "midpoint" or "nearest".
 
     Returns:
-        A tensor without the dim, and for a vector of parts with a first dim for these.
+        A tensor without the dim; for a vector ``q``, its first dim belongs to ``q``.
 
     Raises:
-        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
-        DimensionError: there is no such dim.
-        TracingError: ``q`` is a tensor whose values are not known yet.
+        ArgumentError: a dtype, part or interpolation is invalid, or there are no items.
+        DimensionError: the dim does not exist.
+        TracingError: ``q`` is a tensor whose values are traced.
 
     Gradient:
-        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+        With respect to the neighbouring items; with "linear" also to a tensor ``q``.
 
     Source:
         torch.quantile
@@ -54,39 +54,42 @@ def quantile(
     last = flat.shape[axis] - 1
     low, high, share = _find_places(parts * last, interpolation)
     first, second = (ops.index_select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
-    if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with their gradient
+    if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with a gradient
         share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
     else:
         share = box_like(input, share, input.dtype)
-    is_between = interpolation in ("linear", "midpoint")  # else it is one item, which may be infinite
+    is_between = interpolation in (
+        "linear",
+        "midpoint",
+    )  # else one item, which may be infinite
     found = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
     spoilt = ops.any(ops.isnan(flat), axis, True)
-    found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan stands last
+    found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan is sorted last
     return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
 
 
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
-    """Finds the values below which such parts of the items are that are not nan; nan where all are nan.
+    """Computes quantiles of the items that are not nan; nan if all items are nan.
 
     Args:
-        input: float32 or float64, with one item at least.
-        q: the part, from 0 to 1: a number, or a tensor of the dtype of the input with one dim or none.
-        dim: which dim; by default all items.
-        keepdim: whether the dim stays, with size 1.
-        interpolation: between two items: "linear", "lower", "higher", "midpoint" or "nearest".
+        input: a tensor of float32 or float64, with at least one item.
+        q: the parts, from 0 to 1: a number, or a tensor of the dtype of the input with at most one dim.
+        dim: the dim; by default all items.
+        keepdim: whether the dim is kept with size 1.
+        interpolation: the value between two items: "linear", "lower", "higher", "midpoint" or "nearest".
 
     Returns:
-        A tensor without the dim, and for a vector of parts with a first dim for these.
+        A tensor without the dim; for a vector ``q``, its first dim belongs to ``q``.
 
     Raises:
-        ArgumentError: a dtype, part or interpolation that is none of these, or no items.
-        DimensionError: there is no such dim.
-        TracingError: ``q`` is a tensor whose values are not known yet.
+        ArgumentError: a dtype, part or interpolation is invalid, or there are no items.
+        DimensionError: the dim does not exist.
+        TracingError: ``q`` is a tensor whose values are traced.
 
     Gradient:
-        By the items that the value stands between; by a tensor ``q``, where linear, their distance.
+        With respect to the neighbouring items; with "linear" also to a tensor ``q``.
 
     Source:
         torch.nanquantile
@@ -98,7 +101,7 @@ def nanquantile(
     """
     parts = _read_parts("nanquantile", input, q, interpolation)
     flat, axis = _prepare("nanquantile", input, dim)
-    ordered = ops.sort(flat, axis)[0]  # what is nan stands last
+    ordered = ops.sort(flat, axis)[0]  # nan is sorted last
     last = ops.sum(ops.logical_not(ops.isnan(flat)), axis, True) - 1
     share = q if isinstance(q, Tensor) and interpolation == "linear" else box_like(input, parts, input.dtype)
     ranks = ops.mul(_lay_along(share, axis, flat.ndim), ops.clamp_min(last, 0))
@@ -112,7 +115,7 @@ def nanquantile(
 
 
 def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:
-    """The places below and above; the same one twice for what takes one item."""
+    """Returns the positions below and above each rank; equal positions if one item suffices."""
     known = ops.detach(ranks)
     if interpolation in ("linear", "midpoint"):
         return ops.floor(known), ops.ceil(known)
@@ -121,11 +124,11 @@ def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:
 
 
 def _prepare(op: str, input: Any, dim: int | None) -> tuple[Any, int]:
-    """The items, and the axis along which they are put in order."""
+    """Returns the items, and the axis along which they are sorted."""
     flat = ops.reshape(input, (-1,)) if dim is None or not input.ndim else input
     axis = find_dim(op, input.ndim, 0 if dim is None else dim)
     if not flat.shape[axis]:
-        raise ArgumentError(f"{op}: input tensor must be non-empty. Got {describe(input)}. Give some items.")
+        raise ArgumentError(f"{op}: input tensor must be non-empty. Got {describe(input)}. Pass some items.")
     return flat, axis
 
 
@@ -136,7 +139,7 @@ def _lay_along(vector: Any, axis: int, count: int) -> Any:
 
 
 def _arrange(found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
-    """Brings the axis of several parts to the front, and drops that of a single one."""
+    """Moves the axis of several quantiles to the front, and removes that of a single one."""
     if not _is_several(q):
         if of_all and keepdim:
             return ops.reshape(found, (1,) * of_all)
@@ -173,7 +176,7 @@ def _read_parts(op: str, input: Any, q: Any, interpolation: str) -> np.ndarray[A
 
 
 def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
-    """The places below and above, and how far between them; one place twice where nothing is between."""
+    """Returns the positions below and above, and the weight between them; equal ones for an exact rank."""
     low, high = np.floor(ranks), np.ceil(ranks)
     if interpolation == "linear":
         return low, high, ranks - low

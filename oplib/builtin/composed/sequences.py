@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions along sequences that are made of several ops: differences, integrals, membership."""
+"""Functions along sequences: differences, integrals, membership."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     """Computes the n-th differences of neighbours along a dim.
 
     Args:
-        input: with one dim at least, of any dtype; of bools it tells where neighbours differ.
-        n: how often to differ.
-        dim: which dim.
-        prepend: what is put before, of the same sizes in all other dims.
-        append: what is put behind.
+        input: a tensor of any dtype with at least one dim; for bools the result is True where neighbours
+            differ.
+        n: the order of the difference.
+        dim: the dim.
+        prepend: a tensor to put before the input, with the same sizes in all other dims.
+        append: a tensor to put after the input.
 
     Returns:
-        A tensor of which this dim is shorter by ``n``, or empty.
+        A tensor whose dim is shorter by ``n``, or empty.
 
     Raises:
         ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the differences; of bools none.
+        The gradient of the differences; none for bools.
 
     Source:
         torch.diff
@@ -62,12 +63,12 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 
 
 def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
-    """The areas between neighbours."""
+    """Returns the areas between neighbours."""
     if not y.ndim:
         raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
     find_dim(op, y.ndim, dim)
     if not y.shape[dim]:
-        return ops.mul(y, dx / 2)  # no neighbours
+        return ops.mul(y, dx / 2)  # without neighbours the result is empty
     count = y.shape[dim] - 1
     sums = ops.add(ops.narrow(y, dim, 1, count), ops.narrow(y, dim, 0, count))
     if x is None:
@@ -79,23 +80,23 @@ def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
 
 
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """Integrates along a dim by trapezia.
+    """Integrates along a dim by the trapezoidal rule.
 
     Args:
-        y: the heights, numbers of any shape.
-        x: their places: a vector, or of a shape that broadcasts with y.
-        dx: how far apart the places are where they are not given.
-        dim: which dim.
+        y: the heights, a tensor of any shape.
+        x: the positions: a vector, or a tensor whose shape broadcasts with y.
+        dx: the distance of neighbours, if ``x`` is not given.
+        dim: the dim.
 
     Returns:
         A tensor without this dim.
 
     Raises:
         ArgumentError: the shapes do not fit.
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the sum; by the places too.
+        The gradient of the sum, also with respect to the positions.
 
     Source:
         torch.trapezoid
@@ -109,23 +110,23 @@ def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
 
 
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """Integrates by trapezia up to each place along a dim.
+    """Integrates up to each position along a dim by the trapezoidal rule.
 
     Args:
-        y: the heights, numbers of any shape.
-        x: their places: a vector, or of a shape that broadcasts with y.
-        dx: how far apart the places are where they are not given.
-        dim: which dim.
+        y: the heights, a tensor of any shape.
+        x: the positions: a vector, or a tensor whose shape broadcasts with y.
+        dx: the distance of neighbours, if ``x`` is not given.
+        dim: the dim.
 
     Returns:
-        A tensor of which this dim is shorter by one.
+        A tensor whose dim is shorter by one.
 
     Raises:
         ArgumentError: the shapes do not fit.
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the sums; by the places too.
+        The gradient of the sums, also with respect to the positions.
 
     Source:
         torch.cumulative_trapezoid
@@ -142,13 +143,13 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:  # noqa: ARG001  torch's signature
-    """Tells which items are among others.
+    """Tests which items are among given items.
 
     Args:
         elements: a tensor of any shape, or a number.
-        test_elements: the others: a tensor of any shape, or a number where ``elements`` is a tensor.
-        assume_unique: has no effect: it makes nothing faster.
-        invert: whether to tell which are not.
+        test_elements: the given items: a tensor of any shape, or a number if ``elements`` is a tensor.
+        assume_unique: accepted for parity; it has no effect.
+        invert: whether to test for absence instead.
 
     Returns:
         Bools, of the shape of ``elements``.
@@ -175,24 +176,24 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """Counts how often each number from 0 on is among the items, or sums the weights of these.
+    """Counts the occurrences of each number from 0 on, or sums their weights.
 
     Args:
-        input: a vector of ints, none of them negative.
-        weights: what each item counts, of its shape; by default 1.
-        minlength: how many numbers to count at least.
+        input: a vector of ints, 0 or more.
+        weights: the weight of each item, in the shape of the input; by default 1.
+        minlength: the minimal number of counts.
 
     Returns:
-        A vector of counts, or of sums: in the dtype of complex weights and of floats of 32 bits or more, of
-        others in the widest floats there are.
+        A vector of counts, or of sums. Sums have the dtype of the weights if it is complex or a float of at
+        least 32 bits, otherwise the widest floating dtype.
 
     Raises:
-        ArgumentError: the input is no vector of such ints, the weights are of another shape, or
-            ``minlength`` is negative.
-        TracingError: its values are not known yet, and neither is the size of the result.
+        ArgumentError: the input is no vector of such ints, the weights have another shape, or ``minlength``
+            is negative.
+        TracingError: its values are traced, so the size of the result is unknown.
 
     Gradient:
-        By the weights, taken from where they were added.
+        With respect to the weights: the gradient at the number of each item.
 
     Source:
         torch.bincount
@@ -210,7 +211,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise ArgumentError(
             f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
-            f"{describe(input)}. Give one for each item."
+            f"{describe(input)}. Pass one for each item."
         )
     values = read_values("bincount", input)
     if values.size and values.min() < 0:

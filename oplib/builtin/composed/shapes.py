@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions of shapes, made of several ops: axes turned, tensors brought to one shape, and joined."""
+"""Functions of shapes: transposed axes, broadcast tensors, and joined tensors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Function = Callable[..., Any]
 
 
 def adjoint(input: Any) -> Any:
-    """Transposes matrices and conjugates them; of real ones it is a view.
+    """Transposes and conjugates matrices; for real matrices the result is a view.
 
     Args:
-        input: ``[..., m, n]``, of any dtype; without dims it is the only item of a matrix.
+        input: ``[..., m, n]``, of any dtype; a tensor without dims counts as a matrix of one item.
 
     Returns:
         A tensor, ``[..., n, m]``.
@@ -31,7 +31,7 @@ def adjoint(input: Any) -> Any:
         ArgumentError: the input has one dim.
 
     Gradient:
-        That of ``transpose`` and ``conj``.
+        The gradient of ``transpose`` and ``conj``.
 
     Source:
         torch.adjoint
@@ -51,21 +51,21 @@ def adjoint(input: Any) -> Any:
 
 
 def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
-    """Exchanges two dims; a view.
+    """Exchanges two dims, as a view.
 
     Args:
-        input: of any shape and dtype.
-        axis0: one dim.
-        axis1: the other.
+        input: a tensor of any shape and dtype.
+        axis0: the first dim.
+        axis1: the second dim.
 
     Returns:
         A view.
 
     Raises:
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the view.
+        The gradient of the view.
 
     Source:
         torch.swapaxes
@@ -87,16 +87,17 @@ def _raise_one(tensor: Any, count: int) -> Any:
     return ops.reshape(tensor, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
 
 
-_ATLEAST = """Returns views with dims of length 1 put in where there are fewer than {count}.
+_ATLEAST = """Returns views with at least {count} dims; the added dims have length 1.
 
 Args:
-    *tensors: of any shape and dtype, one by one or in one sequence.
+    *tensors: tensors of any shape and dtype, one by one or in one sequence.
 
 Returns:
-    A view, or a tuple of these where there are several or a sequence; the tensor itself where it has enough.
+    A view, or a tuple of views for several tensors or a sequence. A tensor with enough dims is returned
+    unchanged.
 
 Gradient:
-    That of the view.
+    The gradient of the view.
 
 Source:
     torch.atleast_{count}d
@@ -119,24 +120,24 @@ def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
 
 
 def _listed(tensors: tuple[Any, ...]) -> list[Any]:
-    """The tensors given one by one, or in one sequence."""
+    """Returns the tensors, given one by one or in one sequence, as a list."""
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
 
 
 def broadcast_tensors(*tensors: Any) -> Any:
-    """Returns views of tensors, broadcast to the shape that they have in common.
+    """Returns views of tensors, broadcast to their common shape.
 
     Args:
-        *tensors: of any dtypes, one by one or in one sequence.
+        *tensors: tensors of any dtypes, one by one or in one sequence.
 
     Returns:
-        A tuple of views; an item may stand in one of them several times.
+        A tuple of views; an item may occur several times in a view.
 
     Raises:
         ArgumentError: the shapes do not broadcast.
 
     Gradient:
-        That of the view: the sum over where an item stands.
+        The gradient of the view: the sum over the occurrences of an item.
 
     Source:
         torch.broadcast_tensors
@@ -158,20 +159,21 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-    """Returns views that hold the coordinates of a grid.
+    """Returns views with the coordinates of a grid.
 
     Args:
-        *tensors: a vector of coordinates for each dim, all of one dtype, one by one or in one sequence.
-        indexing: "ij", in which the first vector goes along dim 0, or "xy", in which it goes along dim 1.
+        *tensors: one vector of coordinates per dim, all of one dtype, one by one or in one sequence.
+        indexing: "ij", in which the first vector varies along dim 0, or "xy", in which it varies along dim 1.
 
     Returns:
-        A tuple of views of the shape of the grid, one for each vector.
+        A tuple of views of the shape of the grid, one per vector.
 
     Raises:
-        ArgumentError: there is no vector, one has more dims or another dtype, or no such indexing.
+        ArgumentError: there is no vector, a tensor has more dims or another dtype, or ``indexing`` is
+            invalid.
 
     Gradient:
-        That of the view: the sum over where an item stands.
+        The gradient of the view: the sum over the occurrences of an item.
 
     Source:
         torch.meshgrid
@@ -206,19 +208,19 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
 
 
 def column_stack(tensors: Sequence[Any]) -> Any:
-    """Joins tensors along dim 1, vectors as columns.
+    """Joins tensors along dim 1; vectors are columns.
 
     Args:
-        tensors: vectors, scalars, and tensors that agree in all dims but 1.
+        tensors: vectors, scalars, and tensors that agree in all dims except dim 1.
 
     Returns:
-        A tensor of the dtype that they promote to.
+        A tensor of the promoted dtype.
 
     Raises:
         ArgumentError: the shapes do not fit.
 
     Gradient:
-        That of ``cat``.
+        The gradient of ``cat``.
 
     Source:
         torch.column_stack
@@ -233,7 +235,7 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 
 
 def block_diag(*tensors: Any) -> Any:
-    """Makes a matrix with others along its diagonal, and 0 elsewhere.
+    """Returns a matrix with given matrices along its diagonal, and 0 elsewhere.
 
     Args:
         *tensors: matrices, vectors (as rows) and scalars.
@@ -242,10 +244,10 @@ def block_diag(*tensors: Any) -> Any:
         A matrix of the dtype that they promote to.
 
     Raises:
-        ArgumentError: one has more than two dims.
+        ArgumentError: a tensor has more than two dims.
 
     Gradient:
-        That of its parts.
+        The gradient of the matrices.
 
     Source:
         torch.block_diag
@@ -271,17 +273,17 @@ def block_diag(*tensors: Any) -> Any:
 
 
 def diagflat(input: Any, offset: int = 0) -> Any:
-    """Makes the matrix whose diagonal holds the items, flat.
+    """Returns a matrix whose diagonal contains the items of the flat input.
 
     Args:
-        input: of any shape and dtype.
-        offset: how far above the main diagonal, or below where negative.
+        input: a tensor of any shape and dtype.
+        offset: the number of the diagonal: positive above the main diagonal, negative below.
 
     Returns:
         A square matrix, 0 elsewhere.
 
     Gradient:
-        That of ``diag``.
+        The gradient of ``diag``.
 
     Source:
         torch.diagflat
@@ -295,19 +297,19 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
 
 def cartesian_prod(*tensors: Any) -> Any:
-    """Makes all combinations of one item of each vector.
+    """Returns all combinations of one item of each vector.
 
     Args:
         *tensors: vectors of one dtype.
 
     Returns:
-        A tensor with a combination in each row; a single vector is returned itself.
+        A tensor with one combination per row; a single vector is returned unchanged.
 
     Raises:
-        ArgumentError: there is no vector, or one has more than one dim or another dtype.
+        ArgumentError: there is no vector, or a tensor has more than one dim or another dtype.
 
     Gradient:
-        That of the view and of ``stack``.
+        The gradient of the view and of ``stack``.
 
     Source:
         torch.cartesian_prod

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Functions that count and combine: covariances of weighted observations, combinations, runs, index pairs."""
+"""Functions that count and combine: weighted covariances, combinations, runs, index pairs."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     """Estimates the covariances of variables.
 
     Args:
-        input: ``[variables, observations]``, or the observations of one variable; not bools.
-        correction: sums of products are divided by the number of observations less this.
-        fweights: how often each observation counts, ints.
-        aweights: how much each observation counts, floating.
+        input: ``[variables, observations]``, or the observations of one variable; no bools.
+        correction: the divisor is the number of observations minus this number.
+        fweights: the number of times that each observation counts, ints.
+        aweights: the weight of each observation, floating.
 
     Returns:
         ``[variables, variables]``, or a number for one variable.
 
     Raises:
-        ArgumentError: shapes or dtypes that do not fit, or weights that are known and negative, or sum to 0.
-        UnsupportedDtypeError: an input of bools.
+        ArgumentError: the shapes or dtypes do not fit, or known weights are negative or sum to 0.
+        UnsupportedDtypeError: the input has bools.
 
     Gradient:
-        By the input and ``aweights``.
+        With respect to the input and ``aweights``.
 
     Source:
         torch.cov
@@ -61,7 +61,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     if fits and any((one < 0).any() or not one.any() for one in known):
         raise ArgumentError(
             "cov: weights cannot be negative, or sum to zero, since they can't be normalized. Got "
-            f"{describe(fweights)} and {describe(aweights)}. They are 0 or more, and some are more."
+            f"{describe(fweights)} and {describe(aweights)}. Give weights >= 0, some positive."
         )
     return ops.cov(input, fweights, aweights, correction=correction)
 
@@ -72,24 +72,24 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Leaves one of each run of equal items, or of equal slices along a dim.
+    """Keeps one item of each run of equal items, or of equal slices along a dim.
 
     Args:
-        input: of any shape.
-        return_inverse: also give for each item, or slice, in which run it is.
-        return_counts: also give how long each run is.
-        dim: which dim; by default items are compared, flat.
+        input: a tensor of any shape.
+        return_inverse: whether to return the run of each item or slice.
+        return_counts: whether to return the length of each run.
+        dim: the dim of the slices; by default the items of the flat tensor are compared.
 
     Returns:
-        The first of each run; a tuple with what else was asked for.
+        The first item or slice of each run; a tuple if inverse or counts are requested.
 
     Raises:
-        DimensionError: there is no such dim.
-        ArgumentError: slices along it have no items.
-        TracingError: the values are not known yet.
+        DimensionError: the dim does not exist.
+        ArgumentError: the slices along it have no items.
+        TracingError: the values are traced.
 
     Gradient:
-        None: the result does not lead back to the input.
+        None: the result has no history.
 
     Source:
         torch.unique_consecutive
@@ -119,21 +119,21 @@ def unique_consecutive(
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
-    """Lists all choices of ``r`` items, one in each row.
+    """Returns all choices of ``r`` items, one per row.
 
     Args:
         input: a vector.
-        r: how many are chosen.
+        r: the number of chosen items.
         with_replacement: whether an item may be chosen again.
 
     Returns:
-        ``[count, r]``; without items for ``r=0``.
+        ``[count, r]``; empty for ``r=0``.
 
     Raises:
-        ArgumentError: no vector, or a negative number.
+        ArgumentError: the input is no vector, or the number is negative.
 
     Gradient:
-        Each item has the sum of those of its places.
+        Each item gets the sum of the gradients at its positions.
 
     Source:
         torch.combinations
@@ -156,7 +156,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     return ops.reshape(chosen, (places.size // r, r)) if r else chosen
 
 
-# Places of triangles, and shapes ----------------------------------------------------------------------------
+# Indices of triangles, and shapes ---------------------------------------------------------------------------
 
 
 def _make_triangle(find: Callable[..., Any], which: str) -> Function:
@@ -169,7 +169,7 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
             )
         if dtype is not None and np.dtype(dtype) not in INTEGRAL:
             raise UnsupportedDtypeError(
-                f"{name}: places are integers. Got dtype={dtype}. Choose an integral one."
+                f"{name}: indices are integers. Got dtype={dtype}. Choose an integral one."
             )
         places = np.stack(find(row, offset, col)).astype(np.int32)
         return tensor(places, dtype=default_int_dtype() if dtype is None else dtype, device=device)
@@ -179,24 +179,24 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
     return triangle
 
 
-_TRIANGLE = """Finds the places of the {which} triangle of a matrix, row by row.
+_TRIANGLE = """Returns the indices of the {which} triangle of a matrix, row by row.
 
     Args:
-        row: how many rows it has.
-        col: how many columns.
-        offset: of the diagonal at which the triangle ends, which is part of it.
-        dtype: integral; by default that of ints.
-        device: where the result is to be.
+        row: the number of rows.
+        col: the number of columns.
+        offset: the number of the diagonal that bounds the triangle, which includes it.
+        dtype: an integral dtype; by default that of ints.
+        device: the device of the result.
 
     Returns:
-        ``[2, count]``: rows, and columns.
+        ``[2, count]``: rows and columns.
 
     Raises:
-        ArgumentError: a negative size.
-        UnsupportedDtypeError: a dtype that is not integral.
+        ArgumentError: a size is negative.
+        UnsupportedDtypeError: the dtype is not integral.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no argument is differentiable.
 
     Source:
         torch.{name}
@@ -209,20 +209,20 @@ _TRIANGLE = """Finds the places of the {which} triangle of a matrix, row by row.
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """Finds the shape to which shapes broadcast.
+    """Computes the shape to which shapes broadcast.
 
     Args:
-        *shapes: sequences of sizes, or single ones.
+        *shapes: sequences of sizes, or single sizes.
 
     Returns:
         A tuple.
 
     Raises:
-        ArgumentError: there is none.
-        ArgumentValueError: a negative size.
+        ArgumentError: the shapes do not broadcast.
+        ArgumentValueError: a size is negative.
 
     Gradient:
-        None: there is nothing to differentiate by.
+        None: no argument is differentiable.
 
     Source:
         torch.broadcast_shapes

@@ -36,7 +36,7 @@ def test_sparse_gradients_and_tables_that_are_no_tensors_are_refused():
 def test_places_and_table_of_an_embedding_that_are_exchanged_are_refused_and_first_the_dtype():
     with pytest.raises(ArgumentError, match=r"embedding: 'weight' must be 2-D\. Got i32\[1\]"):
         functional.embedding(oplib.tensor([[0, 0]]), oplib.tensor([0]))
-    with pytest.raises(ArgumentError, match=r"embedding: expected integers for places\. Got f32\[1\]"):
+    with pytest.raises(ArgumentError, match=r"embedding: expected integers for indices\. Got f32\[1\]"):
         functional.embedding(oplib.tensor([7.0]), oplib.ones(2, 2))
 
 

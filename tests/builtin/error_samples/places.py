@@ -137,7 +137,7 @@ PLACES = [
     Refusal("nn.functional.one_hot", "can not infer total number of classes from empty", at()),
     Refusal("nn.functional.embedding", "index out of range", at(4), real(4, 2)),
     Refusal("nn.functional.embedding", "index out of range", at(-1), real(4, 2)),
-    Refusal("nn.functional.embedding", "expected integers for places", real(2), real(4, 2)),
+    Refusal("nn.functional.embedding", "expected integers for indices", real(2), real(4, 2)),
     Refusal("nn.functional.embedding", "argument 'weight' is a Tensor", at(0), None),
     Refusal("nonzero", "it takes a Tensor", None),
     Refusal("unique", "dimension out of range", X, dim=3),

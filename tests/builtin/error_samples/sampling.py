@@ -65,7 +65,7 @@ SAMPLING = [
     ),
     Refusal(f"{_F}ctc_loss", "blank must be in label range", CHANCES, at([1], [2]), (5, 5), (1, 1), 4),
     Refusal(f"{_F}ctc_loss", "to have value at most 5", CHANCES, at([1], [2]), (6, 5), (1, 1)),
-    Refusal(f"{_F}ctc_loss", "no more than there are labels", CHANCES, at([1], [2]), (5, 5), (1, 2)),
+    Refusal(f"{_F}ctc_loss", "at most the number of labels", CHANCES, at([1], [2]), (5, 5), (1, 2)),
     Refusal(f"{_F}ctc_loss", "lengths of 2 sequences", CHANCES, at([1], [2]), (5,), (1, 1)),
     Refusal(f"{_F}ctc_loss", "expected log-probabilities", real(5), at(1), (5,), (1,)),
     Refusal(f"{_F}local_response_norm", "expected 3D or higher", X, 2),

@@ -30,7 +30,7 @@ STATISTICS = [
     Refusal("combinations", "expect a 1D vector", X),
     Refusal("combinations", "and a non-negative number", real(3), -1),
     Refusal("tril_indices", "row and col must be non-negative", -1, 2),
-    Refusal("triu_indices", "places are integers", 2, 2, dtype=np.dtype("float32")),
+    Refusal("triu_indices", "indices are integers", 2, 2, dtype=np.dtype("float32")),
     Refusal("broadcast_shapes", "the sizes must match", (2,), (3,)),
     Refusal("broadcast_shapes", "a negative length", (-1,)),
     Refusal("select_scatter", "index 2 is out of range", X, real(3), 0, 2),

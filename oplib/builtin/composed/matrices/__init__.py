@@ -1,1 +1,1 @@
-"""Linear algebra made of several ops."""
+"""Linear algebra that is made of several ops."""

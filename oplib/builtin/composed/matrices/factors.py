@@ -1,5 +1,5 @@
 # ruff: noqa: A002, N803  the parameters are torch's
-"""Equations by factors that are there already, and equations of tensors, which are those of matrices."""
+"""Equations solved by given factors, and tensor equations that are solved as matrix equations."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
 
     Args:
         input: ``[..., n, k]``, real or complex.
-        L: ``[..., n, n]``, triangular: A is L @ L.mH, or L.mH @ L for an upper one.
+        L: ``[..., n, n]``, triangular: A is L @ L.mH, or L.mH @ L if ``upper``.
         upper: whether L is upper triangular.
 
     Returns:
         ``[..., n, k]``.
 
     Raises:
-        ArgumentError: shapes or dtypes that do not fit.
-        UnsupportedDtypeError: integers, or half precision.
+        ArgumentError: the shapes or dtypes do not fit.
+        UnsupportedDtypeError: the dtype is integral or half precision.
 
     Gradient:
-        By both.
+        With respect to both.
 
     Source:
         torch.cholesky_solve
@@ -64,22 +64,22 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
 
 
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:
-    """Finds the inverse of a matrix by its Cholesky factor.
+    """Computes the inverse of a matrix from its Cholesky factor.
 
     Args:
         L: ``[..., n, n]``, triangular, real or complex.
-        upper: whether it is upper triangular.
+        upper: whether L is upper triangular.
 
     Returns:
-        ``[..., n, n]``, the inverse of L @ L.mH, or of L.mH @ L for an upper one.
+        ``[..., n, n]``, the inverse of L @ L.mH, or of L.mH @ L if ``upper``.
 
     Raises:
-        ArgumentError: no square matrix.
-        LinAlgError: a 0 on the diagonal, where that is known.
-        UnsupportedDtypeError: integers, or half precision.
+        ArgumentError: the factor is no square matrix.
+        LinAlgError: a known diagonal item is 0.
+        UnsupportedDtypeError: the dtype is integral or half precision.
 
     Gradient:
-        By the factor.
+        With respect to the factor.
 
     Source:
         torch.cholesky_inverse
@@ -104,21 +104,21 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
 
 
 def linalg_tensorinv(input: Any, ind: int = 2) -> Any:
-    """Inverts a tensor as the matrix that its first axes, and the others, are rows and columns of.
+    """Inverts a tensor as a matrix, whose rows are its first axes and whose columns are its other axes.
 
     Args:
-        input: real or complex; the product of its first ``ind`` sizes is that of the others.
-        ind: how many axes are rows.
+        input: a real or complex tensor; the product of its first ``ind`` sizes equals that of the others.
+        ind: the number of axes that are rows.
 
     Returns:
-        The inverse, the others before the first axes.
+        The inverse, with the other axes before the first axes.
 
     Raises:
-        ArgumentError: sizes that do not fit, or an ``ind`` that is not positive.
-        LinAlgError: it has no inverse, where that is known.
+        ArgumentError: the sizes do not fit, or ``ind`` is not positive.
+        LinAlgError: a known tensor has no inverse.
 
     Gradient:
-        That of the inverse.
+        The gradient of the inverse.
 
     Source:
         torch.linalg.tensorinv
@@ -143,23 +143,23 @@ def linalg_tensorinv(input: Any, ind: int = 2) -> Any:
 
 
 def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Any:
-    """Finds the tensor whose product with ``input``, over all its axes, is ``other``.
+    """Solves for the tensor whose product with ``input``, over all its axes, is ``other``.
 
     Args:
-        input: real or complex; the product of its first sizes, as many as ``other`` has, is that of the
-            others.
-        other: the right side.
-        dims: axes of ``input`` that are moved to the end first.
+        input: a real or complex tensor. The product of its first sizes, as many as ``other`` has, equals that
+            of its other sizes.
+        other: the right-hand side.
+        dims: the axes of ``input`` to move to the end first.
 
     Returns:
-        The solution, of the sizes of the last axes of ``input``.
+        The solution, with the sizes of the last axes of ``input``.
 
     Raises:
-        ArgumentError: sizes that do not fit.
-        LinAlgError: there is no one solution, where that is known.
+        ArgumentError: the sizes do not fit.
+        LinAlgError: known tensors have no unique solution.
 
     Gradient:
-        By both, that of the solution.
+        The gradient of the solution, with respect to both.
 
     Source:
         torch.linalg.tensorsolve
@@ -175,7 +175,7 @@ def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None
     if count != math.prod(moved.shape[: other.ndim]) or count != math.prod(other.shape):
         raise ArgumentError(
             "linalg.tensorsolve: expected the last sizes of the tensor to have the product of the first, "
-            f"and of the right side. Got {describe(moved)} and {describe(other)}. Give dims."
+            f"and as the right-hand side. Got {describe(moved)} and {describe(other)}. Give dims."
         )
     matrix, vector = ops.reshape(moved, (count, count)), ops.reshape(other, (count,))
     return ops.reshape(ops.linalg_solve(matrix, vector), sizes)

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, N803  the parameters are torch's
-"""Least squares: the solution is an op, and what torch gives beside it is computed from that."""
+"""Least squares: the solution is an op, and torch's further results are computed from it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """Finds x with the least norm of ``input @ x - b``; also residuals, rank and singular values.
+    """Finds the x that minimizes the norm of ``input @ x - b``; also residuals, rank and singular values.
 
-    Which of these there are is torch's rule for its drivers; what there is none of is empty. Residuals:
-    where matrices of full rank have more rows than columns, but not with gelsy. The rank: but with gels.
-    Singular values: with gelsd and gelss. One algorithm stands behind all four names.
+    As in torch, the driver decides which of these are computed; the others are empty. Residuals are computed
+    for matrices of full rank with more rows than columns, except by gelsy. The rank is computed except by
+    gels. Singular values are computed by gelsd and gelss. One algorithm serves all four names.
 
     Args:
         input: ``[..., m, n]``, floating or complex.
         b: ``[..., m, k]``, or a batch of vectors ``[..., m]``.
-        rcond: singular values below this times the largest count as 0; by default by the precision.
-        driver: "gelsy", which is the default, "gels", "gelsd" or "gelss".
+        rcond: singular values below this times the largest count as 0; the default depends on the precision.
+        driver: "gelsy" (the default), "gels", "gelsd" or "gelss".
 
     Returns:
         A named tuple ``(solution, residuals, rank, singular_values)``; the solution is ``[..., n, k]``.
 
     Raises:
-        ArgumentError: there is no such driver, or the shapes do not fit.
+        ArgumentError: the driver does not exist, or the shapes do not fit.
 
     Gradient:
-        Of solution and residuals that of the op ``linalg_lstsq``; the rest has none.
+        Solution and residuals have the gradient of the op ``linalg_lstsq``; the other results have none.
 
     Source:
         torch.linalg.lstsq
@@ -65,7 +65,7 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
 
 
 def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
-    """Returns whether the right side is a batch of vectors."""
+    """Returns whether the right-hand side is a batch of vectors."""
     if driver not in _DRIVERS:
         raise ArgumentError(
             f"linalg.lstsq: parameter `driver` should be one of {', '.join(_DRIVERS)}. Got {driver!r}. Leave "
@@ -80,24 +80,24 @@ def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
     if (B.shape[-1] if is_vector else B.shape[-2]) != A.shape[-2]:
         raise ArgumentError(
             f"linalg.lstsq: input.size(-2) should match other.size(-{1 if is_vector else 2}). Got "
-            f"{describe(A)} and {describe(B)}. Give as many rows."
+            f"{describe(A)} and {describe(B)}. Pass matrices with as many rows."
         )
     return is_vector
 
 
 def find_tolerance(matrix: Any) -> float:
-    """Returns up to which part of the largest a singular value counts as 0; for ints, refused later, 0."""
+    """Returns the relative tolerance for singular values; 0 for ints, which are refused later."""
     is_inexact = jnp.issubdtype(matrix.dtype, jnp.inexact)
     return float(jnp.finfo(matrix.dtype).eps) * max(matrix.shape[-2:]) if is_inexact else 0.0
 
 
 def _count_rank(values: Any, tolerance: float) -> Any:
-    """How many singular values are more than a part of the largest."""
+    """Returns the number of singular values above a part of the largest."""
     if not values.shape[-1]:
         return (values > 0).sum(-1)
     return (values > values[..., :1] * tolerance).sum(-1)
 
 
 def _is_full(rank: Any, columns: int) -> bool:
-    """Whether all matrices have full rank; under a trace that is not known, and taken to be so."""
+    """Tells whether all matrices have full rank; under a trace this is assumed."""
     return is_traced(rank) or bool(np.all(np.asarray(find_array(rank)) == columns))

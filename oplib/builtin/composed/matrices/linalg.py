@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Linear algebra that is made of several ops: what ``oplib.linalg`` has beside the decompositions."""
+"""The functions of ``oplib.linalg`` that are made of several ops."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .least_squares import find_tolerance, linalg_lstsq
 def linalg_norm(
     input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """Computes the norm of vectors or matrices: of all items where neither order nor dims are given.
+    """Computes the norm of vectors or matrices; of all items if neither order nor dims are given.
 
     Args:
-        input: of any shape, floating or complex.
+        input: a floating or complex tensor of any shape.
         ord: a number, or for matrices "fro" or "nuc"; by default the Euclidean norm.
-        dim: one dim, of vectors, or two, of matrices; by default all, at most two with an order.
-        keepdim: whether these dims stay, with size 1.
-        dtype: in which to compute; by default that of the input.
+        dim: one dim for vectors, two dims for matrices; by default all dims, at most two with an order.
+        keepdim: whether these dims are kept with size 1.
+        dtype: the dtype of the computation; by default that of the input.
 
     Returns:
         A real tensor without these dims.
 
     Raises:
-        ArgumentError: an order of matrices for other than two dims, or one that is not supported.
-        DimensionError: there is no such dim.
+        ArgumentError: a matrix order with other than two dims, or an order that is not supported.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
+        The gradient of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
 
     Source:
         torch.linalg.norm
@@ -70,20 +70,20 @@ def linalg_matrix_rank(
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        tol: the bound itself, in the place of the two below.
-        hermitian: whether the matrices are Hermitian, so that their eigenvalues do.
-        atol: a number, or a tensor with one for each matrix; by default 0.
-        rtol: likewise; by default ``max(m, n)`` times the precision, or 0 where atol is given.
+        tol: the absolute bound, instead of the two below.
+        hermitian: whether the matrices are Hermitian, so that their eigenvalues can be used.
+        atol: the absolute bound: a number, or a tensor with one per matrix; by default 0.
+        rtol: the relative bound; by default ``max(m, n)`` times the precision, or 0 if atol is given.
 
     Returns:
         A tensor of ints, ``[...]``.
 
     Raises:
         ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: its dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions.
 
     Gradient:
-        None: the result counts.
+        None: the result is a count.
 
     Source:
         torch.linalg.matrix_rank
@@ -95,7 +95,7 @@ def linalg_matrix_rank(
     """
     values = abs(ops.linalg_eigvalsh(input)) if hermitian else ops.linalg_svdvals(input)
     least = tol if tol is not None else (0.0 if atol is None else atol)
-    if tol is None and values.shape[-1]:  # of none there is no largest, and none to count
+    if tol is None and values.shape[-1]:  # an empty matrix has no largest value
         default = find_tolerance(input) if atol is None else 0.0
         bound = ops.amax(values, -1, True) * (default if rtol is None else rtol)
         return (values > ops.clamp_min(bound, least)).sum(-1)
@@ -103,21 +103,21 @@ def linalg_matrix_rank(
 
 
 def linalg_cond(input: Any, p: Any = None) -> Any:
-    """Computes the condition number: the norm of a matrix times that of its inverse.
+    """Computes the condition number: the norm of a matrix times the norm of its inverse.
 
     Args:
-        input: ``[..., m, n]``, floating or complex; square where ``p`` is neither None, 2 nor -2.
-        p: the order of the norm, as for ``linalg.matrix_norm``; None is 2.
+        input: ``[..., m, n]``, floating or complex; square unless ``p`` is None, 2 or -2.
+        p: the order of the norm, as for ``linalg.matrix_norm``; None means 2.
 
     Returns:
         A real tensor, ``[...]``.
 
     Raises:
         ArgumentError: the input has fewer than two axes, is not square, or the order is not supported.
-        LinAlgError: a matrix that is known has no inverse, where one is needed.
+        LinAlgError: a known matrix has no inverse, but needs one.
 
     Gradient:
-        That of the singular values, or of the norms and the inverse.
+        The gradient of the singular values, or of the norms and the inverse.
 
     Source:
         torch.linalg.cond
@@ -128,7 +128,7 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
         tensor(4.)
     """
     if 0 in input.shape[-2:] and (p not in ("fro", "nuc") or input.shape[-1] == input.shape[-2]):
-        return ops.linalg_svdvals(input).sum(-1)  # that of a matrix of nothing is 0
+        return ops.linalg_svdvals(input).sum(-1)  # an empty matrix has the condition number 0
     if p in (None, 2, -2):
         values = ops.linalg_svdvals(input)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
@@ -147,20 +147,20 @@ def linalg_pinv(
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        rcond: singular values below this times the largest count as 0; by default by the precision.
+        rcond: singular values below this times the largest count as 0; the default depends on the precision.
         hermitian: whether the matrices are Hermitian.
-        atol: singular values below this count as 0 too.
-        rtol: newer name of ``rcond``, which it precedes; by default 0 where ``atol`` is given.
+        atol: singular values below this number count as 0 too.
+        rtol: a newer name of ``rcond``, which has priority; by default 0 if ``atol`` is given.
 
     Returns:
         A tensor, ``[..., n, m]``.
 
     Raises:
         ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: its dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions.
 
     Gradient:
-        That of the op ``linalg_pinv``.
+        The gradient of the op ``linalg_pinv``.
 
     Source:
         torch.linalg.pinv
@@ -178,23 +178,23 @@ def linalg_pinv(
 
 
 def linalg_diagonal(input: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """Returns the diagonals of matrices; a view.
+    """Returns the diagonals of matrices, as a view.
 
     Args:
-        input: with two dims or more.
-        offset: how far above the main diagonal, or below where negative.
+        input: a tensor with at least two dims.
+        offset: the number of the diagonal: positive above the main diagonal, negative below.
         dim1: the dim of the rows.
         dim2: the dim of the columns.
 
     Returns:
-        A view without these dims, and with the diagonal as its last one.
+        A view without these dims, and with the diagonal as its last dim.
 
     Raises:
-        DimensionError: there is no such dim.
-        ArgumentError: both dims are the same.
+        DimensionError: the dim does not exist.
+        ArgumentError: both dims are equal.
 
     Gradient:
-        That of ``diagonal``.
+        The gradient of ``diagonal``.
 
     Source:
         torch.linalg.diagonal
@@ -208,22 +208,22 @@ def linalg_diagonal(input: Any, *, offset: int = 0, dim1: int = -2, dim2: int = 
 
 
 def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-    """Sums products of items along a dim, those of the first vector conjugated.
+    """Sums products of items along a dim; the first vector is conjugated.
 
     Args:
-        x: of any shape.
-        y: of a shape that broadcasts with it.
-        dim: that of the vectors.
+        x: a tensor of any shape.
+        y: a tensor whose shape broadcasts with x.
+        dim: the dim of the vectors.
 
     Returns:
         A tensor without this dim.
 
     Raises:
         ArgumentError: the shapes do not broadcast.
-        DimensionError: there is no such dim.
+        DimensionError: the dim does not exist.
 
     Gradient:
-        That of the product and the sum.
+        The gradient of the product and the sum.
 
     Source:
         torch.linalg.vecdot
@@ -237,19 +237,19 @@ def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
 
 
 def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
-    """Multiplies several matrices, in the order that takes the fewest multiplications.
+    """Multiplies several matrices, in the order with the fewest multiplications.
 
     Args:
-        tensors: two or more matrices that fit; the first and the last may be vectors.
+        tensors: at least two matrices of fitting shapes; the first and the last may be vectors.
 
     Returns:
         Their product.
 
     Raises:
-        ArgumentError: there are fewer than two, or they do not fit.
+        ArgumentError: there are fewer than two tensors, or their shapes do not fit.
 
     Gradient:
-        That of ``matmul``.
+        The gradient of ``matmul``.
 
     Source:
         torch.linalg.multi_dot
@@ -272,7 +272,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
 
 
 def _find_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to cut each run of factors, so that the number of multiplications is least."""
+    """Returns where to split each sequence of factors to minimize the number of multiplications."""
     count = len(sizes) - 1
     cost: dict[tuple[int, int], float] = {(place, place): 0 for place in range(count)}
     cuts: dict[tuple[int, int], int] = {}

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, N803  the parameters are torch's
-"""Decompositions under the older names that torch keeps, with the arguments and results of those."""
+"""Decompositions under older names of torch, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def qr(input: Any, some: bool = True) -> Any:
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        some: whether Q has ``min(m, n)`` columns; else it is square.
+        some: True for ``min(m, n)`` columns of Q, False for a square Q.
 
     Returns:
         A named tuple ``(Q, R)``.
 
     Raises:
         ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: its dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions.
 
     Gradient:
-        That of ``linalg.qr``.
+        The gradient of ``linalg.qr``.
 
     Source:
         torch.qr
@@ -48,22 +48,22 @@ def qr(input: Any, some: bool = True) -> Any:
 
 
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
-    """Computes U, S and V with ``U @ diag(S) @ V.mH == input``; ``linalg.svd`` gives ``V.mH``.
+    """Computes U, S and V with ``U @ diag(S) @ V.mH == input``; ``linalg.svd`` returns ``V.mH`` instead.
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        some: whether U and V have ``min(m, n)`` columns; else they are square.
-        compute_uv: whether U and V are computed; else they are square and hold zeros.
+        some: True for ``min(m, n)`` columns of U and V, False for square ones.
+        compute_uv: False returns square matrices of zeros for U and V.
 
     Returns:
         A named tuple ``(U, S, V)``; S is real, the largest value first.
 
     Raises:
         ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: its dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions.
 
     Gradient:
-        That of ``linalg.svd``, or of ``linalg.svdvals``.
+        The gradient of ``linalg.svd``, or of ``linalg.svdvals``.
 
     Source:
         torch.svd
@@ -84,23 +84,23 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 def triangular_solve(
     input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    """Solves ``A @ x = input``, or ``A.T @ x = input``, where A is triangular.
+    """Solves ``A @ x = input``, or ``A.T @ x = input``, for a triangular A.
 
     Args:
         input: ``[..., m, k]``, floating or complex.
         A: ``[..., m, m]``, of the same dtype.
-        upper: whether A is upper triangular; what stands below is not read.
-        transpose: whether it is A.T that counts.
-        unitriangular: whether the diagonal counts as ones.
+        upper: whether A is upper triangular; the other triangle is not read.
+        transpose: whether A.T is used instead of A.
+        unitriangular: whether the diagonal is taken as ones.
 
     Returns:
         A named tuple ``(solution, cloned_coefficient)``; the second is a copy of A.
 
     Raises:
-        ArgumentError: one has fewer than two axes, or their shapes do not fit.
+        ArgumentError: a tensor has fewer than two axes, or the shapes do not fit.
 
     Gradient:
-        That of ``linalg.solve_triangular``.
+        The gradient of ``linalg.solve_triangular``.
 
     Source:
         torch.triangular_solve

@@ -1,5 +1,5 @@
 # ruff: noqa: N803  the parameters are torch's
-"""Decompositions in triangles, chains of products and columns of powers, as torch has them at its root."""
+"""LU decompositions, products of several matrices, and Vandermonde matrices, as at the root of torch."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .linalg import linalg_multi_dot
 
 
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
-    """Finds two triangles, in one matrix, whose product is A with rows exchanged, be A singular or not.
+    """Computes the LU factors of A with exchanged rows, in one matrix; A may be singular.
 
     ``linalg.lu_factor`` refuses a singular matrix.
 
     Args:
         A: ``[..., m, n]``, floating or complex.
-        pivot: whether rows are exchanged; without it there is none.
-        get_infos: whether to give a third result.
+        pivot: whether rows are exchanged; False is not supported.
+        get_infos: whether to return a third result.
 
     Returns:
-        A tuple of the triangles ``[..., m, n]``, the rows by which each was exchanged, int32, counted from 1,
-        and where asked for the place of the first 0 on the diagonal of U, or 0.
+        A tuple of the factors ``[..., m, n]``, the pivots of the row exchanges, int32, counted from 1, and on
+        request the position of the first 0 on the diagonal of U, or 0.
 
     Raises:
-        ArgumentError: fewer than two dims, or ``pivot=False``.
+        ArgumentError: the input has fewer than two dims, or ``pivot=False``.
 
     Gradient:
-        Of the triangles.
+        The factors have the gradient of the decomposition.
 
     Source:
         torch.lu
@@ -46,20 +46,20 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
 
 
 def linalg_lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
-    """Finds a permutation and two triangles with ``P @ L @ U == A``.
+    """Computes a permutation P and triangular L and U with ``P @ L @ U == A``.
 
     Args:
         A: ``[..., m, n]``, floating or complex.
-        pivot: whether rows are exchanged; without it there is none.
+        pivot: whether rows are exchanged; False is not supported.
 
     Returns:
         A named tuple ``(P, L, U)``.
 
     Raises:
-        ArgumentError: fewer than two dims, or ``pivot=False``.
+        ArgumentError: the input has fewer than two dims, or ``pivot=False``.
 
     Gradient:
-        Of L and U; P has none.
+        L and U have the gradient of the decomposition; P has none.
 
     Source:
         torch.linalg.lu
@@ -78,22 +78,22 @@ def linalg_lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
 def lu_unpack(
     LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Any, Any, Any]:
-    """Makes a permutation and two triangles of what ``linalg.lu_factor`` gives.
+    """Converts the result of ``linalg.lu_factor`` to a permutation and two triangular matrices.
 
     Args:
-        LU_data: the triangles in one matrix, ``[..., m, n]``.
-        LU_pivots: the rows that were exchanged, int32, counted from 1.
-        unpack_data: whether triangles are wanted; what is not is empty.
-        unpack_pivots: whether the permutation is.
+        LU_data: the factors in one matrix, ``[..., m, n]``.
+        LU_pivots: the pivots of the row exchanges, int32, counted from 1.
+        unpack_data: whether to return L and U; otherwise they are empty.
+        unpack_pivots: whether to return P; otherwise it is empty.
 
     Returns:
         A named tuple ``(P, L, U)``.
 
     Raises:
-        ArgumentError: pivots that are not int32, or not as many as there are rows or columns.
+        ArgumentError: the pivots are not int32, or their number does not fit.
 
     Gradient:
-        Of L and U; P has none.
+        L and U pass the gradient on; P has none.
 
     Source:
         torch.lu_unpack
@@ -109,21 +109,21 @@ def lu_unpack(
 
 
 def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
-    """Solves A @ x = b by the factors of A; ``linalg.lu_solve`` has them first.
+    """Solves A @ x = b by the factors of A; ``linalg.lu_solve`` takes them first.
 
     Args:
         b: ``[..., m, k]``, floating or complex.
-        LU_data: the triangles of A, as ``linalg.lu_factor`` gives them.
-        LU_pivots: the rows that were exchanged, likewise.
+        LU_data: the factors of A, as ``linalg.lu_factor`` returns them.
+        LU_pivots: the pivots, as ``linalg.lu_factor`` returns them.
 
     Returns:
         ``[..., m, k]``.
 
     Raises:
-        ArgumentError: shapes or dtypes that do not fit.
+        ArgumentError: the shapes or dtypes do not fit.
 
     Gradient:
-        By b and the triangles.
+        With respect to b and the factors.
 
     Source:
         torch.lu_solve
@@ -139,19 +139,19 @@ def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
 
 
 def chain_matmul(*matrices: Any) -> Any:
-    """Multiplies matrices in the order that takes the fewest multiplications.
+    """Multiplies matrices in the order with the fewest multiplications.
 
     Args:
-        *matrices: one or more, each with as many rows as the one before has columns.
+        *matrices: one or more matrices, each with as many rows as its predecessor has columns.
 
     Returns:
-        The product; a single matrix as it is.
+        The product; a single matrix is returned unchanged.
 
     Raises:
-        ArgumentError: there is none, or one is no matrix.
+        ArgumentError: there is no matrix, or an argument is no matrix.
 
     Gradient:
-        That of ``matmul``.
+        The gradient of ``matmul``.
 
     Source:
         torch.chain_matmul
@@ -171,21 +171,21 @@ def chain_matmul(*matrices: Any) -> Any:
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """Makes a matrix of the powers of numbers, the highest first; ``linalg.vander`` has the lowest first.
+    """Returns a matrix of the powers of numbers, the highest first; ``linalg.vander`` has the lowest first.
 
     Args:
         x: a vector.
-        N: how many powers; by default as many as there are numbers.
-        increasing: whether the lowest stand first.
+        N: the number of powers; by default the number of items.
+        increasing: whether the lowest powers come first.
 
     Returns:
         ``[count, N]``.
 
     Raises:
-        ArgumentError: no vector, or a negative count.
+        ArgumentError: the input is no vector, or N is negative.
 
     Gradient:
-        That of the powers.
+        The gradient of the powers.
 
     Source:
         torch.vander

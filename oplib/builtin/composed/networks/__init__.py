@@ -1,1 +1,1 @@
-"""Functions of ``torch.nn.functional`` made of several ops."""
+"""Functions of ``torch.nn.functional`` that are made of several ops."""

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917  the parameters are torch's
-"""Attention as torch has it, over the ops that compute it: with a mask, with dropout, over long sequences."""
+"""``scaled_dot_product_attention``, which selects its op by mask, dropout and length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oplib.tensor import Generator
 
 
 def _attend_long(operands: tuple[Any, ...], is_causal: bool, scale: float) -> Any:
-    """Attention that keeps no scores; its op has an axis for the queries that share a head of keys."""
+    """Computes attention without storing the scores; the op has an axis for queries that share a key head."""
     query, key, value = operands
     check_operands(query, key, value)
     *heads, length, width = query.shape
@@ -27,7 +27,7 @@ def _attend_long(operands: tuple[Any, ...], is_causal: bool, scale: float) -> An
 
 
 def _choose_scale(query: Any, scale: float | None) -> float:
-    """The scale; where there is nothing to be scaled, any will do."""
+    """Returns the scale; for empty vectors any number is valid."""
     if scale is not None:
         return scale
     return 1 / math.sqrt(query.shape[-1]) if query.ndim and query.shape[-1] else 1.0
@@ -37,7 +37,7 @@ def _refuse_two_masks(attn_mask: Any, is_causal: bool) -> None:
     if is_causal and attn_mask is not None:
         raise ArgumentError(
             f"{NAME}: explicit attn_mask should not be set when is_causal=True. Got {describe(attn_mask)}. "
-            "Give just one."
+            "Pass only one."
         )
 
 
@@ -53,37 +53,38 @@ def scaled_dot_product_attention(
     *,
     generator: Generator | None = None,
 ) -> Any:
-    """Weighs values by the softmax of the scaled products of queries and keys.
+    """Weights values by the softmax of the scaled products of queries and keys.
 
-    ``softmax(query @ key.mT * scale + attn_mask) @ value``; for half precision the softmax is in float32. A
-    query that sees no key gets zeros. From 2**18 scores for each head on, without mask and dropout, what is
-    kept for the backward grows with the length and not with its square; on accelerators the scores are never
-    stored.
+    The result is ``softmax(query @ key.mT * scale + attn_mask) @ value``; for half precision the softmax is
+    in float32. A query whose keys are all masked gets zeros. From 2**18 scores per head on, without mask and
+    dropout, the memory for the backward grows linearly with the length, and accelerators never store the
+    scores.
 
     Args:
         query: ``[..., H, L, E]``, of float16, bfloat16, float32 or float64.
         key: ``[..., H, S, E]``, of the same dtype.
         value: ``[..., H, S, V]``, of the same dtype.
-        attn_mask: what broadcasts to ``[..., H, L, S]``: bools, True takes part; or numbers of the query's
-            dtype or float32, which are added to the scores.
-        dropout_p: with what probability a weight becomes 0; the others are scaled by ``1 / (1 - dropout_p)``.
-        is_causal: whether a query sees only the keys up to its own place, both counted from the first.
-        scale: of the products; by default ``1 / sqrt(E)``.
-        enable_gqa: whether key and value have fewer heads, ``H / n`` of them, each for n of the query's.
-        generator: where the randomness of dropout comes from; by default the global Generator.
+        attn_mask: a tensor that broadcasts to ``[..., H, L, S]``: bools, True for the keys that take part; or
+            numbers of the query's dtype or float32, which are added to the scores.
+        dropout_p: the probability that a weight becomes 0; the others are scaled by ``1 / (1 - dropout_p)``.
+        is_causal: whether a query attends only to keys up to its own position, both counted from the first.
+        scale: the factor of the products; by default ``1 / sqrt(E)``.
+        enable_gqa: whether key and value have fewer heads, ``H / n``, each of which serves n heads of the
+            query.
+        generator: the source of random numbers for dropout; by default the global Generator.
 
     Returns:
-        ``[..., H, L, V]``, of the query's dtype. Before H the axes are broadcast.
+        ``[..., H, L, V]``, of the query's dtype. The axes before H are broadcast.
 
     Raises:
         ArgumentError: dtypes or shapes do not fit, or both a mask and ``is_causal`` are given.
         ArgumentTypeError: ``dropout_p`` is no number.
-        ArgumentValueError: ``dropout_p`` is no probability.
+        ArgumentValueError: ``dropout_p`` is not between 0 and 1.
         TracingError: the Generator was made outside the running trace.
 
     Gradient:
-        With respect to query, key, value and a mask of numbers, of any order, forward too. Long sequences
-        have a formula that computes the weights anew; the rest is JAX's own derivative.
+        With respect to query, key, value and a mask of numbers, of any order, and in forward mode. Long
+        sequences have a formula that recomputes the weights; the others have JAX's own derivative.
 
     Source:
         torch.nn.functional.scaled_dot_product_attention; jax.nn.dot_product_attention computes it on

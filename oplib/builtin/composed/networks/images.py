@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Functions of networks as ``torch.nn.functional`` has them: with older arguments, and what is looked at."""
+"""Functions of networks as in ``torch.nn.functional``, with its deprecated arguments and checks of values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from oplib.tensor import Generator
 def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
     if align_corners is None:
         warnings.warn(
-            f"{name}: align_corners is False where it is left out, in torch since 1.3.0. Say "
-            "align_corners=False, or True for what it was before.",
-            stacklevel=4,  # behind the function and its guard
+            f"{name}: align_corners is False by default, in torch since 1.3.0. Pass "
+            "align_corners=False, or True for the behaviour before.",
+            stacklevel=4,  # the caller of the function and its guard
         )
     return bool(align_corners)
 
@@ -37,24 +37,24 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Any:
-    """Samples an image, or a volume, at places that a grid tells.
+    """Samples an image, or a volume, at the coordinates of a grid.
 
     Args:
         input: ``[N, C, H, W]`` or ``[N, C, D, H, W]``.
         grid: ``[N, ..., 2]`` or ``[N, ..., 3]``, from -1 to 1, x first.
         mode: "bilinear", "nearest" or "bicubic".
-        padding_mode: what is beyond the border: "zeros", "border" or "reflection".
-        align_corners: whether -1 and 1 are the centers of the outer items, and not their edges.
+        padding_mode: the values beyond the border: "zeros", "border" or "reflection".
+        align_corners: whether -1 and 1 are the centers of the outer items, instead of their edges.
 
     Returns:
-        ``[N, C, ...]``, the items at the places of the grid, by interpolation.
+        ``[N, C, ...]``, the interpolated items at the coordinates of the grid.
 
     Raises:
-        ArgumentValueError: another mode.
-        ArgumentError: shapes or dtypes that do not fit.
+        ArgumentValueError: a mode is invalid.
+        ArgumentError: the shapes or dtypes do not fit.
 
     Gradient:
-        By both; by the grid 0 with "nearest", and where places are held at a border.
+        With respect to both; for the grid it is 0 with "nearest", and where a coordinate is clipped.
 
     Source:
         torch.nn.functional.grid_sample
@@ -70,22 +70,22 @@ def grid_sample(
 
 
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
-    """Finds to which places affine maps bring those of images, for grid_sample.
+    """Computes the coordinates of an image after affine maps, for grid_sample.
 
     Args:
         theta: ``[N, 2, 3]``, or ``[N, 3, 4]`` for volumes; floating.
-        size: of the images, ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
+        size: the shape of the images, ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
         align_corners: as for grid_sample.
 
     Returns:
         ``[N, H, W, 2]`` or ``[N, D, H, W, 3]``.
 
     Raises:
-        ArgumentValueError: a theta that does not fit the size, or a size without items.
-        UnsupportedArgumentError: a size of another number of dimensions.
+        ArgumentValueError: theta does not fit the size, or the size is empty.
+        UnsupportedArgumentError: the size has another number of dimensions.
 
     Gradient:
-        By theta, in which the result is linear.
+        With respect to theta; the result is linear in it.
 
     Source:
         torch.nn.functional.affine_grid
@@ -116,32 +116,33 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums bags of rows of ``weight``, or takes their means or largest items.
+    """Computes sums, means or maxima of bags of rows of ``weight``.
 
     Args:
-        input: the places of rows: ``[B, L]``, bags of one size, or a vector with ``offsets``.
+        input: the indices of rows: ``[B, L]`` for bags of one size, or a vector with ``offsets``.
         weight: the table, ``[count, size]``.
-        offsets: where each bag begins.
-        max_norm: rows that are looked up and longer than this are shortened to it first, in place.
-        norm_type: of the length.
-        scale_grad_by_freq: the gradient of a row is divided by how often it is looked up.
+        offsets: the start of each bag.
+        max_norm: the maximal norm of a row; longer rows that are looked up are first shortened to it, in
+            place.
+        norm_type: the order of the norm.
+        scale_grad_by_freq: whether the gradient of a row is divided by the number of its look-ups.
         mode: "sum", "mean" or "max".
-        sparse: there are no sparse gradients: only False.
-        per_sample_weights: factors of the rows, of the shape of the input; with "sum" alone.
+        sparse: only False: there are no sparse gradients.
+        per_sample_weights: factors of the rows, in the shape of the input; only for "sum".
         include_last_offset: whether the last offset is the end of the last bag.
-        padding_idx: a row that counts for nothing.
+        padding_idx: a row that is ignored.
 
     Returns:
-        ``[B, size]``; zeros for a bag with nothing in it.
+        ``[B, size]``; zeros for an empty bag.
 
     Raises:
-        ArgumentValueError: shapes that do not fit, or another mode.
-        ArgumentError: offsets that do not begin at 0, or no such padding_idx.
-        DimensionError: a place that is known is none of the table's.
-        UnsupportedArgumentError: sparse gradients, or factors with a mode that takes none.
+        ArgumentValueError: the shapes do not fit, or the mode is invalid.
+        ArgumentError: the offsets do not start at 0, or ``padding_idx`` does not exist.
+        DimensionError: a known index is out of range.
+        UnsupportedArgumentError: sparse gradients, or factors with another mode than "sum".
 
     Gradient:
-        By the weight and the factors; of "max" to the first of the largest items.
+        With respect to the weight and the factors; for "max" it goes to the first of equal items.
 
     Source:
         torch.nn.functional.embedding_bag
@@ -181,7 +182,7 @@ def _check_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any) 
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ArgumentValueError(
             "embedding_bag: per_sample_weights must have the same shape as the input. Got "
-            f"{describe(per_sample_weights)} for {describe(input)}. Give one for each place."
+            f"{describe(per_sample_weights)} for {describe(input)}. Pass one for each index."
         )
     if weight.ndim != 2 or input.ndim not in (1, 2):
         raise ArgumentValueError(
@@ -238,23 +239,23 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:
-    """What the log-probabilities of label sequences lack to 0, over all alignments.
+    """Computes the negative log-likelihoods of label sequences over all alignments (CTC).
 
     Args:
-        log_probs: ``[T, N, C]``, or ``[T, C]`` of one sequence; logarithms of probabilities.
-        targets: labels, ``[N, S]``, or those of all sequences one after the other.
-        input_lengths: how many times of each sequence count, a tensor or numbers.
-        target_lengths: how many labels of each.
-        blank: the label that stands for none.
-        reduction: "none", "mean", of losses over the numbers of labels, or "sum".
-        zero_infinity: whether losses are 0 where there is no alignment, and not inf.
+        log_probs: ``[T, N, C]``, or ``[T, C]`` for one sequence; logarithms of probabilities.
+        targets: labels, ``[N, S]``, or those of all sequences concatenated.
+        input_lengths: the number of time steps of each sequence, a tensor or numbers.
+        target_lengths: the number of labels of each sequence.
+        blank: the label that means no label.
+        reduction: "none", "mean" of losses divided by the numbers of labels, or "sum".
+        zero_infinity: whether the loss is 0 instead of inf if there is no alignment.
 
     Returns:
-        The loss, or ``[N]`` losses with "none".
+        The loss, or losses ``[N]`` with "none".
 
     Raises:
-        ArgumentError: lengths, labels or a blank that do not fit.
-        ArgumentValueError: another reduction.
+        ArgumentError: the lengths, the labels or the blank do not fit.
+        ArgumentValueError: the reduction is invalid.
 
     Gradient:
         That by ``log_probs``. PyTorch hands out another, which is the same once log_softmax is behind it.
@@ -293,7 +294,7 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
     most = of_targets.sum() if is_joined else of_targets.max()
     if of_targets.min() < 0 or most > targets.shape[-1]:
         raise ArgumentError(
-            "ctc_loss: expected target_lengths to be no more than there are labels. Got "
+            "ctc_loss: expected target_lengths to be at most the number of labels. Got "
             f"{of_targets.tolist()} for {describe(targets)}. Cut them."
         )
 
@@ -310,24 +311,24 @@ def gumbel_softmax(
     *,
     generator: Generator | None = None,
 ) -> Any:
-    """Draws shares, near 0 and 1, with the probabilities of the softmax; differentiable by these.
+    """Draws near one-hot vectors with the probabilities of the softmax; the result is differentiable.
 
     Args:
-        logits: real, of any shape.
-        tau: the temperature; the lower, the nearer to 0 and 1.
-        hard: whether the result is one 1 and zeros, with the gradient of the shares.
-        eps: has no effect.
-        dim: along which the shares sum to 1.
-        generator: where the randomness comes from; by default the global Generator.
+        logits: a real tensor of any shape.
+        tau: the temperature; a lower one gives values nearer to 0 and 1.
+        hard: whether the result is one-hot, with the gradient of the soft vectors.
+        eps: accepted for parity; it has no effect.
+        dim: the dim along which the vectors sum to 1.
+        generator: the source of random numbers; by default the global Generator.
 
     Returns:
-        The shares, of the shape of the logits.
+        The vectors, in the shape of the logits.
 
     Raises:
-        UnsupportedDtypeError: logits that are not floating.
+        UnsupportedDtypeError: the logits are not floating.
 
     Gradient:
-        By the logits, that of the shares.
+        With respect to the logits, that of the shares.
 
     Source:
         torch.nn.functional.gumbel_softmax; Jang, Gu and Poole, 2017.
@@ -337,7 +338,7 @@ def gumbel_softmax(
         >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
         tensor([1., 1.])
     """
-    if eps != 1e-10:  # the caller is behind the guard and the further names
+    if eps != 1e-10:  # the caller of the guard and of the further names
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=4)
     drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
     shares = ops.softmax((logits - drawn) / tau, dim)

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Losses as ``torch.nn.functional`` has them: in its order of arguments, with its older ones and weights."""
+"""Losses with the signatures of ``torch.nn.functional``, including older arguments and weights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WRITTEN_LOSSES = {
     ),
 }
 _OF_PAIRS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-_WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the weight of the others is one of the op's
+_WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the others pass the weight to their op
 
 
 _FURTHER = {
@@ -57,7 +57,7 @@ _FURTHER = {
 
 
 def read_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """Returns the reduction that torch's older arguments mean, and the newer one where they are left out."""
+    """Returns the reduction of torch's older arguments, or the newer argument if they are not given."""
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:
@@ -66,9 +66,9 @@ def read_reduction(size_average: bool | None, reduce: bool | None, reduction: st
 
 
 def warn_of_sizes(name: str, first: Any, target: Any) -> None:
-    """Warns, as torch does, where input and target are broadcast, which is rarely meant."""
+    """Warns, as torch does, if input and target are broadcast, which is rarely intended."""
     if not (hasattr(first, "shape") and hasattr(target, "shape")):
-        return  # the op refuses it
+        return  # the op raises an error
     if tuple(first.shape) != tuple(target.shape):
         warnings.warn(
             f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
@@ -78,7 +78,7 @@ def warn_of_sizes(name: str, first: Any, target: Any) -> None:
 
 
 def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
-    """Weighs losses item by item; their mean is by the weights, that of huber_loss by the items."""
+    """Weights losses; their mean is divided by the sum of weights, for huber_loss by the number of items."""
     if tuple(weight.shape) != tuple(losses.shape):
         raise ArgumentValueError(
             f"{name}: weights and input must have the same size. Got {describe(weight)} for losses "
@@ -135,26 +135,26 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    """By how much the distance to the positive is not smaller by a margin than that to the negative.
+    """Computes how far the distance to the positive is from being smaller, by a margin, than to the negative.
 
     Args:
         anchor: ``[..., size]``, real.
-        positive: the same.
-        negative: the same.
-        distance_function: of two of these, gives one distance for each; by default pairwise_distance.
-        margin: positive.
-        swap: whether the distance from positive to negative counts where it is smaller.
+        positive: ``[..., size]``, real.
+        negative: ``[..., size]``, real.
+        distance_function: returns one distance per pair of vectors; by default pairwise_distance.
+        margin: the margin, a positive number.
+        swap: whether to use the distance from positive to negative if it is smaller.
         reduction: "none", "mean" or "sum".
 
     Returns:
-        The loss, or one for each anchor with "none".
+        The loss, or one loss per anchor with "none".
 
     Raises:
-        ArgumentValueError: a margin that is not positive, or another reduction.
-        ArgumentError: tensors of several numbers of dimensions.
+        ArgumentValueError: the margin is not positive, or the reduction is invalid.
+        ArgumentError: the tensors have different numbers of dimensions.
 
     Gradient:
-        By all three, where the loss is not 0.
+        With respect to all three, where the loss is not 0.
 
     Source:
         torch.nn.functional.triplet_margin_with_distance_loss
@@ -191,25 +191,25 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """What the log-densities of normally distributed numbers lack to 0.
+    """Computes the negative log-likelihoods of normally distributed numbers.
 
     Args:
-        input: the means.
-        target: the numbers, of a shape that broadcasts.
-        var: the variances: a number, or a tensor of the shape of the input, or of this with one axis of
-            size 1, or without the last.
-        full: whether the constant term is added.
-        eps: smaller variances count as this.
+        input: a tensor, the means.
+        target: the numbers; the shapes broadcast.
+        var: the variances: a number, or a tensor of the shape of the input, possibly with an axis of size 1,
+            or without the last axis.
+        full: whether the constant term is included.
+        eps: the lower bound of the variances.
         reduction: "none", "mean" or "sum".
 
     Returns:
-        The loss, or one for each item with "none".
+        The loss, or one loss per item with "none".
 
     Raises:
-        ArgumentValueError: a known variance is negative, or of another shape, or another reduction.
+        ArgumentValueError: a known variance is negative or has another shape, or the reduction is invalid.
 
     Gradient:
-        By all three; by a variance below eps that of eps.
+        With respect to all three; a variance below eps gets the gradient of eps.
 
     Source:
         torch.nn.functional.gaussian_nll_loss

@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Pools by norms, and the way back from pools of largest items, as ``torch.nn.functional`` has them."""
+"""Pooling by norms, and the inverse of max pooling, as in ``torch.nn.functional``."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def _make_lp_pool(rank: int) -> Function:
     def lp_pool(
         input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Any:
-        """Takes the roots of the sums of powers in each window.
+        """Computes the roots of the sums of powers of each window.
 
         Args:
             input: ``[N, C, ...]`` or ``[C, ...]``.
-            norm_type: the power; inf for the largest size.
-            kernel_size: of a window.
-            stride: by default ``kernel_size``.
-            ceil_mode: whether a last window may stand out.
+            norm_type: the power; inf for the largest absolute value.
+            kernel_size: the size of a window.
+            stride: the step between windows; by default ``kernel_size``.
+            ceil_mode: whether the last window may extend beyond the input.
 
         Returns:
-            One number for each window.
+            One number per window.
 
         Raises:
-            ArgumentError: another number of dimensions, or no window.
+            ArgumentError: the input has another number of dimensions, or there is no window.
 
         Gradient:
-            By the input; 0 where a window holds zeros alone.
+            With respect to the input; 0 for a window of zeros.
 
         Source:
             torch.nn.functional.lp_pool1d, lp_pool2d, lp_pool3d
@@ -65,25 +65,25 @@ def _make_max_unpool(rank: int) -> Function:
         padding: Any = 0,
         output_size: Any = None,
     ) -> Any:
-        """Puts items where they stood before a pool of largest items, and 0 elsewhere.
+        """Writes items at their positions before max pooling, and 0 elsewhere.
 
         Args:
             input: ``[N, C, ...]`` or ``[C, ...]``.
-            indices: where they stood among the places of their channel.
-            kernel_size: of the pool, as are the next two.
-            stride: by default ``kernel_size``.
-            padding: places that were added on both sides.
-            output_size: that of what was pooled; by default the least that it can have been.
+            indices: the positions of the items in their channel.
+            kernel_size: the size of the windows of the pooling, like the next two arguments.
+            stride: the step between windows; by default ``kernel_size``.
+            padding: the number of positions added on both sides.
+            output_size: the size before pooling; by default the smallest possible size.
 
         Returns:
-            A tensor of the size of what was pooled.
+            A tensor of the size before pooling.
 
         Raises:
-            ArgumentValueError: no pool makes this of that size.
-            ArgumentError: shapes that do not fit, or a place that is out of bounds.
+            ArgumentValueError: no pooling produces the input from that size.
+            ArgumentError: the shapes do not fit, or an index is out of range.
 
         Gradient:
-            Each item has that of its place.
+            Each item gets the gradient at its position.
 
         Source:
             torch.nn.functional.max_unpool1d, max_unpool2d, max_unpool3d
@@ -112,8 +112,8 @@ def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
     values, count = read_known(indices), math.prod(sizes)
     if values is not None and values.size and not 0 <= values.min() <= values.max() < count:
         raise ArgumentError(
-            f"{name}: found an invalid max index; a place is out of bounds. Got {describe(indices)} up to "
-            f"{values.max()} for sizes {list(sizes)}. Give output_size: that of what was pooled."
+            f"{name}: found an invalid max index; an index is out of bounds. Got {describe(indices)} up to "
+            f"{values.max()} for sizes {list(sizes)}. Give output_size: the size before pooling."
         )
 
 

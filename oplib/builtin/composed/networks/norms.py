@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Normalisation of channels with running moments, which are written."""
+"""Normalisation of channels with running moments, which are updated in place."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Brings each channel to mean 0 and variance 1, then scales and moves it.
+    """Normalises each channel to mean 0 and variance 1, then scales and shifts it.
 
     Args:
         input: ``[N, C, ...]``, floating.
-        running_mean: ``[C]``, or None while training.
-        running_var: likewise.
+        running_mean: ``[C]``, or None in training.
+        running_var: ``[C]``, or None in training.
         weight: ``[C]``, the scale; by default 1.
-        bias: ``[C]``, what is added; by default 0.
-        training: whether the moments are those of the batch. The running ones, which must be Tensors
-            then, move towards these, in place.
-        momentum: by which part they do.
-        eps: added to the variance.
+        bias: ``[C]``, the shift; by default 0.
+        training: whether to use the moments of the batch. The running moments, which must be Tensors, are
+            then updated in place.
+        momentum: the weight of the new moments in the update.
+        eps: a number to add to the variance.
 
     Returns:
         A tensor like the input.
 
     Raises:
-        ArgumentError: a shape or dtype does not fit, or running moments to be written are no Tensors.
-        ArgumentValueError: training, with one item for each channel.
+        ArgumentError: a shape or dtype does not fit, or running moments to update are no Tensors.
+        ArgumentValueError: training with one item per channel.
 
     Gradient:
-        A formula of its own, by input, weight and bias.
+        A formula of the op, with respect to input, weight and bias.
 
     Source:
         torch.nn.functional.batch_norm
@@ -60,7 +60,7 @@ def batch_norm(
         if running_mean is None or running_var is None:
             raise ArgumentError(
                 f"batch_norm: running_mean and running_var must be defined in evaluation mode. Got "
-                f"{describe(running_mean)} and {describe(running_var)}. Give them, or training=True."
+                f"{describe(running_mean)} and {describe(running_var)}. Pass them, or training=True."
             )
         return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
     _check_running("batch_norm", input, running_mean, running_var)
@@ -68,10 +68,10 @@ def batch_norm(
     if count == 1:
         raise ArgumentValueError(
             f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
-            "Give a larger batch, or training=False."
+            "Pass a larger batch, or training=False."
         )
     result, mean, variance = ops.native_batch_norm(input, weight, bias, eps)
-    if count != 0:  # nothing has no moments
+    if count != 0:  # an empty tensor has no moments
         _move_running(running_mean, mean, momentum)
         _move_running(running_var, variance * (count / max(count - 1, 1)), momentum)
     return result
@@ -87,28 +87,28 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Brings each channel of each example to mean 0 and variance 1, then scales and moves it.
+    """Normalises each channel of each example to mean 0 and variance 1, then scales and shifts it.
 
     Args:
         input: ``[N, C, ...]``, floating.
-        running_mean: ``[C]``, or None. It moves towards the average over the examples, in place, and must
-            be a Tensor then.
-        running_var: likewise.
+        running_mean: ``[C]``, or None. It must be a Tensor, and is updated in place with the average over the
+            examples.
+        running_var: ``[C]``, or None, updated in the same way.
         weight: ``[C]``, the scale; by default 1.
-        bias: ``[C]``, what is added; by default 0.
-        use_input_stats: whether the moments are those of the input; else the running ones.
-        momentum: by which part these move.
-        eps: added to the variance.
+        bias: ``[C]``, the shift; by default 0.
+        use_input_stats: True uses the moments of the input, False the running moments.
+        momentum: the weight of the new moments in the update.
+        eps: a number to add to the variance.
 
     Returns:
         A tensor like the input.
 
     Raises:
-        ArgumentError: a shape or dtype does not fit, or running moments to be written are no Tensors.
-        ArgumentValueError: one item for each channel of an example.
+        ArgumentError: a shape or dtype does not fit, or running moments to update are no Tensors.
+        ArgumentValueError: a channel of an example has one item.
 
     Gradient:
-        A formula of its own, by input, weight and bias.
+        A formula of the op, with respect to input, weight and bias.
 
     Source:
         torch.nn.functional.instance_norm
@@ -134,7 +134,7 @@ def instance_norm(
 
 
 def _check_running(op: str, input: Any, *moments: Any) -> None:
-    """Checks both before one is written."""
+    """Checks both moments before one is written."""
     for name, running in zip(("running_mean", "running_var"), moments, strict=True):
         if running is None:
             continue
@@ -153,7 +153,7 @@ def _check_running(op: str, input: Any, *moments: Any) -> None:
 
 
 def _move_running(running: Any, new: Any, momentum: float) -> None:
-    """Moves a running moment, where there is one, towards a new one."""
+    """Updates a running moment, if it exists, with a new one."""
     if running is not None:
         value = new.detach() if isinstance(new, Tensor) else new
         running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Pooling as torch calls it: without the places of the largest items, and with sizes that may be left out."""
+"""Pooling with torch's signatures: optional indices of the maxima, and optional sizes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from oplib.builtin.single_ops import ops
 Function = Callable[..., Any]
 
 
-_MAX_POOL = """Takes the largest item of each window.
+_MAX_POOL = """Returns the maximum of each window.
 
 Args:
     input: ``[N, C, ...]`` or ``[C, ...]``, real, with {rank} dims to pool.
-    kernel_size: of the window, an int or one for each dim, as all below.
-    stride: from window to window; by default the size.
-    padding: by how much the windows reach over both ends, at most half their size.
-    dilation: from item to item in a window.
-    ceil_mode: whether a window may begin inside and end outside.
-    return_indices: whether to give also where the items stand, counted over the pooled dims.
+    kernel_size: the size of the window, an int or one per dim, like the next three arguments.
+    stride: the step between windows; by default ``kernel_size``.
+    padding: the number of positions added at both ends, at most half of the window.
+    dilation: the step between the items of a window.
+    ceil_mode: whether the last window may extend beyond the input.
+    return_indices: whether to return the positions of the maxima in the pooled dims too.
 
 Returns:
-    A tensor, or a tuple of it and of ints.
+    A tensor, or a tuple of it and the indices, ints.
 
 Raises:
     ArgumentError: a shape or number does not fit.
-    UnsupportedDtypeError: the input is complex, or holds bools.
+    UnsupportedDtypeError: the input is complex or has bools.
 
 Gradient:
-    Put where the items were taken.
+    The gradient goes to the position of each maximum.
 
 Source:
     torch.nn.functional.max_pool{rank}d
@@ -66,18 +66,18 @@ def _make_max_pool(rank: int) -> Function:
     return max_pool
 
 
-_ADAPTIVE_POOL = """Takes the {what} of so many windows, which cover the dims as evenly as they can.
+_ADAPTIVE_POOL = """Returns the {what} of a given number of windows, which cover the dims evenly.
 
 Args:
     input: ``[N, C, ...]`` or ``[C, ...]``, real, with {rank} dims to pool.
-    output_size: how many windows, an int or one for each dim; None keeps the size of a dim.{also}
+    output_size: the number of windows, an int or one per dim; None keeps the size of a dim.{also}
 
 Returns:
     {result}
 
 Raises:
     ArgumentError: a shape or number does not fit.
-    UnsupportedDtypeError: a dtype for which it is not defined.
+    UnsupportedDtypeError: the op is not defined for the dtype.
 
 Gradient:
     {gradient}
@@ -98,8 +98,10 @@ def _describe_adaptive(kind: str, rank: int, what: str, also: str = "") -> str:
         rank=rank,
         what=what,
         also=also,
-        result="A tensor, or a tuple of it and of ints." if also else "A tensor.",
-        gradient="Put where the items were taken." if also else "Spread over the items of the window.",
+        result="A tensor, or a tuple of it and the indices, ints." if also else "A tensor.",
+        gradient="The gradient goes to the position of each maximum."
+        if also
+        else "The items of a window share it.",
         ones=", ".join(["1", *["2"] * rank]),
         pooled=f"(1, {', '.join(['1'] * rank)})",
     )
@@ -113,7 +115,7 @@ def _make_adaptive_max_pool(rank: int) -> Function:
         found = getattr(ops, with_indices)(input, _fill_sizes(input, output_size))
         return found if return_indices else found[0]
 
-    also = "\n    return_indices: whether to give also where the items stand, counted over the pooled dims."
+    also = "\n    return_indices: whether to return the positions of the maxima in the pooled dims too."
     adaptive_max_pool.__name__ = name
     adaptive_max_pool.__doc__ = _describe_adaptive("max", rank, "largest items", also)
     return adaptive_max_pool
@@ -131,7 +133,7 @@ def _make_adaptive_avg_pool(rank: int) -> Function:
 
 
 def _fill_sizes(input: Any, output_size: Any) -> Any:
-    """The sizes, with that of the input for None."""
+    """Returns the sizes, with that of the input in place of None."""
     if isinstance(output_size, int) or None not in output_size:
         return output_size
     own = input.shape[-len(output_size) :]

@@ -1,1 +1,1 @@
-"""Fourier transforms, spectra and windows made of several ops."""
+"""Fourier transforms, spectra and windows that are made of several ops."""

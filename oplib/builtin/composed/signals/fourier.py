@@ -1,5 +1,5 @@
 # ruff: noqa: A002  the parameters are torch's
-"""Fourier transforms of matrices, and the frequencies that transforms are about."""
+"""Fourier transforms of matrices, and the frequencies of transforms."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Function = Callable[..., Any]
 _DOC = """{what}.
 
 Args:
-    input: {takes}, of at least two dims.
-    s: the sizes to which it is cut, or filled with zeros, first; -1 for what it has.
+    input: {takes}, with at least two dims.
+    s: the sizes to which the input is first cut or padded with zeros; -1 keeps a size.
     dim: the two dims.
-    norm: by what the result is divided: "backward", by nothing there and the count on the way back,
-        "forward", the other way round, or "ortho", by its root on both.
+    norm: the transform that is divided by the number of items: "backward" the inverse, "forward" the
+        forward transform; "ortho" divides both by the root.
 
 Returns:
     A tensor, {gives}.
 
 Raises:
-    ArgumentError: a size below 1, another norm, or a dtype that does not fit.
-    DimensionError: there is no such dim.
+    ArgumentError: a size is below 1, the norm is invalid, or the dtype does not fit.
+    DimensionError: the dim does not exist.
 
 Gradient:
-    The transform is linear: that of the conjugate transpose.
+    The conjugate transpose of the transform, which is linear.
 
 Source:
     torch.fft.{name}
@@ -46,7 +46,7 @@ Example:
 _OF_MATRICES = {
     "fft2": ("The discrete Fourier transform along two dims", "real or complex", "complex", "(2, 2)"),
     "ifft2": ("The inverse of fft2", "real or complex", "complex", "(2, 2)"),
-    "rfft2": ("The half of fft2 that real numbers need", "real", "complex", "(2, 2)"),
+    "rfft2": ("The half of fft2 that suffices for real input", "real", "complex", "(2, 2)"),
     "irfft2": ("The inverse of rfft2", "real or complex", "real", "(2, 2)"),
 }
 
@@ -67,15 +67,19 @@ def _make_of_matrices(name: str) -> Function:
 
 _TURNED = {None: "forward", "backward": "forward", "forward": "backward"}
 _OF_HERMITIAN = {
-    "hfft2": ("Transforms a half of what is symmetric up to conjugation, along two dims", "complex", "real"),
-    "ihfft2": ("The inverse of hfft2", "real", "complex, a half of what is symmetric up to conjugation"),
-    "hfftn": ("Transforms a half of what is symmetric up to conjugation", "complex", "real"),
-    "ihfftn": ("The inverse of hfftn", "real", "complex, a half of what is symmetric up to conjugation"),
+    "hfft2": (
+        "The real transform of one half of a Hermitian-symmetric signal, along two dims",
+        "complex",
+        "real",
+    ),
+    "ihfft2": ("The inverse of hfft2", "real", "complex, one half of a Hermitian-symmetric signal"),
+    "hfftn": ("The real transform of one half of a Hermitian-symmetric signal", "complex", "real"),
+    "ihfftn": ("The inverse of hfftn", "real", "complex, one half of a Hermitian-symmetric signal"),
 }
 
 
 def _make_of_hermitian(name: str) -> Function:
-    """By the transforms of real numbers, the other way round, of conjugates."""
+    """Uses the transforms of real numbers in the opposite direction, on conjugates."""
     dims = (-2, -1) if name.endswith("2") else None
 
     def transform(
@@ -106,7 +110,7 @@ def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
         if n < 1 or not d:
             raise ArgumentError(
                 f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
-                "Give those of the signal."
+                "Pass those of the signal."
             )
         found = get_default_dtype() if dtype is None else dtype
         values = tensor(find(n, d).tolist(), dtype=found, device=device)
@@ -117,23 +121,23 @@ def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
     return frequencies
 
 
-_FREQUENCIES = """Lists the frequencies of a transform{some}, in its order.
+_FREQUENCIES = """Returns the frequencies of a transform{some}, in its order.
 
 Args:
-    n: how many items the signal has.
-    d: from item to item.
-    dtype: floating; by default the default dtype.
-    device: where the result is to be.
-    requires_grad: whether gradients are wanted.
+    n: the number of items of the signal.
+    d: the distance between items.
+    dtype: a floating dtype; by default the default dtype.
+    device: the device of the result.
+    requires_grad: whether the result requires grad.
 
 Returns:
     A vector.
 
 Raises:
-    ArgumentError: a signal without items, or no distance.
+    ArgumentError: the signal has no items, or the distance is 0.
 
 Gradient:
-    None: there is nothing to differentiate by.
+    None: no argument is differentiable.
 
 Source:
     torch.fft.{name}
@@ -148,5 +152,5 @@ COMPOSED = (
     *(Composed(_make_of_matrices(one)) for one in _OF_MATRICES),
     *(Composed(_make_of_hermitian(one)) for one in _OF_HERMITIAN),
     Composed(_make_frequencies(np.fft.fftfreq), makes=True),
-    Composed(_make_frequencies(np.fft.rfftfreq, ", but the negative ones"), makes=True),
+    Composed(_make_frequencies(np.fft.rfftfreq, ", except the negative ones"), makes=True),
 )

@@ -1,5 +1,5 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Spectra of a signal in short windows, one after another, and the signal that has them."""
+"""The short-time Fourier transform of a signal, and its inverse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
 
-_LEAST = 1e-11  # torch's: below it the windows together leave an item out
+_LEAST = 1e-11  # torch's bound: below it the windows together omit an item
 
 
 def stft(
@@ -29,31 +29,32 @@ def stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Any:
-    """Transforms a signal piece by piece, each weighted by a window: the short-time Fourier transform.
+    """Computes the short-time Fourier transform: transforms segments of a signal, weighted by a window.
 
     Args:
         input: ``[time]`` or ``[batch, time]``, floating or complex.
-        n_fft: how many items are transformed at a time.
-        hop_length: how far it is from one piece to the next; by default a quarter of ``n_fft``.
-        win_length: how long the window is, which stands in the middle of the piece; by default ``n_fft``.
-        window: its weights, a vector; by default ones.
-        center: whether the signal is padded, so that pieces have their middles at multiples of the hop.
-        pad_mode: how, as for ``nn.functional.pad``.
+        n_fft: the number of items of a segment.
+        hop_length: the step between segments; by default a quarter of ``n_fft``.
+        win_length: the length of the window, which is centered in the segment; by default ``n_fft``.
+        window: the weights, a vector; by default ones.
+        center: whether the signal is padded, so that segments are centered at multiples of the hop.
+        pad_mode: the padding mode of ``nn.functional.pad``.
         normalized: whether the result is divided by the root of ``n_fft``.
-        onesided: whether to give the half that real numbers need; by default where all is real.
-        return_complex: whether the result is complex; otherwise its parts stand in a last dim. Must be given
-            for a real input.
-        align_to_window: what torch takes here; only None is.
+        onesided: whether to return the half that suffices for real input; the default for real input and
+            window.
+        return_complex: whether the result is complex; otherwise its parts are in a last dim. Required for a
+            real input.
+        align_to_window: accepted for parity; only None is supported.
 
     Returns:
-        ``[batch, frequencies, pieces]``, without the batch for a vector.
+        ``[batch, frequencies, segments]``, without the batch for a vector.
 
     Raises:
-        ArgumentError: shapes, sizes or dtypes that do not fit, or no ``return_complex``.
-        UnsupportedArgumentError: ``align_to_window``.
+        ArgumentError: shapes, sizes or dtypes do not fit, or ``return_complex`` is missing.
+        UnsupportedArgumentError: ``align_to_window`` is given.
 
     Gradient:
-        By the signal and the window.
+        With respect to the signal and the window.
 
     Source:
         torch.stft
@@ -96,13 +97,13 @@ def _check_flags(
 ) -> None:
     if align is not None:
         raise UnsupportedArgumentError(
-            f"stft: argument 'align_to_window' is not there. Got {align}. Pad the signal first: "
+            f"stft: argument 'align_to_window' is not supported. Got {align}. Pad the signal first: "
             "oplib.nn.functional.pad."
         )
     if whole is None and not has_complex:
         raise ArgumentError(
             f"stft: it requires return_complex to be given for real inputs. Got {describe(input)}. "
-            "Say return_complex=True, and view_as_real for parts."
+            "Pass return_complex=True, and use view_as_real for parts."
         )
     if has_complex and onesided:
         raise ArgumentError(
@@ -120,14 +121,14 @@ def _check_pieces(signal: Any, n_fft: int, hop: int, length: int) -> None:
         )
     if not 0 < n_fft <= signal.shape[1] or hop < 1 or not 0 < length <= n_fft:
         raise ArgumentError(
-            "stft: expected 0 < win_length <= n_fft, n_fft no more than the signal has items, and "
+            "stft: expected 0 < win_length <= n_fft, n_fft at most the length of the signal, and "
             f"hop_length > 0. Got win_length={length}, n_fft={n_fft} and hop_length={hop} for "
             f"{describe(signal)}. Change them, or pad the signal."
         )
 
 
 def _find_window(op: str, window: Any, like: Any, n_fft: int, length: int) -> Any:
-    """The weights, with zeros on both sides; None for ones everywhere."""
+    """Returns the weights, padded with zeros on both sides; None for ones."""
     if window is None:
         if length == n_fft:
             return None
@@ -135,7 +136,7 @@ def _find_window(op: str, window: Any, like: Any, n_fft: int, length: int) -> An
     elif window.ndim != 1 or window.shape[0] != length:
         raise ArgumentError(
             f"{op}: expected a 1D window tensor of size equal to win_length={length}. Got "
-            f"{describe(window)}. Give its length as win_length."
+            f"{describe(window)}. Pass its length as win_length."
         )
     left = (n_fft - length) // 2
     return ops.pad(window, (left, n_fft - length - left)) if length < n_fft else window
@@ -153,29 +154,28 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Any:
-    """Finds the signal whose ``stft`` is nearest to this: pieces are added, and divided by their weights.
+    """Finds the signal whose ``stft`` is nearest to the input: adds segments and divides by their weights.
 
     Args:
-        input: ``[frequencies, pieces]`` or ``[batch, frequencies, pieces]``, complex.
-        n_fft: how many items were transformed at a time.
-        hop_length: as for ``stft``, like the three that follow.
-        win_length: how long the window is.
-        window: its weights.
+        input: ``[frequencies, segments]`` or ``[batch, frequencies, segments]``, complex.
+        n_fft: the number of items of a segment.
+        hop_length: as for ``stft``, like the three arguments that follow.
+        win_length: the length of the window.
+        window: the weights.
         center: whether the signal was padded.
-        normalized: whether it was divided by the root of ``n_fft``.
-        onesided: whether there is one half of the frequencies; by default as their number says.
-        length: of the signal; by default what the pieces cover.
+        normalized: whether the result of ``stft`` was divided by the root of ``n_fft``.
+        onesided: whether the input has one half of the frequencies; by default inferred from their number.
+        length: the length of the signal; by default the length that the segments cover.
         return_complex: whether the signal is complex.
 
     Returns:
         ``[batch, time]``, or ``[time]``.
 
     Raises:
-        ArgumentError: shapes, sizes or dtypes that do not fit, or windows that leave items out, where these
-            are known.
+        ArgumentError: shapes, sizes or dtypes do not fit, or the known windows omit items.
 
     Gradient:
-        By the input and the window.
+        With respect to the input and the window.
 
     Source:
         torch.istft
@@ -222,17 +222,17 @@ def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: b
         raise ArgumentError(
             "istft: it requires a complex-valued input tensor [batch, frequencies, pieces], of n_fft // 2 + "
             f"1 frequencies, or n_fft where they are not onesided. Got {describe(input)} and n_fft={n_fft}. "
-            "Give what stft gives."
+            "Pass a result of stft."
         )
     if not 0 < hop <= length <= n_fft:
         raise ArgumentError(
             f"istft: expected 0 < hop_length <= win_length <= n_fft. Got hop_length={hop}, "
-            f"win_length={length} and n_fft={n_fft}. Give those of stft."
+            f"win_length={length} and n_fft={n_fft}. Pass those of stft."
         )
 
 
 def _add_up(parts: Any, whole: int, hop: int) -> Any:
-    """The pieces in their places, ``[batch, whole]``."""
+    """Returns the segments at their positions, summed, ``[batch, whole]``."""
     columns = ops.transpose(parts, -1, -2)
     found = ops.col2im(columns, (1, whole), (1, parts.shape[-1]), 1, 0, (1, hop))
     return ops.reshape(found, (parts.shape[0], whole))
@@ -242,7 +242,7 @@ def _check_total(total: Any, n_fft: int, hop: int) -> None:
     known = read_known(ops.detach(total))
     if known is not None and known.size and np.abs(known).min() < _LEAST:
         raise ArgumentError(
-            "istft: window overlap add min is 0: the windows together leave items out. Got n_fft="
+            "istft: window overlap add min is 0: the windows together omit items. Got n_fft="
             f"{n_fft} and hop_length={hop}. Use the window of stft, center=True, and a hop below its length."
         )
 

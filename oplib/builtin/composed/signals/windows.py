@@ -1,4 +1,4 @@
-"""Windows of signals, by which what is cut out of one ends smoothly."""
+"""Windows: weights by which a segment of a signal ends smoothly."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Fill = Callable[[_Array], _Array]
 _DOC = """Makes {what}.
 
 Args:
-    window_length: how many items it has.
-    periodic: whether it is one period, of which the first item would come next; else symmetric.{numbers}
-    dtype: floating; by default the default dtype.
-    device: where the result is to be.
-    requires_grad: whether gradients are wanted.
+    window_length: the number of items.
+    periodic: True for one period of a periodic window, False for a symmetric window.{numbers}
+    dtype: a floating dtype; by default the default dtype.
+    device: the device of the result.
+    requires_grad: whether the result requires grad.
 
 Returns:
     A vector.
@@ -34,7 +34,7 @@ Raises:
     ArgumentError: a negative length, or a dtype that is not floating.
 
 Gradient:
-    None: there is nothing to differentiate by.
+    None: no argument is differentiable.
 
 Source:
     torch.{name}
@@ -47,14 +47,14 @@ Example:
 
 
 def _describe(function: Function, name: str, what: str, shown: str, numbers: str = "") -> Function:
-    """Gives a window its name and docstring; ``numbers`` describes the arguments that others do not have."""
+    """Sets the name and docstring of a window; ``numbers`` describes its further arguments."""
     function.__name__ = name
     function.__doc__ = _DOC.format(name=name, what=what, shown=shown, numbers=numbers)
     return function
 
 
 def _make_window(name: str, what: str, shown: str, fill: Fill) -> Function:
-    """Makes a window without arguments of its own."""
+    """Makes the function of a window without further arguments."""
 
     def window(
         window_length: int,
@@ -100,7 +100,7 @@ def _kaiser_window(
 
 
 def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
-    """Makes a window of the formula that gives its items for places from 0 to 1."""
+    """Computes a window from the formula of its items for positions from 0 to 1."""
     found = get_default_dtype() if dtype is None else np.dtype(dtype)
     if length < 0 or found not in FLOATING:
         raise ArgumentError(
@@ -126,7 +126,7 @@ COMPOSED = (
     Composed(
         _make_window(
             "bartlett_window",
-            "the window of Bartlett, a triangle",
+            "a Bartlett window, a triangle",
             "[0.0, 1.0, 0.0]",
             lambda place: 1 - np.abs(2 * place - 1),
         ),
@@ -135,7 +135,7 @@ COMPOSED = (
     Composed(
         _make_window(
             "blackman_window",
-            "the window of Blackman, of two cosines",
+            "a Blackman window, a sum of two cosines",
             "[-1.38...e-17, 1.0, -1.38...e-17]",
             partial(_sum_cosines, factors=(0.42, -0.5, 0.08)),
         ),
@@ -144,7 +144,7 @@ COMPOSED = (
     Composed(
         _make_window(
             "hann_window",
-            "the window of von Hann, a raised cosine",
+            "a Hann window, a raised cosine",
             "[0.0, 1.0, 0.0]",
             partial(_sum_cosines, factors=(0.5, -0.5)),
         ),
@@ -154,9 +154,9 @@ COMPOSED = (
         _describe(
             _hamming_window,
             "hamming_window",
-            "the window of Hamming, a cosine that is raised a little more",
+            "a Hamming window, a raised cosine",
             "[0.0799..., 1.0, 0.0799...]",
-            "\n    alpha: what is added.\n    beta: the size of the cosine.",
+            "\n    alpha: the constant term.\n    beta: the amplitude of the cosine.",
         ),
         makes=True,
     ),
@@ -164,9 +164,9 @@ COMPOSED = (
         _describe(
             _kaiser_window,
             "kaiser_window",
-            "the window of Kaiser, of Bessel functions",
+            "a Kaiser window, which uses Bessel functions",
             "[5.27...e-05, 1.0, 5.27...e-05]",
-            "\n    beta: how narrow it is.",
+            "\n    beta: the shape parameter; a larger one makes the window narrower.",
         ),
         makes=True,
     ),
