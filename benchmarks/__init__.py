@@ -1,24 +1,23 @@
-"""What oplib costs: ``python -m benchmarks`` prints one row for each bound that the design sets itself.
+"""The cost of oplib: ``python -m benchmarks`` prints one row for each bound of the design.
 
 How to read a row::
 
     on Tensors, recording                  1.52  (1.49..1.58)  1.70  reached   13.1 us   8.6 us  bare jit
 
-- *ratio* is the median, over many short rounds, of subject over control. In each round both are timed one
-  right after the other, in changing order, so that a machine that slows down slows both. In brackets stand
-  the quartiles of the rounds: where they are far apart, the machine was busy, and the row is worth running
-  again.
-- *bound* is what the ratio shall not exceed, and *verdict* says whether it does. A row without a bound is
-  reported because somebody will ask. What cannot run here (no torch) says so, and counts as neither.
-- *subject* and *control* are microseconds, medians as well. The control is bare: the same mathematics on the
-  same operands without oplib, named in the last column. Trust the ratios; microseconds are this machine's.
-- *minima* is the ratio of the fastest rounds: what the code costs where nothing else runs. It agrees with the
-  median on a quiet machine; where the two disagree, believe neither before a second run.
+- *ratio* is the median, over many short rounds, of subject over control. Each round times both in direct
+  succession and alternating order, so that a slowdown of the machine affects both. The quartiles of the
+  rounds are in brackets: if they are far apart, the machine was busy, and the row should be measured again.
+- *bound* is the largest allowed ratio, and *verdict* says whether it is kept. A row without a bound is for
+  information. A row that cannot run (no torch) says so, and is neither reached nor missed.
+- *subject* and *control* are medians in microseconds. The control is bare: the same mathematics on the same
+  operands without oplib, named in the last column. Trust the ratios; microseconds depend on the machine.
+- *minima* is the ratio of the fastest rounds: the cost of the code on an idle machine. On a quiet machine it
+  agrees with the median; if the two differ, repeat the measurement.
 
-The clock is the wall clock, because that is what a user waits for. ``--clock process`` counts processor time
-of all threads instead, for machines that are shared. Python's garbage collector stays on: a tape lives with
-it. All run on one core, torch and XLA alike, unless ``--cores`` says otherwise: what waits for a second core
-measures the scheduler.
+The clock is the wall clock, because this is the time that a user waits. ``--clock process`` counts the
+processor time of all threads instead, for shared machines. Python's garbage collector stays on, as in
+programs with a tape. All code, including torch and XLA, runs on one core unless ``--cores`` is given: waiting
+for a second core would measure the scheduler.
 
-Each file is one group of rows, read from top to bottom as the table is printed.
+Each file is one group of rows, in the order of the printed table.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: prints the table; see the docstring of the package for how to read it."""
+"""``python -m benchmarks``: prints the table; the docstring of the package explains it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
 
 
 def main() -> int:
-    """Measures the groups asked for, and returns the exit code."""
+    """Measures the requested groups, and returns the exit code."""
     options = read_options()
     use_cores(options.cores)
     effort = Effort(
@@ -54,13 +54,13 @@ def main() -> int:
 
 
 def show(lines: list[str], line: str) -> None:
-    """Prints a line at once, and keeps it."""
+    """Prints a line at once, and stores it."""
     print(line, flush=True)
     lines.append(line)
 
 
 def read_options() -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=benchmarks.__doc__,

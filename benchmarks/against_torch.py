@@ -1,4 +1,4 @@
-"""Forward and backward against torch, where torch is installed: the same mathematics on the same shapes."""
+"""Forward and backward against torch, if torch is installed: the same mathematics on the same shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COMPILED = Row(
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields the rows; without torch they say so."""
+    """Yields the rows; without torch they are marked as not run."""
     found = importlib.util.find_spec("torch") is not None
     torch = importlib.import_module("torch") if found else None  # optional, and slow to import
     for what, control, bound, make in (
@@ -47,7 +47,7 @@ def measure(effort: Effort) -> Iterator[Row]:
 
 
 def _pair_custom_op(torch: Any) -> tuple[Case, Case]:
-    """As in a training step: the gradients of the step before are dropped."""
+    """Measures a training step: the gradients of the previous step are dropped."""
     mine, its = make_leaves(make_arrays(2)), _torch_leaves(torch)
     return (
         Case(_step_with_fresh_grads, soft_product_op, *mine, oplib.ones_like(mine[0])),
@@ -64,7 +64,7 @@ def _pair_adding(torch: Any) -> tuple[Case, Case]:
 
 
 def _pair_chain(torch: Any) -> tuple[Case, Case]:
-    """The second factor is a constant, so that each step has one gradient."""
+    """Measures a chain whose second factor is a constant, so that each step has one gradient."""
     arrays = make_arrays(2)
     (mine,), (factor,) = make_leaves(arrays[:1]), make_constants(arrays[1:])
     its, torch_factor = _torch_leaves(torch)
@@ -73,7 +73,7 @@ def _pair_chain(torch: Any) -> tuple[Case, Case]:
 
 
 def _pair_both(torch: Any) -> tuple[Case, Case]:
-    """The second factor is a leaf too: a hundred gradients are summed into it."""
+    """Measures a chain whose second factor is a leaf: a hundred gradients are summed into it."""
     return _pair_chains(torch, make_leaves(make_arrays(2)), _torch_leaves(torch))
 
 
@@ -104,12 +104,12 @@ def _run_chain(x: Any, factor: Any, grad: Any) -> Any:
 
 
 def _torch_leaves(torch: Any) -> list[Any]:
-    """The operands of ``make_arrays`` as torch's tensors."""
+    """Returns the operands of ``make_arrays`` as torch tensors."""
     return [torch.tensor(np.asarray(array), requires_grad=True) for array in make_arrays(2)]
 
 
 def _make_torch_op(torch: Any) -> Any:
-    """The op of ``sample_ops`` written for torch, line by line."""
+    """Returns the op of ``sample_ops`` written for torch, line by line."""
 
     def soft_product(x, y, limit=2.0):
         return limit * torch.tanh(x * y / limit)

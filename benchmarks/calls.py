@@ -1,4 +1,4 @@
-"""What one call costs, over the bare cached jit of the same kernel on the same operands."""
+"""The cost of one call, over the bare cached jit of the same kernel on the same operands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _measure_registered(effort: Effort) -> Iterator[Row]:
 def _measure_builtin(effort: Effort) -> Iterator[Row]:
     x, y = arrays = make_arrays(2)
     a, b = make_leaves(arrays)
-    two = jnp.float32(2.0)  # an operand of the bare jit; as a Python float it would cost that some 5 us more
+    two = jnp.float32(2.0)  # an operand of the bare jit; a Python float would cost it about 5 us more
     for what, subject, bare in (
         ("built-in op, recording: x * y", Case(mul, a, b), Case(jax.jit(mul), x, y)),
         ("built-in op, recording: x * 2.0", Case(mul, a, 2.0), Case(jax.jit(mul), x, two)),

@@ -44,7 +44,7 @@ def _differentiate(op: Function) -> Function:
 
 
 def _compiling(function: Function) -> Case:
-    """Compiles for a shape that nobody has compiled for, every time."""
+    """Makes a case that compiles for a new shape every time."""
     widths = count(3)
 
     def compile_anew() -> None:
@@ -55,7 +55,7 @@ def _compiling(function: Function) -> Case:
 
 
 def _compare_programs(mine: Any, its: Any, arrays: list[jax.Array]) -> tuple[str, bool]:
-    """Compares how often each operation occurs in the optimised programs."""
+    """Compares the number of each operation in the optimised programs."""
     counts = [count_operations(f.lower(*arrays).compile().as_text()) for f in (mine, its)]
     if counts[0] == counts[1]:
         return f"the same optimised HLO: {counts[0].total()} operations", True

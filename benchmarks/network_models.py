@@ -1,4 +1,4 @@
-"""The networks that are measured, written once for oplib and torch: the same names mean the same in both."""
+"""The measured networks, written once for oplib and torch with the names that both share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-RATE = 1e-6  # so small that a thousand steps leave the loss, and the time that one takes, as they were
+RATE = 1e-6  # so small that a thousand steps change neither the loss nor the time of a step
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -19,10 +19,10 @@ class Network:
     """A network with its loss.
 
     Attributes:
-        name: with its sizes.
+        name: the name, with the sizes.
         parameters: f32 arrays.
-        inputs: of one step, and what its results are compared with.
-        compute_loss: from a library's ``nn.functional``, parameters and inputs to a scalar.
+        inputs: the inputs of one step, and the targets.
+        compute_loss: maps a library's ``nn.functional``, parameters and inputs to a scalar.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Network:
 
 
 def make_perceptron(batch: int, widths: Sequence[int]) -> Network:
-    """A perceptron of linear layers with relu between them, and the cross entropy of its results.
+    """Makes a perceptron of linear layers with relu between them, and its cross entropy.
 
     Args:
-        batch: how many examples a step has.
-        widths: of the input, of each layer, and of the last, whose items are classes.
+        batch: the number of examples per step.
+        widths: the widths of the input, of each layer, and of the last layer, whose items are classes.
     """
     draw = np.random.default_rng(0)
     parameters: Arrays = []
@@ -57,13 +57,13 @@ def make_perceptron(batch: int, widths: Sequence[int]) -> Network:
 
 
 def make_transformer(batch: int, places: int, width: int, heads: int) -> Network:
-    """One block of a transformer: causal attention and a perceptron, each after a norm and beside a shortcut.
+    """Makes a transformer block: causal attention and a perceptron, each after a norm and with a residual.
 
     Args:
-        batch: how many sequences a step has.
-        places: in a sequence.
-        width: of what stands in a place.
-        heads: of the attention.
+        batch: the number of sequences per step.
+        places: the length of a sequence.
+        width: the width of an item.
+        heads: the number of heads of the attention.
     """
     draw = np.random.default_rng(0)
     parameters: Arrays = []
@@ -89,7 +89,7 @@ def make_transformer(batch: int, places: int, width: int, heads: int) -> Network
 
 
 def train(library: Any, network: Network, parameters: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    """One step of descent, op by op and in place as an optimiser does it; returns what it waits for."""
+    """Runs one step of descent, op by op and in place as an optimiser does; returns the value to wait for."""
     differentiate(library, network, parameters, inputs)
     with library.no_grad():
         for parameter in parameters:
@@ -99,7 +99,7 @@ def train(library: Any, network: Network, parameters: Sequence[Any], inputs: Seq
 
 
 def differentiate(library: Any, network: Network, parameters: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    """Forward and backward; the gradients are in the parameters afterwards."""
+    """Runs forward and backward; the gradients are in the parameters afterwards."""
     loss = network.compute_loss(library.nn.functional, parameters, inputs)
     loss.backward()
     return loss

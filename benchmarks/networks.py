@@ -1,7 +1,7 @@
-"""Whole steps of training: op by op beside torch, and as one compiled program beside the same in plain JAX.
+"""Whole training steps: op by op beside torch, and as one compiled program beside plain JAX.
 
-The small ones compute nothing that counts: they show what the machinery around the ops costs. Before anything
-is timed, both sides compute the gradients once, and they must agree.
+The small networks compute little, so they show the overhead of the machinery. Before the timing, both sides
+compute the gradients once, and these must agree.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _pair_with_torch(network: Network, torch: Any) -> tuple[Case, Case]:
     my_inputs = [oplib.tensor(array) for array in network.inputs]
     its = [torch.tensor(array, requires_grad=True) for array in network.parameters]
     its_inputs = [torch.tensor(array) for array in network.inputs]
-    its_inputs = [one.long() if one.dtype == torch.int32 else one for one in its_inputs]  # it wants int64
+    its_inputs = [one.long() if one.dtype == torch.int32 else one for one in its_inputs]  # for torch
     require_equal(
         network,
         _find_gradients(oplib, network, mine, my_inputs),
@@ -86,7 +86,7 @@ def _pair_compiled(network: Network, lose: Loss) -> tuple[Case, Case]:
 
 
 def _make_step(network: Network) -> Step:
-    """The gradients as a function of arrays; of its Tensors and its tape nothing is left once compiled."""
+    """Returns the gradients as a function of arrays; compiled, it contains no Tensors and no tape."""
 
     def step(parameters: Any, inputs: Any) -> list[Any]:
         leaves = [oplib.Tensor.from_array(array, requires_grad=True) for array in parameters]
@@ -97,10 +97,10 @@ def _make_step(network: Network) -> Step:
 
 
 def require_equal(network: Network, mine: list[Any], its: list[Any]) -> None:
-    """Raises where gradients are not those of the control: a ratio of different things says nothing.
+    """Raises if the gradients differ from those of the control, because the ratio would be meaningless.
 
     Raises:
-        AssertionError: they differ by more than single precision explains.
+        AssertionError: they differ by more than the rounding of single precision.
     """
     for place, (one, other) in enumerate(zip(mine, its, strict=True)):
         np.testing.assert_allclose(

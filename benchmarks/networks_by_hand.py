@@ -1,4 +1,4 @@
-"""The losses of the networks as somebody writes them who has only JAX."""
+"""The losses of the networks, written by hand in plain JAX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Loss = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
 def lose_in_perceptron(parameters: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    """The loss of ``network_models.make_perceptron``."""
+    """Computes the loss of ``network_models.make_perceptron``."""
     value, target = inputs
     for place in range(0, len(parameters), 2):
         if place:

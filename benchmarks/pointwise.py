@@ -1,7 +1,7 @@
-"""Each pointwise op and product of matrices: an eager call on Tensors over the bare cached jit of its kernel.
+"""Each pointwise op and matrix product: an eager call on Tensors over the bare cached jit of its kernel.
 
-Some 300 calls are measured, each for a short time. Only the ten that cost most are printed; all of them are
-counted, and kept by ``--save``. A ratio beyond the bound is measured again, for longer.
+About 300 calls are measured, each for a short time. Only the ten most expensive are printed; all of them
+count, and ``--save`` stores them. A ratio beyond the bound is measured again, for longer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TITLE = "each pointwise op and product of matrices, over the bare cached jit of 
 CONTROL = "jax.jit(kernel)"
 BOUND = 1.4
 PRINTED = 10
-SKIPPED_TO = 4  # the quick table has every fourth call, since compiling all of them takes minutes
-FAMILIES = _families.FAMILIES[: _families.FAMILIES.index(_reduce)]  # the pointwise ones stand first
+SKIPPED_TO = 4  # the quick table has every fourth call, because compiling all of them takes minutes
+FAMILIES = _families.FAMILIES[: _families.FAMILIES.index(_reduce)]  # the pointwise families come first
 PRODUCTS = ("matmul", "mm", "bmm", "addmm", "linear")
 # The function of polygamma takes its number first, and zeta has no derivative by its first operand.
 LEFT_OUT = ("polygamma", "special_zeta.Tensor")
@@ -38,18 +38,18 @@ NUMBERS: dict[str, Any] = {"Scalar": 0.5, "float": 0.5, "int": 3, "str": "floor"
 
 @dataclass(frozen=True)
 class Call:
-    """One call that is measured.
+    """One measured call.
 
     Attributes:
-        row: of the op.
-        values: of its arguments, by name; tensors are arrays here.
+        row: the row of the op.
+        values: the values of its arguments by name; tensors are arrays here.
     """
 
     row: OpRow
     values: dict[str, Any]
 
     def make_subject(self, *, requires_grad: bool) -> Case:
-        """The call as a user makes it, of Tensors and Python numbers; what has a default is left out."""
+        """Returns the call as a user makes it, with Tensors and Python numbers; defaults are omitted."""
         function = _find_function(self.row)
         given = [one for one in _list_arguments(self.row) if not one.has_default_value()]
         named = {one.name: self.values[one.name] for one in given if one.kwarg_only}
@@ -58,7 +58,7 @@ class Call:
         return Case(_name_arguments(function, named) if named else function, *operands)
 
     def make_control(self) -> Case:
-        """The kernel, compiled for these static arguments; numbers that may change are operands here too."""
+        """Returns the kernel, compiled for these static arguments; operand numbers are operands here too."""
         moving = {
             name: jnp.asarray(value)
             for name, value in self.values.items()
@@ -76,7 +76,7 @@ class Call:
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields one row for each call, of which the most expensive are printed, and the median of them all."""
+    """Yields one row per call, of which the most expensive are printed, and their median."""
     brief = replace(
         effort, seconds=effort.seconds / 20, round_seconds=effort.round_seconds / 2, least_rounds=5
     )
@@ -117,7 +117,7 @@ def _find_ratio(row: Row) -> float:
 
 
 def list_calls() -> list[Call]:
-    """Returns a call of every overload of the pointwise families, and of the products of matrices."""
+    """Returns a call of every overload of the pointwise families, and of the matrix products."""
     rows = [row for family in FAMILIES for row in family.ROWS]
     products = [row for row in _families.ROWS if row.name in PRODUCTS]
     found = [row for row in (*rows, *products) if row.view is None and row.name not in LEFT_OUT]
@@ -125,7 +125,7 @@ def list_calls() -> list[Call]:
 
 
 def can_record(call: Call) -> bool:
-    """Whether a call can be recorded: it has a derivative, and something to differentiate by."""
+    """Tells whether a call can be recorded: it has a derivative and a differentiable argument."""
     floating = any(
         isinstance(value, jax.Array) and value.dtype == jnp.float32 for value in call.values.values()
     )
@@ -165,7 +165,7 @@ def _list_arguments(row: OpRow) -> list[Argument]:
 
 
 def _name_arguments(function: Callable[..., Any], named: dict[str, Any]) -> Callable[..., Any]:
-    """A call with arguments by name, in one frame more than the user's, which costs less than ``partial``."""
+    """Binds arguments by name in one additional frame, which costs less than ``partial``."""
     (name,) = named
     scope: dict[str, Any] = {"function": function, "value": named[name]}
     exec(f"def call(*operands): return function(*operands, {name}=value)", scope)

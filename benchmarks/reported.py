@@ -1,4 +1,4 @@
-"""Rows that no bound is set for, because somebody will ask: other kinds of kernels, lists, second order."""
+"""Rows without a bound, for information: other kinds of kernels, lists, second order."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ DEPTH = 100
 
 @oplib.custom_op("bench::on_host")
 def on_host(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """A host kernel: plain numpy."""
+    """Computes a host kernel: plain numpy."""
     return np.tanh(x * y)
 
 
 @oplib.custom_op("bench::eager")
 def eager(x: oplib.Tensor, y: oplib.Tensor) -> oplib.Tensor:
-    """An eager kernel: Python that runs on every call, here of two built-in ops."""
+    """Computes an eager kernel: Python that runs on every call, here with two built-in ops."""
     return (x * y).tanh()
 
 
 @oplib.custom_op("bench::descend", mutates_args=("parameters",), operand=("rate",))
 def descend(parameters: list[jax.Array], grads: list[jax.Array], rate: float) -> list[jax.Array]:
-    """One optimiser step over all parameters, whose new values it returns."""
+    """Computes one optimiser step over all parameters, and returns their new values."""
     return [parameter - rate * grad for parameter, grad in zip(parameters, grads, strict=True)]
 
 
@@ -75,7 +75,7 @@ def _pair_optimiser() -> tuple[Case, Case]:
 
 
 def _pair_orders() -> tuple[Case, Case]:
-    """A backward over one graph, plain and recorded; every gradient in it depends on the leaf."""
+    """Measures a backward over one graph, plain and recorded; every gradient in it depends on the leaf."""
     (leaf,) = make_leaves(make_arrays(1))
     value = leaf
     for _ in range(DEPTH):
@@ -91,7 +91,7 @@ def _pair_orders() -> tuple[Case, Case]:
 
 
 def _pair_eager_vjp(arrays: list[jax.Array]) -> tuple[Case, Case]:
-    """What a user of plain JAX pays for forward and backward of one op, op by op."""
+    """Measures forward and backward of one op in plain JAX, op by op."""
 
     def run(x: Any, y: Any) -> Any:
         output, pull = jax.vjp(soft_product, x, y)

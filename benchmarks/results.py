@@ -1,4 +1,4 @@
-"""Keeping a table: as text to read, and as JSON to compare with."""
+"""Storage of a table: as text to read, and as JSON to compare with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def describe_machine(*, clock: str) -> str:
-    """Returns what the figures depend on, in one line; nothing that names the machine."""
+    """Returns the conditions of the measurement in one line, without the name of the machine."""
     parts = [
         f"Python {platform.python_version()}",
         f"jax {jax.__version__}",
@@ -33,21 +33,21 @@ def describe_machine(*, clock: str) -> str:
 
 
 def use_cores(count: int) -> None:
-    """Keeps this process, with every thread that it will start, on so many cores; before JAX starts its own.
+    """Binds this process and its future threads to ``count`` cores, before JAX starts its threads.
 
-    Where another program needs a core too, threads of torch's that wait for each other wait for that program,
-    and a step takes a hundred times as long; with one core there is nobody to wait for. Platforms that cannot
-    bind a process keep all cores, as the first line of the table then says.
+    If another program needs a core too, threads of torch that wait for each other also wait for that program,
+    and a step takes a hundred times as long. With one core this cannot happen. A platform that cannot bind a
+    process keeps all cores; the first line of the table then says so.
 
     Args:
-        count: of cores; 0 for all of them.
+        count: the number of cores; 0 for all of them.
     """
     if count and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def count_cores() -> int:
-    """Returns how many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -59,12 +59,12 @@ def _find_version(package: str) -> str:
 
 
 def name_machine() -> str:
-    """Returns what kind of machine this is, and no name: ``x86_64-2-cores``."""
+    """Returns the kind of this machine, without its name: ``x86_64-2-cores``."""
     return f"{platform.machine() or 'unknown'}-{os.cpu_count()}-cores"
 
 
 def save(name: str, rows: Sequence[Row], lines: Sequence[str]) -> str:
-    """Writes the table under the date and a name, and returns where it stands, without its ending."""
+    """Writes the table under the date and a name, and returns its path without the ending."""
     FOLDER.mkdir(exist_ok=True)
     today = dt.datetime.now(tz=dt.UTC).date()
     path = FOLDER / f"{today}-{name}"

@@ -1,4 +1,4 @@
-"""Paired, interleaved rounds: the same operands, the same minute, and both sides equally disturbed."""
+"""Paired, interleaved rounds: the same operands, the same minute, and equal disturbance of both sides."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, cast
 
 Clock = Callable[[], float]
 TRIES = 3
-LONG = 0.1  # seconds, of which one interruption is a small part
+LONG = 0.1  # seconds; one interruption is a small part of this
 
 
 class Case:
-    """Something to time.
+    """One side of a comparison.
 
     Args:
-        call: what is timed; its last result of a round is waited for, where it is an array.
-        operands: what it is called with.
-        units: how many operations one call does; times are given per unit.
+        call: the function to time; the last result of a round is waited for, if it is an array.
+        operands: the arguments of the call.
+        units: the number of operations in one call; times are given per unit.
     """
 
     def __init__(self, call: Callable[..., Any], *operands: Any, units: int = 1) -> None:
@@ -31,7 +31,7 @@ class Case:
         self.units = units
 
     def time(self, count: int, clock: Clock) -> float:
-        """Returns the seconds that one unit took, over ``count`` calls."""
+        """Returns the seconds of one unit, over ``count`` calls."""
         call, operands, result = self.call, self.operands, None
         start = clock()
         for _ in repeat(None, count):
@@ -41,7 +41,7 @@ class Case:
 
 
 def wait(result: Any) -> None:
-    """Waits until an array, or the array of a Tensor, has been computed, or each of a list of them."""
+    """Waits until an array, the array of a Tensor, or each of a list of them has been computed."""
     if isinstance(result, list):
         for one in cast("list[Any]", result):
             wait(one)
@@ -53,13 +53,13 @@ def wait(result: Any) -> None:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
+    """The duration of a measurement.
 
     Attributes:
-        seconds: for one row, warm-up aside.
-        round_seconds: for one side of a round; short enough that most rounds are not interrupted.
-        least_rounds: how many there are, however long they take.
-        clock: gives seconds.
+        seconds: the time for one row, without warm-up.
+        round_seconds: the time for one side of a round; so short that most rounds are not interrupted.
+        least_rounds: the minimal number of rounds, however long they take.
+        clock: returns seconds.
     """
 
     seconds: float = 2.0
@@ -70,11 +70,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What paired rounds gave.
+    """The result of paired rounds.
 
     Attributes:
-        subject: seconds per unit of what is measured, one number for each round.
-        control: the same of what it is measured against.
+        subject: seconds per unit of the subject, one number per round.
+        control: seconds per unit of the control, one number per round.
     """
 
     subject: tuple[float, ...]
@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def ratios(self) -> list[float]:
-        """Subject over control, round by round."""
+        """Returns subject over control, round by round."""
         return [mine / its for mine, its in zip(self.subject, self.control, strict=True)]
 
     @property
@@ -100,7 +100,7 @@ class Comparison:
 
     @property
     def ratio_of_minima(self) -> float:
-        """The fastest round of each side."""
+        """Returns the ratio of the fastest rounds of both sides."""
         return min(self.subject) / min(self.control)
 
 
@@ -108,13 +108,13 @@ def compare(subject: Case, control: Case, effort: Effort) -> Comparison:
     """Times two cases in turns until the effort is spent."""
     sides = (subject, control)
     calls = [time_call(case, effort) for case in sides]
-    # Both sides of a round are as long as each other, so that whatever else runs interrupts both as often.
+    # Both sides of a round take the same time, so that interruptions hit both equally often.
     counts = [round(max(effort.round_seconds, *calls) / call) for call in calls]
     gc.collect()
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + effort.seconds
     while len(times[0]) < effort.least_rounds or time.perf_counter() < end:
-        # Who goes first finds the caches as the other left them, so they take turns in that too.
+        # The order alternates, because the first side finds the caches as the other left them.
         for side in (0, 1) if len(times[0]) % 2 else (1, 0):
             times[side].append(sides[side].time(counts[side], effort.clock))
     return Comparison(tuple(times[0]), tuple(times[1]))
@@ -125,7 +125,7 @@ def time_call(case: Case, effort: Effort) -> float:
     case.time(1, time.perf_counter)  # compiles
     count = 1
     while True:
-        # The fastest of them counts: one interruption must not make the rounds of one side short.
+        # The fastest call counts: one interruption must not make the rounds of one side short.
         fastest = math.inf
         for _ in range(TRIES):
             fastest = min(fastest, case.time(count, time.perf_counter) * case.units)

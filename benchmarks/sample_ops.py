@@ -1,4 +1,4 @@
-"""The op that is measured: two tensors, a default, a formula of its own, and the same without oplib."""
+"""The measured op: two tensors, a default, a formula, and the same mathematics without oplib."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import jax.numpy as jnp
 
 import oplib
 
-SHAPE = (8, 8)  # small: what is measured is what oplib adds, which does not depend on the size
+SHAPE = (8, 8)  # small, because the overhead of oplib does not depend on the size
 
 
 def soft_product(x: jax.Array, y: jax.Array, limit: float = 2.0) -> jax.Array:
-    """The product, bent so that it stays within the limit."""
+    """Computes the product, limited smoothly to the range of ``limit``."""
     return limit * jnp.tanh(x * y / limit)
 
 
 def save_for_soft_product(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Keeps both factors and the result; the slope follows from the result."""
+    """Saves both factors and the result; the slope follows from the result."""
     x, y, ctx.limit = inputs
     ctx.save_for_backward(x, y, output)
 
 
 def differentiate_soft_product(ctx: Any, grad: Any) -> tuple[Any, Any, None]:
-    """The formula for the backward."""
+    """Computes the backward."""
     x, y, output = ctx.saved_tensors
     slope = grad * (1 - (output / ctx.limit) ** 2)
     return slope * y, slope * x, None
@@ -36,7 +36,7 @@ soft_product_op.register_autograd(differentiate_soft_product, setup_context=save
 
 @jax.custom_vjp
 def soft_product_by_hand(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The same as somebody writes it who has only JAX."""
+    """Computes the same in plain JAX, written by hand."""
     return soft_product(x, y)
 
 
@@ -55,7 +55,7 @@ soft_product_by_hand.defvjp(_forward_by_hand, _backward_by_hand)
 
 
 def make_arrays(count: int, shape: tuple[int, ...] = SHAPE) -> list[jax.Array]:
-    """Makes operands whose products stay near one, so that a chain of them neither grows nor dies."""
+    """Makes operands whose products stay near one, so that a chain of them neither overflows nor vanishes."""
     keys = jax.random.split(jax.random.key(0), count)
     return [jax.random.uniform(key, shape, minval=0.9, maxval=1.1) for key in keys]
 

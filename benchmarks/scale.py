@@ -1,4 +1,4 @@
-"""Whether a node of a backward costs the same in a large graph as in a small one."""
+"""The cost of a node of a backward, in a large graph compared with a small one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LARGE, MIDDLE, SMALL = 1_000_000, 50_000, 10_000
 
 
 class _Pass(TapeNode):
-    """Hands its gradient on: what is left is the engine's own cost, which no arithmetic hides."""
+    """Passes its gradient on, which shows the engine's own cost without arithmetic."""
 
     results_are_checked = True
 
-    def apply(self, grads: Any, run: Any) -> Any:  # noqa: ARG002  the engine hands it to every node
+    def apply(self, grads: Any, run: Any) -> Any:  # noqa: ARG002  the engine passes it to every node
         return grads
 
 
 def measure(effort: Effort) -> Iterator[Row]:
     """Yields the bounded row, on nodes that only pass a gradient on, and a reported one on real ops."""
-    few = replace(effort, seconds=0.0, least_rounds=3)  # each is as long as the large graph takes
+    few = replace(effort, seconds=0.0, least_rounds=3)  # each round takes as long as the large graph
     cases = [Case(_run_again, make_chain(count), units=count) for count in (LARGE, SMALL)]
     what = f"{LARGE:,} nodes that pass a gradient on"
     yield Row(what, f"{SMALL:,} of them", 1.5, compare(*cases, few))
@@ -46,7 +46,7 @@ def _run_again(root: oplib.Tensor) -> None:
 
 
 def make_chain(count: int) -> oplib.Tensor:
-    """Makes a chain of nodes that compute nothing, from a leaf to a scalar that its backward starts from."""
+    """Makes a chain of nodes that compute nothing, from a leaf to the scalar root of its backward."""
     (leaf,) = make_leaves(make_arrays(1, ()))
     node, slot = oplib.autograd.graph.get_gradient_edge(leaf)[:2]
     metadata: Sequence[Any] = (leaf.array,)

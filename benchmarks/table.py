@@ -1,4 +1,4 @@
-"""The table: what was measured, against what, and whether it is within its bound."""
+"""The table: the subject, the control, and whether the ratio is within its bound."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Row:
     """One line of the table.
 
     Attributes:
-        what: is measured.
-        control: what it is measured against, in words.
-        bound: the greatest ratio (or number of seconds) allowed; None where it is only reported.
+        what: the description of the subject.
+        control: the description of the control.
+        bound: the largest allowed ratio (or number of seconds); None if the row is only reported.
         measured: both sides, or None where the row did not run.
-        seconds: the subject alone, for a row that is bounded in seconds and not by a ratio.
-        note: what else there is to say, or why the row did not run.
-        exact: False where something that should be identical is not; such a row is missed at any ratio.
-        is_printed: False for one of many rows: it counts, and is kept by ``--save``.
+        seconds: the subject alone, for a row whose bound is in seconds.
+        note: a remark, or the reason why the row did not run.
+        exact: False if two things that should be identical are not; such a row is missed at any ratio.
+        is_printed: False for a row that is not printed; it counts, and ``--save`` stores it.
     """
 
     what: str
@@ -36,14 +36,14 @@ class Row:
 
     @property
     def figure(self) -> float | None:
-        """What the bound is about: seconds where they are given, else the ratio."""
+        """Returns the figure that the bound limits: seconds if they are given, otherwise the ratio."""
         if self.seconds is not None or self.measured is None:
             return self.seconds
         return self.measured.ratio
 
     @property
     def verdict(self) -> str:
-        """``reached``, ``missed``, ``reported`` where nothing is asked, or ``not run``."""
+        """``reached``, ``missed``, ``reported`` for a row without a bound, or ``not run``."""
         if self.figure is None:
             return "not run"
         if self.bound is None:
@@ -109,7 +109,7 @@ def _align(what: str, ratio: str, quartiles: str, bound: str, verdict: str) -> s
 
 
 def format_summary(rows: Sequence[Row]) -> str:
-    """Returns how many bounds are reached, and which are not."""
+    """Returns the number of reached bounds, and the missed ones."""
     bounded = [row for row in rows if row.bound is not None]
     counts = Counter(row.verdict for row in bounded)
     head = f"\n{counts['reached']} bounds reached, {counts['missed']} missed, {counts['not run']} not run."

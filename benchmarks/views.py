@@ -1,4 +1,4 @@
-"""What views and writes through them cost, over the compiled function of arrays that does the same."""
+"""The cost of views, and of writes through them, over the compiled function of arrays that does the same."""
 
 from __future__ import annotations
 

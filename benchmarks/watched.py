@@ -1,4 +1,4 @@
-"""What it costs to be watched: recorded locations, hooks of saved tensors and of nodes, a look at slots."""
+"""The cost of observation: recorded locations, hooks of saved tensors and of nodes, reads of saved slots."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _with_saved_hooks(leaf: oplib.Tensor, hang: Hang) -> Any:
 
 
 def _nothing(value: oplib.Tensor) -> None:
-    """Hangs nothing on a tensor."""
+    """Attaches nothing to a tensor."""
 
 
 def _hang_on_node(value: oplib.Tensor) -> None:
@@ -74,7 +74,7 @@ def _hang_on_tensor(value: oplib.Tensor) -> None:
 
 def _look(value: oplib.Tensor) -> None:
     node: Any = value.grad_fn
-    node.saved_tensors  # noqa: B018  reading is what is timed
+    node.saved_tensors  # noqa: B018  reading is the timed action
 
 
 def _detach(tensor: oplib.Tensor) -> oplib.Tensor:
@@ -86,4 +86,4 @@ def _same(tensor: oplib.Tensor) -> oplib.Tensor:
 
 
 def _ignore(*grads: object) -> None:
-    """A hook that changes nothing."""
+    """Does nothing, as a hook."""

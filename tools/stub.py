@@ -1,4 +1,4 @@
-"""The types of the functions that are made from the tables, as a stub file; a test compares the two."""
+"""The stub file of the functions that are generated from the tables; a test compares the two."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def list_declarations(registry: FunctionRegistry) -> list[str]:
 
 
 def write_stub() -> None:
-    """Writes all stubs beside what they describe."""
+    """Writes all stubs beside their modules."""
     STUB.write_text(render_stub())
     METHODS_STUB.write_text(render_methods())
     for path, text in list_submodule_stubs().items():
@@ -126,5 +126,5 @@ def render_methods() -> str:
 
 
 def _is_written_out(name: str) -> bool:
-    """Whether Tensor has a method of this name that is written out, whose types are its own."""
+    """Tells whether Tensor has a hand-written method of this name, which has its own types."""
     return any(name in vars(cls) for cls in Tensor.__mro__ if cls is not OpMethods)

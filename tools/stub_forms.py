@@ -1,4 +1,4 @@
-"""The forms in which a function may be called, as lines of a stub file."""
+"""The call forms of a function, as lines of a stub file."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def declare(
     is_method: bool = False,
     registry: FunctionRegistry = REGISTRY,
 ) -> list[str]:
-    """Returns the lines that declare a function: one, or one overload for each of its forms.
+    """Returns the lines that declare a function: one, or one overload per form.
 
-    For a Tensor the result is told. Arrays and numbers are taken too, and then it is told where the op takes
-    one array only.
+    The declaration has the result type for Tensors. It also accepts arrays and numbers; for these it has a
+    result type only if the op takes a single array.
 
     Args:
-        name: of the function.
-        op: whose function it is, by whose results it is typed.
-        parameters: of the function, further names among them.
-        is_method: the first parameter is ``self``, a Tensor.
-        registry: where the op is.
+        name: the name of the function.
+        op: the op that gives the types of the results.
+        parameters: the parameters of the function, including further names.
+        is_method: whether the first parameter is ``self``, a Tensor.
+        registry: the registry of the op.
     """
     plain = [_loosen(one) for one in parameters]
     if is_method:
@@ -57,7 +57,7 @@ def declare(
 def _type_form(
     form: Parameters, op: str, registry: FunctionRegistry, *, is_method: bool
 ) -> Iterator[tuple[Parameters, str]]:
-    """Lists a form for Tensors and, of a function, one for all else."""
+    """Yields the form for Tensors and, for a function, the form for other values."""
     first = form if is_method else _take_tensor(form, op)
     result = find_result(op.removesuffix("_") if is_method else op, registry)
     composed = find_composed(op, registry)
@@ -83,7 +83,7 @@ def _type_form(
 
 
 def _list_mixed(form: Parameters) -> Iterator[tuple[Parameters, str]]:
-    """Lists the forms of ``max`` and its like: of all items, along a dimension, of two tensors."""
+    """Yields the forms of ``max`` and similar ops: of all items, along a dimension, of two tensors."""
     of_dim = name_class(("values", "indices"))
     out = [one for one in form if one.name == "out"]
     yield [form[0], *out], TENSOR
@@ -100,7 +100,7 @@ def _list_mixed(form: Parameters) -> Iterator[tuple[Parameters, str]]:
 
 
 def _list_spellings(form: Parameters) -> Iterator[Parameters]:
-    """Lists a form by the own names of what must be given, and one by the further name of its dimension."""
+    """Yields the form with the names of the required arguments, and that with the dim's further name."""
     names = [one.name for one in form]
     absent = [one.name for one in form if is_absent(one.default) and one.name not in FURTHER_NAMES]
     dims = [name for name in absent if _FURTHER.get(name) in names]
@@ -116,7 +116,7 @@ def _list_spellings(form: Parameters) -> Iterator[Parameters]:
 
 
 def _default(one: inspect.Parameter, *, required: Sequence[str] = ()) -> inspect.Parameter:
-    """Shows ``...`` for a default, and none for what must be given under this name."""
+    """Replaces a default by ``...``; an argument that is required under this name gets none."""
     is_required = one.default is _EMPTY or one.name in required
     return one.replace(default=_EMPTY if is_required else ...)
 
@@ -126,7 +126,7 @@ def _loosen(one: inspect.Parameter) -> inspect.Parameter:
 
 
 def _take_tensor(form: Parameters, op: str) -> Parameters:
-    """Says of what decides the result that it is a Tensor, or several."""
+    """Annotates the arguments that decide the result as Tensor, or as several Tensors."""
     at = 1 if op in ("einsum", "polygamma", "special_polygamma") else 0
     one = form[at]
     is_listed = one.name in ("tensors", "matrices") and one.kind is not _KINDS.VAR_POSITIONAL
@@ -138,7 +138,7 @@ def _take_tensor(form: Parameters, op: str) -> Parameters:
 
 
 def _annotate_either(form: Parameters) -> Parameters:
-    """Gives an array for an array; what is written into ``out`` is of its type."""
+    """Annotates the form for arrays: an array gives an array, and ``out`` has the same type."""
     return [one.replace(annotation=_EITHER) if one.annotation == "Tensor" else one for one in form]
 
 
@@ -147,14 +147,14 @@ def _require(form: Parameters, *names: str) -> Parameters:
 
 
 def _drop(form: Parameters, names: tuple[str, ...]) -> Parameters:
-    """Leaves some out; what came after them in their row is then given by name."""
+    """Removes some parameters; positional parameters after them become keyword-only."""
     at = min(at for at, one in enumerate(form) if one.name in names)
     after = [one.replace(kind=_KINDS.KEYWORD_ONLY) for one in form[at:] if one.name not in names]
     return [*form[:at], *after]
 
 
 def _spell(form: Parameters) -> str:
-    """Writes the parameters; annotations are words of the stub."""
+    """Returns the text of the parameters; the annotations are texts."""
     words: list[str] = []
     is_named = False
     for one in form:

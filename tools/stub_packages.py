@@ -1,7 +1,7 @@
-"""The stubs of the submodules that show ops: of the root, of ``linalg``, ``fft``, ``special`` and networks.
+"""The stubs of the modules that show ops: the root, ``linalg``, ``fft``, ``special`` and ``nn.functional``.
 
-A type checker cannot follow what these find when they are asked, and at the root it takes the folder
-``tensor`` for the function of that name.
+A type checker cannot follow their ``__getattr__``, and at the root it takes the folder ``tensor`` for the
+function of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jax import Array
 from oplib.tensor import Tensor
 """
 _EITHER = '_TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)'
-# The prefix of the ops of each submodule; it finds their types.
+# The prefix of the ops of each submodule, by which their types are found.
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_", "nn.functional": ""}
 _OPS = {
     "nn.functional": {name: op for name, (_, op) in NETWORKS.keys_by_name.items()},
@@ -46,8 +46,8 @@ def import_results(text: str) -> str:
 
 
 def render_submodule(submodule: str) -> str:
-    """Returns the stub of a submodule. It imports the functions that the root has too from the root."""
-    module = import_module(f"oplib.{submodule}")  # by name: it stands on a floor above
+    """Returns the stub of a submodule. Functions that the root has too are imported from the root."""
+    module = import_module(f"oplib.{submodule}")  # by name, because it is on a higher floor
     at_the_root = {id(function): name for name, function in reversed(list(FUNCTIONS.items()))}
     imports: list[str] = []
     lines: list[str] = []
@@ -69,11 +69,11 @@ def render_submodule(submodule: str) -> str:
 
 
 def render_root() -> str:
-    """Returns the text of the stub of the root: what it imports, under the names that it lists.
+    """Returns the text of the stub of the root: its imports, under the listed names.
 
     A stub that imports ``from .tensor`` would show the folder under that name, not the function.
     """
-    root = import_module("oplib")  # by name: it stands on a floor above
+    root = import_module("oplib")  # by name, because it is on a higher floor
     tree = ast.parse((_PACKAGE / "__init__.py").read_text())
     lines = [_MADE.rstrip(), "from math import e as e, inf as inf, nan as nan, pi as pi"]
     listed = set(root.__all__)

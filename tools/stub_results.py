@@ -1,4 +1,4 @@
-"""What the stubs say that a function gives: from the schemas of its op or from the record of the function."""
+"""The result types of functions in the stubs, from the schemas of ops or the records of functions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def list_named_results() -> dict[str, tuple[str, ...]]:
 
 
 def name_class(fields: tuple[str, ...]) -> str:
-    """Returns what the stubs call the class of named results with these fields."""
+    """Returns the name, in the stubs, of the class of named results with these fields."""
     return f"_{'_'.join(fields)}"
 
 
 def find_result(name: str, registry: FunctionRegistry = REGISTRY) -> str:
-    """Returns what the function gives for Tensors, whatever else it is given; ``Any`` where that depends."""
+    """Returns the result type of a function for Tensors; ``Any`` if it depends on other arguments."""
     if (composed := find_composed(name, registry)) and composed.returns:
         return _translate(composed.returns)
     results = _list_results(name, registry)
@@ -38,12 +38,12 @@ def find_composed(name: str, registry: FunctionRegistry) -> Composed | None:
 
 
 def has_mixed_results(name: str, registry: FunctionRegistry) -> bool:
-    """Whether the op gives one Tensor without ``dim``, and with it also where the items stood."""
+    """Tells whether the op returns one Tensor without ``dim``, and values and indices with it."""
     return _list_results(name, registry) == {TENSOR, name_class(("values", "indices"))}
 
 
 def takes_one_tensor(name: str, registry: FunctionRegistry) -> bool:
-    """Whether the only array that the op takes is the one it gives one for."""
+    """Tells whether the op takes a single array and returns an array for it."""
     schemas = [schema.partition("->")[0] for schema in _list_schemas(name, registry)]
     return bool(schemas) and all(
         schema.count("Tensor") == 1 and "Tensor[" not in schema for schema in schemas
@@ -55,7 +55,7 @@ def _list_results(name: str, registry: FunctionRegistry) -> set[str]:
 
 
 def _list_schemas(name: str, registry: FunctionRegistry) -> list[str]:
-    """The schemas of an op, by its name or an alias; none for a function of another name."""
+    """Returns the schemas of an op, by its name or an alias; none for any other function."""
     op = registry.aliases.get(name, name)
     return (
         [row.schema for row in registry.overloads.rows_of(op)] if op in registry.overloads.list_ops() else []

@@ -11,7 +11,7 @@ WIDTH = 96
 
 
 def make_params(inputs: int, classes: int, generator: oplib.Generator) -> Params:
-    """Draws the weights and starts the rest at what changes nothing; all are leaves that require grad."""
+    """Draws the weights; other parameters start at neutral values. All are leaves that require grad."""
 
     def draw(rows: int, columns: int) -> Tensor:
         return oplib.randn(rows, columns, generator=generator) * rows**-0.5

@@ -1,4 +1,4 @@
-"""The same network in plain jax.numpy, without oplib, so that ``jax.grad`` can be asked what is right."""
+"""The same network in plain jax.numpy, without oplib, to compare with ``jax.grad``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows of a trained network: how good it is, if its gradients are right, and two files."""
+"""The report of the demo: accuracy, a check of the gradients, and two files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def compute_loss(params: Params, digits: Digits) -> Tensor:
 
 
 def measure_accuracy(params: Params, digits: Digits) -> float:
-    """Returns the share of digits that are told rightly."""
+    """Returns the share of digits that are classified correctly."""
     with oplib.no_grad():
         logits = classify(params, oplib.tensor(digits.images))
     return float(np.mean(logits.numpy().argmax(axis=1) == digits.labels))
 
 
 def compare_gradients(params: Params, digits: Digits) -> float:
-    """Returns the largest difference between a gradient of oplib's and that of ``jax.grad``."""
+    """Returns the largest difference between oplib's gradients and those of ``jax.grad``."""
     mine = oplib.autograd.grad(compute_loss(params, digits), list(params.values()))
     arrays = {name: param.detach().array for name, param in params.items()}
     expected = jax.jit(jax.grad(plain.compute_loss))(arrays, digits.images, digits.labels)
@@ -48,11 +48,11 @@ def write_graph(params: Params, digits: Digits, path: Path) -> None:
 
 
 def draw_losses(losses: list[float], path: Path) -> None:
-    """Draws the loss of every step, and its mean over the last twenty."""
+    """Draws the loss of every step, and the mean of the last twenty losses."""
     window = min(20, len(losses))
     smooth = np.convolve(losses, np.full(window, 1 / window), mode="valid")
     figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)  # draws into files, and needs no display
+    FigureCanvasAgg(figure)  # writes to files, without a display
     axes = figure.add_subplot()
     axes.semilogy(losses, color="tab:blue", alpha=0.3, label="step")
     axes.semilogy(np.arange(window - 1, len(losses)), smooth, color="tab:blue", label=f"mean of {window}")

@@ -2,8 +2,8 @@
 
     python examples/digits/train.py --out out/digits --epochs 30 --seed 0
 
-The loop is the one that PyTorch users write. What is new stands in ``ops/``: each layer is an op with a
-schema, a kernel and a derivative of its own, and the optimiser is an op that writes its arguments in place.
+The loop is the same as in PyTorch. The new part is in ``ops/``: each layer is an op with its own schema,
+kernel and derivative, and the optimiser is an op that writes its arguments in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PEAK_RATE = 0.1
 
 
 def schedule_rate(step: int, steps: int) -> float:
-    """Returns the learning rate: it rises over the first steps and then falls along a cosine."""
+    """Returns the learning rate, which rises over the first steps and then falls along a cosine."""
     if step < WARM_UP:
         return PEAK_RATE * (step + 1) / WARM_UP
     return PEAK_RATE * 0.5 * (1 + math.cos(math.pi * (step - WARM_UP) / max(steps - WARM_UP, 1)))
@@ -58,7 +58,7 @@ def train(params: Params, digits: Digits, epochs: int, rng: np.random.Generator)
 
 
 def parse_options() -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("out/digits"), help="directory for the two files")
     parser.add_argument("--epochs", type=int, default=30, help="how often each image is seen")
@@ -67,7 +67,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Trains, and shows what came of it."""
+    """Trains the network, and prints the report."""
     options = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
     training, test = load_split(options.seed)

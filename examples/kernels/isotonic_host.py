@@ -1,7 +1,7 @@
-"""Isotonic regression on the host: a loop that no array library writes, in Python, in numba and in C.
+"""Isotonic regression on the host: a loop that array libraries do not offer, in Python, numba and C.
 
-Each of the three is a kernel annotated ``numpy.ndarray``. Eagerly it is called as it is; under a trace it is
-a callback, with the shapes of its fake kernel. Run this file to see all three agree.
+Each version is a kernel annotated ``numpy.ndarray``. An eager call runs it directly; under a trace it is a
+callback with the shapes of its fake kernel. Run this file to see that all three agree.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from oplib.library import CustomOpDef, custom_op
 Fit = Callable[[np.ndarray], np.ndarray]
 
 
-# Three ways to write it ---------------------------------------------------------------------------------
+# Three implementations ----------------------------------------------------------------------------------
 
 
 def fit_in_python(x: np.ndarray) -> np.ndarray:
-    """Returns the nearest rows that never go down: neighbours that do are pooled into their mean."""
+    """Returns the nearest non-decreasing rows: decreasing neighbours are pooled into their mean."""
     y = np.empty_like(x)
     rows, columns = x.shape
     mean, count = np.empty(columns), np.empty(columns, np.int64)
@@ -66,13 +66,13 @@ def fit_in_numba(x: np.ndarray) -> np.ndarray:
 
 
 def find_compiler() -> str | None:
-    """Returns a C compiler, or None where there is none."""
+    """Returns a C compiler, or None if there is none."""
     return next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 
 
 @cache
 def build_library() -> Any:
-    """Returns the library made of isotonic.c by this machine's compiler."""
+    """Returns the library built from isotonic.c by this machine's compiler."""
     compiler = find_compiler()
     if compiler is None:
         raise RuntimeError("isotonic_host: no C compiler is on PATH. Install one, such as gcc or clang.")
@@ -94,11 +94,11 @@ def fit_in_c(x: np.ndarray) -> np.ndarray:
     return y
 
 
-# The op around any of them ------------------------------------------------------------------------------
+# The op of an implementation ----------------------------------------------------------------------------
 
 
 def make_op(name: str, fit: Fit) -> CustomOpDef:
-    """Makes an op of one of them: f32[rows, columns] to the same."""
+    """Makes an op of one implementation: f32[rows, columns] to the same."""
 
     @custom_op(name)
     def isotonic(x: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def make_op(name: str, fit: Fit) -> CustomOpDef:
 
     @isotonic.register_vmap
     def _(info: Any, in_dims: Any, x: jax.Array) -> tuple[jax.Array, int]:
-        """A batch of matrices is one matrix with more rows, and one call."""
+        """Folds a batch of matrices into one matrix with more rows, for one call."""
         x = jnp.moveaxis(x, in_dims[0], 0)
         return isotonic(x.reshape(-1, x.shape[-1])).reshape(x.shape), 0
 
@@ -118,12 +118,12 @@ def make_op(name: str, fit: Fit) -> CustomOpDef:
 
 
 def save_output(ctx: Any, inputs: Any, output: jax.Array) -> None:
-    """Keeps the result: its level stretches are the pooled blocks."""
+    """Saves the result: its constant stretches are the pooled blocks."""
     ctx.save_for_backward(output)
 
 
 def average_blocks(ctx: Any, g: jax.Array) -> jax.Array:
-    """Each value of a block is the mean of its inputs, so its gradient is the mean of the block's."""
+    """Averages gradients over each block, because each value of a block is the mean of its inputs."""
     (y,) = ctx.saved_tensors
 
     def average(row: jax.Array, g: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """A function in C++, built by this machine's compiler, as the CPU kernel of an op.
 
-Everywhere else the op is a few lines of JAX. Run this file to see both.
+On other platforms the op is a few lines of JAX. Run this file to see both.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TARGET = "examples_rms_norm"
 
 
 def find_compiler() -> str | None:
-    """Returns a C++ compiler, or None where there is none."""
+    """Returns a C++ compiler, or None if there is none."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
 
 @cache
 def build() -> None:
-    """Compiles the function, loads it and makes it known to JAX; once in a process."""
+    """Compiles the function, loads it and registers it with JAX; once per process."""
     compiler = find_compiler()
     if compiler is None:
         raise RuntimeError("rms_norm_ffi: no C++ compiler is on PATH. Install one, such as g++ or clang.")
@@ -39,7 +39,7 @@ def build() -> None:
         include = f"-I{jax.ffi.include_dir()}"
         command = [compiler, "-std=c++17", "-O1", "-w", "-fPIC", "-shared", include, str(SOURCE)]
         subprocess.run([*command, "-o", str(library)], check=True)
-        loaded = ctypes.CDLL(str(library))  # it stays loaded when the file has gone
+        loaded = ctypes.CDLL(str(library))  # it stays loaded when the file is deleted
     jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(loaded.rms_norm), platform="cpu")
 
 
@@ -49,11 +49,11 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float = 1e-6) -> tuple[jax.Ar
 
     Args:
         x: f32[rows, columns].
-        weight: f32[columns], by which the normalised rows are multiplied.
-        eps: added to the mean square.
+        weight: f32[columns], the factors of the normalised rows.
+        eps: a number to add to the mean square.
 
     Returns:
-        The rows, and f32[rows, 1]: what each was multiplied by, which the backward needs.
+        The rows, and f32[rows, 1]: the factor of each row, which the backward needs.
     """
     scale = jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + eps)
     return x * scale * weight, scale
@@ -73,7 +73,7 @@ def _(x: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
 
 
 def save(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keeps the inputs and the scale, which the kernel has worked out already."""
+    """Saves the inputs and the scale, which the kernel has computed."""
     x, weight, _ = inputs
     ctx.save_for_backward(x, weight, output[1])
 
@@ -88,7 +88,7 @@ def _(ctx: Any, g: jax.Array, g_scale: jax.Array) -> tuple[jax.Array, jax.Array,
 
 @rms_norm.register_vmap
 def _(info: Any, in_dims: Any, x: jax.Array, weight: jax.Array, eps: float = 1e-6) -> tuple[Any, int]:
-    """More rows, one call. Where each example has a weight of its own, it is multiplied in afterwards."""
+    """Maps over more rows in one call. If each example has its own weight, it is multiplied afterwards."""
     x = (
         jnp.broadcast_to(x, (info.batch_size, *x.shape))
         if in_dims[0] is None
@@ -101,7 +101,7 @@ def _(info: Any, in_dims: Any, x: jax.Array, weight: jax.Array, eps: float = 1e-
     return (y, scale.reshape(*x.shape[:-1], 1)), 0
 
 
-# Rows may lie on different devices, each of them whole.
+# Rows may be on different devices, but each row is on one device.
 rms_norm.register_sharding("i j, j -> i j, i k need_replication={j}")
 
 

@@ -1,8 +1,8 @@
 """Softmax of rows in Triton, through Pallas's Triton backend: one program, one row.
 
-It is the kernel for CUDA; everywhere else the op is a line of JAX. On a machine without a GPU this file shows
-what the kernel computes, by Pallas's interpreter. Run it to see. (JAX 0.12 calls the backend deprecated. With
-the package jax-triton, ``launch`` would be a ``jax_triton.triton_call`` and the rest of this file the same.)
+The kernel is for CUDA; on other platforms the op is a line of JAX. On a machine without a GPU this file runs
+the kernel in Pallas's interpreter. (JAX 0.12 deprecates the backend. With the package jax-triton, ``launch``
+would be a ``jax_triton.triton_call``, and the rest of this file stays the same.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oplib.library import custom_op
 
 
 def softmax_row(x: Any, out: Any) -> None:
-    """One row, held in registers; Triton wants its length to be a power of two."""
+    """Processes one row in registers; Triton requires a length that is a power of two."""
     row = x[...]
     weights = jnp.exp(row - row.max(-1, keepdims=True))
     out[...] = weights / weights.sum(-1, keepdims=True)
@@ -53,7 +53,7 @@ softmax_rows.register_kernel("cuda", launch)
 
 
 def save_output(ctx: Any, inputs: Any, output: jax.Array) -> None:
-    """Keeps the result: its derivative needs nothing else."""
+    """Saves the result, which is all that the derivative needs."""
     ctx.save_for_backward(output)
 
 
@@ -65,12 +65,12 @@ def _(ctx: Any, g: jax.Array) -> jax.Array:
 
 @softmax_rows.register_vmap
 def _(info: Any, in_dims: Any, x: jax.Array) -> tuple[jax.Array, int]:
-    """A batch of matrices is one matrix with more rows."""
+    """Folds a batch of matrices into one matrix with more rows."""
     x = jnp.moveaxis(x, in_dims[0], 0)
     return softmax_rows(x.reshape(-1, x.shape[-1])).reshape(x.shape), 0
 
 
-# Rows may lie on different devices, each of them whole.
+# Rows may be on different devices, but each row is on one device.
 softmax_rows.register_sharding("i j -> i j need_replication={j}")
 
 

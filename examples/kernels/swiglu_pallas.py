@@ -1,8 +1,8 @@
-"""The gate of SwiGLU, ``silu(a) * b``, as one Pallas kernel forwards and one backwards.
+"""The gate of SwiGLU, ``silu(a) * b``, as one Pallas kernel for the forward and one for the backward.
 
-The same two kernels are compiled on GPUs and TPUs, and run by Pallas's interpreter where there is neither:
-which of them runs is decided when a call is lowered. Run this file to see it. The interpreter, unlike the
-compilers, does not work inside ``jax.shard_map`` but with ``check_vma=False``.
+The two kernels are compiled on GPUs and TPUs, and run by Pallas's interpreter on other platforms; lowering
+decides which. Run this file to see it. Inside ``jax.shard_map`` the interpreter, unlike the compilers,
+requires ``check_vma=False``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jax.experimental import pallas as pl
 
 from oplib.library import custom_op
 
-ROWS = 8  # in a block; with all columns
+ROWS = 8  # rows of a block, which has all columns
 ACCELERATORS = ("gpu", "tpu")
 
 
-# The kernels: what is done to one block -----------------------------------------------------------------
+# The kernels for one block ------------------------------------------------------------------------------
 
 
 def gate(a: Any, b: Any, out: Any) -> None:
@@ -37,7 +37,7 @@ def gate_backward(a: Any, b: Any, g: Any, grad_a: Any, grad_b: Any) -> None:
 
 
 def launch(kernel: Any, *arrays: jax.Array, results: int, interpret: bool) -> list[jax.Array]:
-    """Runs a kernel over all blocks of rows of equal matrices; results are such matrices too."""
+    """Runs a kernel over all blocks of rows of equal matrices; the results are such matrices too."""
     rows, columns = arrays[0].shape
     block = pl.BlockSpec((ROWS, columns), lambda row: (row, 0))
     return pl.pallas_call(
@@ -51,7 +51,7 @@ def launch(kernel: Any, *arrays: jax.Array, results: int, interpret: bool) -> li
 
 
 def shape_like(x: jax.Array) -> jax.ShapeDtypeStruct:
-    """The shape of a result; in ``jax.shard_map`` it varies over the axes over which ``x`` varies."""
+    """Returns the shape of a result; in ``jax.shard_map`` it varies over the same axes as ``x``."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type)
 
 
@@ -71,7 +71,7 @@ def _(a: jax.Array, b: jax.Array) -> jax.Array:
 
 @custom_op("examples::swiglu_backward")
 def swiglu_backward(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the gradients of both arguments of ``swiglu``, from that of its result."""
+    """Returns the gradients of both arguments of ``swiglu``, from the gradient of its result."""
     grad_a, grad_b = launch(gate_backward, a, b, g, results=2, interpret=True)
     return grad_a, grad_b
 
@@ -82,16 +82,16 @@ def _(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
     return grad_a, grad_b
 
 
-# Derivatives: the first by the kernel above, the others from the plain function -------------------------
+# Derivatives: the first by the kernel above, higher orders by the plain function ------------------------
 
 
 def plain(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The same in plain JAX."""
+    """Computes the same in plain JAX."""
     return jax.nn.silu(a) * b
 
 
 def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keeps all inputs for the backward."""
+    """Saves all inputs for the backward."""
     ctx.save_for_backward(*inputs)
 
 
@@ -118,7 +118,7 @@ def _(ctx: Any, g_a: jax.Array, g_b: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def fold_batch(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the batching rule: a batch of matrices is one matrix with more rows, so one launch does it."""
+    """Makes the batching rule: a batch of matrices becomes one matrix with more rows, for one launch."""
 
     def rule(info: Any, in_dims: Any, *arrays: jax.Array) -> tuple[Any, int]:
         batched = [

@@ -18,7 +18,7 @@ __all__ = sorted(name.removeprefix(_PREFIX) for name in FFT)  # noqa: PLE0605  #
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Finds the function of an op when it is first asked for."""
+    """Returns the function of an op, which is made at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = globals()[name] = FFT[f"{_PREFIX}{name}"]

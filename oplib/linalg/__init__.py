@@ -19,7 +19,7 @@ __all__ = sorted(["LinAlgError", *(name.removeprefix(_PREFIX) for name in LINALG
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Finds the function of an op when it is first asked for."""
+    """Returns the function of an op, which is made at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = globals()[name] = LINALG[f"{_PREFIX}{name}"]

@@ -1,4 +1,4 @@
-"""The paths of ``torch.nn`` that there are here; what they carry stands on other floors."""
+"""The paths of ``torch.nn`` that oplib has; their contents are defined on lower floors."""
 
 import typing as _typing
 from importlib import import_module as _import_module
@@ -7,10 +7,10 @@ from . import functional
 
 if _typing.TYPE_CHECKING:
     from . import utils
-else:  # a type checker then tells of a name that is not there
+else:  # a type checker then reports a name that does not exist
 
     def __getattr__(name: str) -> _typing.Any:
-        """Imports what few need when it is asked for."""
+        """Imports rarely used modules at their first use."""
         if name == "utils":
             return _import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

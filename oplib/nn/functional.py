@@ -1,4 +1,4 @@
-"""The functions of networks under torch's names; each is the op of its name, some also with ``inplace``.
+"""The functions of networks under torch's names; each calls the op of its name, some also with ``inplace``.
 
 Example:
     >>> import oplib
@@ -18,7 +18,7 @@ __all__ = sorted(NETWORKS)  # noqa: PLE0605  # pyright: ignore[reportUnsupported
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Finds the function of an op when it is first asked for."""
+    """Returns the function of an op, which is made at its first use."""
     if name not in NETWORKS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = globals()[name] = NETWORKS[name]

@@ -1,4 +1,4 @@
-"""Special functions under torch's names, some of which are at the root too, as ``expit`` is ``sigmoid``.
+"""Special functions under torch's names; some are at the root too, such as ``expit`` as ``sigmoid``.
 
 Example:
     >>> import oplib
@@ -14,7 +14,7 @@ from typing import Any
 from oplib.builtin.functions.registry import FUNCTIONS, SPECIAL
 
 _PREFIX = "special_"
-_AT_THE_ROOT = {  # by which name
+_AT_THE_ROOT = {  # the names at the root
     **{name: name for name in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "log1p")},
     **{name: name for name in ("log_softmax", "logit", "logsumexp", "polygamma", "round", "sinc", "softmax")},
     "xlogy": "xlogy",
@@ -31,7 +31,7 @@ __all__ = sorted({*_AT_THE_ROOT, *_OTHERWISE_NAMED, *(name.removeprefix(_PREFIX)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Finds the function of an op when it is first asked for."""
+    """Returns the function of an op, which is made at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _AT_THE_ROOT:

@@ -1,4 +1,4 @@
-"""The paths of ``torch.utils`` that there are here; what they carry stands on other floors."""
+"""The paths of ``torch.utils`` that oplib has; their contents are defined on other floors."""
 
 from . import checkpoint
 

@@ -1,4 +1,4 @@
-"""``torch.utils.checkpoint`` under its own path; the mechanism is in ``oplib.transforms``."""
+"""``torch.utils.checkpoint`` under torch's path; the implementation is in ``oplib.transforms``."""
 
 from oplib.errors import CheckpointError
 from oplib.transforms.checkpoint.checkpoint import (

@@ -1,4 +1,4 @@
-"""Pictures of graphs and registries, for looking at and for logs."""
+"""Graphs as text, for inspection and for logs."""
 
 from .text import graph_text
 

@@ -1,4 +1,4 @@
-"""The backward graph as text: one line for each node, in the order in which the engine would run them."""
+"""The backward graph as text: one line per node, in the order in which the engine would run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oplib.tensor import Tensor
 Edges: TypeAlias = Sequence[tuple[Node | None, int]]
 
 NOWHERE = "-"
-"""Stands for an input that needs no gradient."""
+"""Marks an input that needs no gradient."""
 
 
 def graph_text(
@@ -23,21 +23,22 @@ def graph_text(
 ) -> str:
     """Returns the graph behind tensors as text.
 
-    First stands a line for each tensor, then one for each node: its number, its name, the gradients that it
-    receives, and where it sends one for each of its inputs: a node by number (``%7.1`` is slot 1 of a node
-    with several), a leaf by name, ``-`` where none is needed. A node that is reached in several ways has one
-    line. At the end stand the leaves, and which of ``params`` no gradient reaches. Values are not read, so a
-    graph whose backward has run, and one that is being traced, can be shown.
+    The text has a line per tensor, followed by a line per node: its number, its name, the gradients that it
+    receives, and the receiver of the gradient of each of its inputs. A receiver is a node by number (``%7.1``
+    is slot 1 of a node with several slots), a leaf by name, or ``-`` if no gradient is needed. A node that is
+    reached on several paths has one line. The leaves come last, with those of ``params`` that no gradient
+    reaches. Values are not read, so a graph whose backward has run and a graph under a trace can be shown
+    too.
 
     Args:
-        tensor_or_tensors: where to start, usually a loss; any shapes and dtypes.
-        params: names for leaves; the others are called ``leaf1``, ``leaf2`` and so on.
+        tensor_or_tensors: the roots, usually a loss; tensors of any shapes and dtypes.
+        params: names for leaves; other leaves are called ``leaf1``, ``leaf2`` and so on.
 
     Returns:
         The lines, joined.
 
     Raises:
-        GradientTypeError: something that is no Tensor was given.
+        GradientTypeError: an argument is no Tensor.
 
     Example:
         >>> import oplib
@@ -79,15 +80,15 @@ def _require_tensors(values: Iterable[object], name: str) -> None:
         if not isinstance(value, Tensor):
             raise GradientTypeError(
                 f"graph_text: '{name}' holds something that is no Tensor. Got {type(value).__name__}. "
-                "Give Tensors: only they have a graph behind them."
+                "Pass Tensors: only they have a graph."
             )
 
 
-# Walking: with a stack of its own, since a graph may be a million nodes deep.
+# Traversal uses an explicit stack, because a graph may be a million nodes deep.
 
 
 def _collect_edges(roots: Iterable[Node]) -> dict[Node, Edges]:
-    """Returns every node that can be reached, with where its gradients go."""
+    """Returns every reachable node with its edges."""
     waiting = list(roots)
     edges: dict[Node, Edges] = {}
     while waiting:
@@ -99,13 +100,13 @@ def _collect_edges(roots: Iterable[Node]) -> dict[Node, Edges]:
 
 
 def _sort_as_engine(edges: Mapping[Node, Edges]) -> list[Node]:
-    """Sorts nodes so that each comes after all that send to it, and among those the latest recorded first."""
+    """Sorts nodes so that each follows its senders; among the others the latest recorded comes first."""
     pending = dict.fromkeys(edges, 0)
     for targets in edges.values():
         for target, _ in targets:
             if target is not None:
                 pending[target] += 1
-    arrivals = itertools.count()  # decides between nodes of one number, which cannot be compared
+    arrivals = itertools.count()  # orders nodes of equal number, which cannot be compared
     ready = [(-node._sequence_nr(), next(arrivals), node) for node in edges if not pending[node]]
     heapq.heapify(ready)
     order: list[Node] = []
@@ -125,7 +126,7 @@ def _sort_as_engine(edges: Mapping[Node, Edges]) -> list[Node]:
 
 
 def _name_leaves(leaves: Iterable[AccumulateGrad], params: Mapping[str, Tensor]) -> dict[AccumulateGrad, str]:
-    """Names leaves, those of ``params`` first and in its order."""
+    """Names the leaves; those of ``params`` come first, in its order."""
     given = {id(tensor): name for name, tensor in params.items()}
     known = {given[id(leaf.variable)]: leaf for leaf in leaves if id(leaf.variable) in given}
     others = (leaf for leaf in leaves if id(leaf.variable) not in given)
@@ -151,7 +152,7 @@ def _show_edge(target: Node | None, slot: int, names: Mapping[Node, str]) -> str
 
 
 def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Joins the cells of rows, each column as wide as its widest cell."""
+    """Joins the cells of rows; each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

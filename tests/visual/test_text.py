@@ -145,7 +145,7 @@ def test_a_deep_graph_needs_no_recursion():
 
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(
-        TypeError, match=r"graph_text: 'tensor_or_tensors' holds something .* Got float. Give Tensors"
+        TypeError, match=r"graph_text: 'tensor_or_tensors' holds something .* Got float. Pass Tensors"
     ):
         graph_text(1.0)
     with pytest.raises(TypeError, match=r"graph_text: 'params' holds something that is no Tensor. Got str"):

@@ -1,4 +1,4 @@
-"""The ops of the digits demo, one file each: what an op computes, and how it differentiates."""
+"""The ops of the digits demo, one file per op: the kernel and the derivative."""
 
 from .branches import branches
 from .cross_entropy import cross_entropy

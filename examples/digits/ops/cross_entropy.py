@@ -1,4 +1,4 @@
-"""Softmax and cross-entropy in one: neither logits of a thousand nor a probability of zero overflow it."""
+"""Softmax and cross-entropy in one op, which large logits and small probabilities do not overflow."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def cross_entropy(
 
 
 def log_softmax(logits: jax.Array) -> jax.Array:
-    """Returns the log of the softmax of each row, its largest logit moved to zero before any exp."""
+    """Returns the log of the softmax of each row; the largest logit is subtracted before the exponential."""
     shifted = logits - jnp.max(logits, axis=-1, keepdims=True)
     return shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis=-1, keepdims=True))
 
 
 def save(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keeps the log probabilities, an intermediate of the kernel, rather than the logits."""
+    """Saves the log probabilities, an intermediate of the kernel, instead of the logits."""
     logits, targets, ctx.reduction = inputs
     ctx.save_for_backward(log_softmax(logits), targets)
 
 
 @cross_entropy.register_autograd(setup_context=save)
 def cross_entropy_backward(ctx: Any, g: jax.Array) -> tuple[jax.Array, None, None]:
-    """Softmax minus one-hot, the simple gradient that composing the two derivatives only arrives at."""
+    """Returns softmax minus one-hot, which is simpler than the composition of the two derivatives."""
     log_probabilities, targets = ctx.saved_tensors
     rows, classes = log_probabilities.shape
     expected = jax.nn.one_hot(targets, classes, dtype=log_probabilities.dtype)

@@ -1,4 +1,4 @@
-"""A linear layer with everything that follows it: the bias if there is one, and the activation."""
+"""A linear layer with an optional bias and an activation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def linear(
 
 
 def save(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    """Keeps the output rather than what came before the activation: its sign tells where relu was open."""
+    """Saves the output instead of the input of the activation: its sign shows where relu was active."""
     x, weight, bias = inputs
     ctx.activation = keyword_only_inputs["activation"]
     ctx.has_bias = bias is not None
@@ -33,7 +33,7 @@ def save(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
 
 @linear.register_autograd(setup_context=save)
 def linear_backward(ctx: Any, g: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """One gradient for each positional argument; an absent bias has none."""
+    """Returns one gradient per positional argument; an absent bias has none."""
     x, weight, output = ctx.saved_tensors
     if output is not None:
         g = jnp.where(output > 0, g, 0)

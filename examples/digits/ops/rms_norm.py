@@ -1,4 +1,4 @@
-"""RMS norm in one compiled kernel, with a formula that reuses the norm instead of computing it again."""
+"""RMS norm in one compiled kernel, with a formula that reuses the norm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def invert_rms(x: jax.Array, eps: float) -> jax.Array:
 
 
 def save(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keeps the inputs and the inverse norm, which the same program computes anyway."""
+    """Saves the inputs and the inverse norm, which the same program computes anyway."""
     x, weight, eps = inputs
     ctx.save_for_backward(x, weight, invert_rms(x, eps))
 

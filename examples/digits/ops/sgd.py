@@ -1,4 +1,4 @@
-"""A step of stochastic gradient descent over all parameters at once, written in place."""
+"""A step of stochastic gradient descent over all parameters at once, in place."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def sgd_(
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     """Writes ``velocity = momentum * velocity + grad`` and ``param = param - lr * velocity``.
 
-    The kernel is a function like any other: it returns what is to be written, in the order of the arguments.
-    ``lr`` is an operand, because a schedule changes it at every step; ``momentum`` is compiled in.
+    The kernel is a pure function: it returns the new values in the order of the written arguments. ``lr`` is
+    an operand, because a schedule changes it at every step; ``momentum`` is static.
     """
     velocities = [momentum * velocity + grad for velocity, grad in zip(velocities, grads, strict=True)]
     params = [param - lr * velocity for param, velocity in zip(params, velocities, strict=True)]

@@ -1,4 +1,4 @@
-"""Moving images about with plain numpy: what runs on the host, and cannot compile, can be an op too."""
+"""Image shifts in plain numpy: code that runs on the host and cannot be compiled can be an op too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import oplib
 def shift_images(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Moves each of ``images`` [rows, height, width] down and right by its ``offsets`` [rows, 2].
 
-    What comes in over the edge is zero.
+    Pixels that enter over the edge are zero.
     """
     shifted = np.zeros_like(images)
     for image, (down, right), target in zip(images, offsets, shifted, strict=True):
@@ -21,13 +21,13 @@ def shift_images(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def clip(offset: int) -> slice:
-    """Returns the part of an axis that is still in sight after a shift."""
+    """Returns the part of an axis that is still visible after a shift."""
     return slice(max(offset, 0), None if offset >= 0 else int(offset))
 
 
 @shift_images.register_fake
 def shift_images_shape(images: jax.ShapeDtypeStruct, offsets: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """Tells a tracing JAX what will come back, since it cannot look into numpy code."""
+    """Returns the shape of the result, because a trace cannot look into numpy code."""
     return jax.ShapeDtypeStruct(images.shape, images.dtype)
 
 

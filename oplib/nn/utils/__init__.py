@@ -1,4 +1,4 @@
-"""``torch.nn.utils`` for parameters that are in a list: gradients are clipped, and one vector made of all.
+"""``torch.nn.utils`` for a list of parameters: gradient clipping, and conversion to one vector.
 
 Example:
     >>> import oplib

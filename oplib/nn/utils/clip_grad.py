@@ -1,4 +1,4 @@
-"""Gradients are clipped, in place: by the norm of all of them together, or item by item."""
+"""Gradient clipping in place: by the norm of all gradients, or item by item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oplib.tensor.factories.from_data import tensor
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 Tensors = Tensor | Iterable[Tensor]
-_LEAST = 1e-6  # torch's: what is added to the norm, so that gradients of 0 stay
+_LEAST = 1e-6  # torch's constant: added to the norm, so that gradients of 0 stay 0
 
 
 def _list(tensors: Tensors) -> list[Tensor]:
@@ -31,24 +31,24 @@ def get_total_norm(
     tensors: Tensors,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
-    foreach: bool | None = None,  # noqa: ARG001  torch's signature; there is one way here
+    foreach: bool | None = None,  # noqa: ARG001  torch's signature; it has no effect here
 ) -> Tensor:
-    """Computes the norm of all items of several tensors, as if these were one vector.
+    """Computes the norm of all items of several tensors, as of one vector.
 
     Args:
-        tensors: one, or several of any shapes, floating or complex.
-        norm_type: the order of the norm, ``inf`` for the largest item.
-        error_if_nonfinite: whether a norm that is nan or infinite is an error.
-        foreach: what torch takes here; without effect.
+        tensors: one or several floating or complex tensors of any shapes.
+        norm_type: the order of the norm; ``inf`` means the largest absolute value.
+        error_if_nonfinite: whether a norm that is nan or infinite raises an error.
+        foreach: accepted for parity and ignored.
 
     Returns:
-        A number, a Tensor without axes; 0 for no tensors.
+        A Tensor without axes; 0 for no tensors.
 
     Raises:
-        ArgumentError: the norm is not finite, and that was to be an error.
+        ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
 
     Gradient:
-        None: it is computed without grad mode.
+        None: the function runs without grad mode.
 
     Source:
         ``torch.nn.utils.get_total_norm`` of PyTorch 2.13.
@@ -68,7 +68,7 @@ def get_total_norm(
         raise ArgumentError(
             f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "
             f"by it. Got {total.item()} of {len(given)} tensors, the first of them {describe(given[0])}. "
-            "Leave error_if_nonfinite out to scale by it all the same."
+            "Leave error_if_nonfinite out to scale by it nevertheless."
         )
     return total
 
@@ -79,16 +79,16 @@ def clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,  # noqa: ARG001  torch's signature
 ) -> None:
-    """Scales the gradients of parameters, in place, by ``max_norm / total_norm`` where that is below 1.
+    """Scales the gradients of parameters, in place, by ``max_norm / total_norm`` if this is below 1.
 
     Args:
-        parameters: one tensor, or several; those without a gradient are passed over.
-        max_norm: what the norm of all gradients together is to be at most.
-        total_norm: what it is, as :func:`get_total_norm` gives it.
-        foreach: what torch takes here; without effect.
+        parameters: one or several tensors; those without a gradient are ignored.
+        max_norm: the maximal norm of all gradients together.
+        total_norm: the norm of all gradients, as :func:`get_total_norm` returns it.
+        foreach: accepted for parity and ignored.
 
     Gradient:
-        None: it is computed without grad mode.
+        None: the function runs without grad mode.
 
     Source:
         ``torch.nn.utils.clip_grads_with_norm_`` of PyTorch 2.13.
@@ -115,23 +115,23 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the gradients of parameters, in place, so that their norm together is at most ``max_norm``.
+    """Scales the gradients of parameters, in place, so that their joint norm is at most ``max_norm``.
 
     Args:
-        parameters: one tensor, or several; those without a gradient are passed over.
-        max_norm: the largest norm that there is to be.
-        norm_type: the order of the norm, ``inf`` for the largest item.
-        error_if_nonfinite: whether a norm that is nan or infinite is an error; nothing is written then.
-        foreach: what torch takes here; without effect.
+        parameters: one or several tensors; those without a gradient are ignored.
+        max_norm: the maximal norm of all gradients together.
+        norm_type: the order of the norm; ``inf`` means the largest absolute value.
+        error_if_nonfinite: whether a norm that is nan or infinite raises an error; nothing is written then.
+        foreach: accepted for parity and ignored.
 
     Returns:
-        The norm as it was before, a Tensor without axes.
+        The norm before clipping, a Tensor without axes.
 
     Raises:
-        ArgumentError: the norm is not finite, and that was to be an error.
+        ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
 
     Gradient:
-        None: it is computed without grad mode.
+        None: the function runs without grad mode.
 
     Source:
         ``torch.nn.utils.clip_grad_norm_`` of PyTorch 2.13.
@@ -149,7 +149,7 @@ def clip_grad_norm_(
     if not given and isinstance(parameters, GeneratorType):
         warnings.warn(
             "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
-            "generator that was gone through before has nothing left.",
+            "generator that was iterated before is empty.",
             stacklevel=2,
         )
     total = get_total_norm(_list_gradients(given), norm_type, error_if_nonfinite, foreach)
@@ -162,15 +162,15 @@ def clip_grad_value_(
     clip_value: float,
     foreach: bool | None = None,  # noqa: ARG001  torch's signature
 ) -> None:
-    """Bounds each item of the gradients of parameters, in place.
+    """Limits each item of the gradients of parameters, in place.
 
     Args:
-        parameters: one tensor, or several; those without a gradient are passed over.
-        clip_value: items are kept between this and its negative.
-        foreach: what torch takes here; without effect.
+        parameters: one or several tensors; those without a gradient are ignored.
+        clip_value: the bound: items are limited to the interval from its negative to itself.
+        foreach: accepted for parity and ignored.
 
     Gradient:
-        None: it is computed without grad mode.
+        None: the function runs without grad mode.
 
     Source:
         ``torch.nn.utils.clip_grad_value_`` of PyTorch 2.13.

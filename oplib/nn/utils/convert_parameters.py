@@ -1,4 +1,4 @@
-"""One vector of all parameters, and back: what optimizers that know of vectors alone are handed."""
+"""Conversion of parameters to one vector and back, for optimizers that work on vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Joins the items of parameters in one vector.
+    """Joins the items of parameters to one vector.
 
     Args:
         parameters: tensors of any shapes.
@@ -21,10 +21,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         A vector, in the order of the parameters.
 
     Raises:
-        ArgumentError: there are none.
+        ArgumentError: there are no parameters.
 
     Gradient:
-        Each parameter has that of its part.
+        Each parameter gets the gradient of its part.
 
     Source:
         ``torch.nn.utils.parameters_to_vector`` of PyTorch 2.13.
@@ -38,18 +38,18 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
-    """Writes the items of a vector into parameters, as new data of these.
+    """Writes the items of a vector into parameters, as new data.
 
     Args:
-        vec: a Tensor, as :func:`parameters_to_vector` gives it; what is left over is not looked at.
+        vec: a Tensor, as :func:`parameters_to_vector` returns it; surplus items are ignored.
         parameters: tensors of any shapes.
 
     Raises:
         ArgumentTypeError: the vector is no Tensor.
-        ArgumentError: it has too few items; nothing is written then.
+        ArgumentError: the vector has too few items; nothing is written then.
 
     Gradient:
-        None: data are handed over without history.
+        None: data are written without history.
 
     Source:
         ``torch.nn.utils.vector_to_parameters`` of PyTorch 2.13.
