@@ -38,10 +38,10 @@ class InferenceStorage(Storage):
         self.array = array
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
-        """Replaces the array unless another thread has done so.
+        """Replaces the array, unless another thread has replaced it.
 
         Raises:
-            AutogradError: outside of inference mode, if the write would be counted.
+            AutogradError: inference mode is off, and the write would be counted.
         """
         if counted:
             self._check_mode()
@@ -105,7 +105,7 @@ def _to_ordinary(tensor: InferenceTensor) -> Tensor:
 
 @inlined
 def box_inference(array: Any) -> Tensor:
-    """Makes a Tensor of inference mode around an array; nothing is checked."""
+    """Makes a Tensor of inference mode around an array. It checks nothing."""
     storage = _new(InferenceStorage)
     storage.array = array
     storage.version = 0

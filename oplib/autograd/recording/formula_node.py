@@ -1,4 +1,4 @@
-"""The node of everything compiled: one backward is one XLA call."""
+"""The node of compiled calls. Its backward is one XLA call."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _ALL_GIVEN = (True,)
 
 
 class FormulaNode(SlottedNode):
-    """A backward step whose formula is a pure array function, found through a plan.
+    """A backward step whose formula is a pure array function, which a plan holds.
 
     Attributes:
-        inputs: for each input its edge, None, or the leaf; where ``edges`` have not been set instead.
-        plan: how the recorded call differentiates.
-        saved: the residuals, in the plan's order, and then the storages that these were read from; in their
-            place slots, once somebody has looked at one or hooks are in force; None once they are freed.
-        versions: the versions these storages had; None where each was 0, as of most.
-        tangents: in forward mode, those of inputs and outputs as they were at the call, by their index.
-        kept: inputs and outputs from which intermediates are computed anew when the backward itself is
-            recorded, with their storages and versions; None where the plan has no intermediates.
+        inputs: for each input its edge, None, or the leaf. They are used if ``edges`` are not set.
+        plan: the plan of the backward.
+        saved: the residuals, in the plan's order, and then the storages that they were read from. They become
+            slots after the first look at one of them, or with active hooks, and None after freeing.
+        versions: the versions of these storages; None if all were 0, as most are.
+        tangents: in forward mode, the tangents of inputs and outputs at the time of the call, by index.
+        kept: the inputs and outputs from which intermediates are computed again when the backward is
+            recorded, with their storages and versions; None if the plan has no intermediates.
     """
 
     plan: BackwardPlan
     input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
     inputs: tuple[Tensor | Edge | None, ...] = ()
-    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  an attribute of the instance hides it
     saved: tuple[Any, ...] | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
@@ -57,7 +57,7 @@ class FormulaNode(SlottedNode):
         return self.plan.op_name
 
     def apply(self, grads: Sequence[Any], run: BackwardRun) -> Sequence[Any]:
-        """Runs the formula; under ``create_graph`` it is recorded as an op on the saved values."""
+        """Runs the formula. Under ``create_graph`` it is recorded as an op on the saved values."""
         saved: Any = self.saved
         if saved.__class__ is not tuple:
             saved = self._read_slots(run)
@@ -85,7 +85,10 @@ class FormulaNode(SlottedNode):
         return run_formula(*saved[:count], *grads)
 
     def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
-        """The residuals where they are not a tuple; they are not read twice where the pass is recorded."""
+        """Returns residuals that are not a tuple.
+
+        A recorded pass reads them later, so they are not read here.
+        """
         if self.saved is None or isinstance(self.saved, tuple):
             raise second_pass_error(self.name())
         return () if run.representation.tensor_mode else self.saved.read(self.name())
@@ -98,7 +101,7 @@ class FormulaNode(SlottedNode):
         return () if self.saved is None else self.saved[len(self.plan.sources) :]
 
     def set_storages(self, storages: Sequence[Storage], versions: tuple[int, ...]) -> None:
-        """Says anew to which storages the residuals belong, and at which versions."""
+        """Sets the storages of the residuals, and their versions."""
         assert self.saved is not None
         if isinstance(self.saved, SavedSlots):
             for slot, storage, version in zip(self.saved.residuals, storages, versions, strict=True):
@@ -111,7 +114,10 @@ class FormulaNode(SlottedNode):
         return call_recorded(self.plan.backward(given), [*self.linked_residuals(), *grads])
 
     def linked_residuals(self) -> list[Tensor]:
-        """Returns the residuals as tensors with history, intermediates linked through what they read."""
+        """Returns the residuals as tensors with history.
+
+        Intermediates are computed from the values they depend on.
+        """
         plan, saved = self.plan, self.saved
         if saved is None:
             raise second_pass_error(self.name())
@@ -129,7 +135,7 @@ class FormulaNode(SlottedNode):
         ]
 
     def _check_kept(self) -> list[tuple[Any, Storage]]:
-        """The values from which intermediates are computed anew, with their storages."""
+        """Returns the values from which intermediates are computed, with their storages."""
         if self.kept is None:
             return []
         values, storages, versions = self.kept
@@ -142,7 +148,7 @@ class FormulaNode(SlottedNode):
         return call_recorded(extras, [self.link_saved(source, *value) for source, value in read])
 
     def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
-        """A tensor for a saved input or output, at the place on the tape where it was saved."""
+        """Returns a tensor with history for a saved input or output."""
         tensor = box(value)
         if storage is not NOBODY:
             tensor._storage = storage
@@ -158,7 +164,7 @@ class FormulaNode(SlottedNode):
         return tensor
 
     def release(self) -> None:
-        """Frees the residuals; a node that has none can run again."""
+        """Frees the residuals. A node without residuals can run again."""
         saved = self.saved
         if not saved:
             return
@@ -177,16 +183,16 @@ def record(
     tensors: Sequence[Tensor | None],
     arrays: Sequence[Any],
 ) -> list[Any]:
-    """Puts one call on the tape and boxes its outputs.
+    """Records a call on the tape, and makes Tensors of its outputs.
 
     Args:
-        node_class: the class of the node, which carries its name.
-        result: what the recorder of the call gave, flat: plan, outputs, extras.
-        tensors: the tensor behind each input array, or None for a constant.
+        node_class: the class of the node, which has its name.
+        result: the flat result of the recorder of the call: plan, outputs, extras.
+        tensors: the tensor of each input array, or None for a constant.
         arrays: the input arrays.
 
     Returns:
-        One Tensor per output, or None where the function gave None.
+        One Tensor per output; None for an output that is None.
     """
     plan: BackwardPlan = result[0]
     state = modes.state
@@ -218,15 +224,15 @@ def make_node(
     tensors: Sequence[Any],
     pattern: BackwardPlan | Pattern,
 ) -> FormulaNode:
-    """Makes the node of a call, and gives the outputs that have gradients their history.
+    """Makes the node of a call, and sets the history of the outputs that have gradients.
 
     Args:
-        node_class: of the node.
-        plan: how the call differentiates.
-        outputs: the boxed outputs.
+        node_class: the class of the node.
+        plan: the plan of the backward.
+        outputs: the outputs as Tensors.
         state: the modes of this thread.
-        tensors: the tensor behind each input array; read only where a gradient is wanted.
-        pattern: says of which inputs a gradient is wanted, and which outputs have one.
+        tensors: the tensor of each input array. Only those with a wanted gradient are read.
+        pattern: holds the inputs whose gradients are wanted, and the outputs that have gradients.
     """
     node = _new(node_class)
     node.plan = plan
@@ -245,13 +251,13 @@ def make_node(
 def save_residuals(
     node: FormulaNode, pattern: BackwardPlan | Pattern, values: Sequence[Any], storages: Sequence[Storage]
 ) -> None:
-    """Keeps what the formula reads.
+    """Saves the values that the formula reads.
 
     Args:
-        node: of the call.
-        pattern: says what the formula reads.
+        node: the node of the call.
+        pattern: holds the indices of these values.
         values: inputs, outputs and extras.
-        storages: the storage that each of them was read from.
+        storages: the storage of each of them.
     """
     if pattern.sources:
         owners = pattern.pick(storages)
@@ -262,9 +268,9 @@ def save_residuals(
 
 
 def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """Calls an array function on tensors as an op of its own.
+    """Calls an array function on tensors as an op.
 
-    It is recorded where grad mode is on and needed, and carries tangents on in forward mode.
+    The call is recorded if grad mode is on and an input requires grad. It carries tangents in forward mode.
     """
     outputs = call_without_tangents(function, tensors)
     if modes.state.watchers and (tangents := find_tangents(tensors)) is not None:
@@ -275,7 +281,7 @@ def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequenc
 
 
 def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
-    """Lets the node that recorded a call save the tangents with the values, for forward over reverse."""
+    """Makes the node of a call save tangents with the values, for forward mode over its backward."""
     for output in outputs:
         node: Any = None if output is None else output._grad_fn
         if isinstance(node, FormulaNode):
@@ -284,7 +290,7 @@ def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | No
 
 
 def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """Calls an array function on tensors, recorded where grad mode is on and needed."""
+    """Calls an array function on tensors. The call is recorded if grad mode and an input require it."""
     arrays = [tensor._storage.array for tensor in tensors]
     wanted = tuple([tensor._requires_grad for tensor in tensors])
     if not modes.grad_enabled or not any(wanted):
@@ -305,11 +311,11 @@ def _node_class(name: str) -> type[FormulaNode]:
 def make_node_class(
     name: str, *, has_one_slot: bool = False, saved_names: tuple[str, ...] = ()
 ) -> type[FormulaNode]:
-    """Makes the node class of one op: the name is what graphs, errors and ``repr`` show.
+    """Makes the node class of one op. Graphs, errors and ``repr`` show its name.
 
     Args:
-        name: of the class.
+        name: the name of the class.
         has_one_slot: every node of the class receives one gradient.
-        saved_names: of the arguments and results that can be looked at as ``_saved_<name>``.
+        saved_names: the names of the arguments and results that are shown as ``_saved_<name>``.
     """
     return type(name, (FormulaNode,), {"has_one_slot": has_one_slot, **make_saved_properties(saved_names)})

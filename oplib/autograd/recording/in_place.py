@@ -114,7 +114,8 @@ def update_in_place(tensor: Tensor, compute: Callable[[], Tensor], op: str) -> T
 
     Args:
         tensor: the tensor to write, which :func:`check_may_write` has accepted.
-        compute: reads the tensor. It is called again if another thread has written into the memory meanwhile.
+        compute: computes the result from the tensor. It is called again if another thread has written
+            meanwhile.
         op: the in-place op, for errors.
 
     Returns:
@@ -133,11 +134,11 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
         tensor: the tensor to write, which :func:`check_may_write` has accepted.
         result: the new value with its history. Nothing else holds it.
         op: the in-place op, for errors.
-        seen: the array of the owner before the result was computed from the tensor; None for a result that
-            does not depend on the tensor.
+        seen: the array of the owner before the result was computed; None for a result that does not depend on
+            the tensor.
 
     Returns:
-        ``tensor``; None if the owner holds another array than ``seen``, and nothing was written.
+        ``tensor``; None if the owner no longer holds ``seen``, so that nothing was written.
 
     Raises:
         ArgumentError: the result has another shape, or a dtype of a higher kind.
@@ -150,7 +151,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
     storage = tensor._storage
     if seen is None:
         storage.write(fitted._storage.array)
-    elif storage.__class__ is Storage:  # as storage.exchange, without the call
+    elif storage.__class__ is Storage:  # storage.exchange, inlined
         array = fitted._storage.array
         if storage.array is not seen:
             return None

@@ -1,4 +1,4 @@
-"""Where the gradients of a recorded call go; the edge to a leaf is made when it is first read."""
+"""The edges of recorded calls. The edge to a leaf is made when it is first read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from oplib.tensor import Tensor
 
 
 class LazyEdges:
-    """The ``edges`` of a node class whose nodes may have ``inputs`` in their place.
+    """The ``edges`` of a node class whose nodes may hold ``inputs`` instead.
 
-    The first reader gets edges made from ``inputs``, which the node keeps. To make the accumulator of a leaf
-    costs as much as to record the call, and many graphs never run.
+    The first read makes edges from ``inputs``, which the node keeps. Making the accumulator of a leaf costs
+    as much as recording the call, and many graphs never run.
     """
 
     def __get__(self, node: Any, owner: type) -> tuple[Edge | None, ...]:
@@ -38,8 +38,8 @@ def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> No
 
     Args:
         node: a node whose class has :class:`LazyEdges`.
-        tensors: the inputs of the call; where a gradient is wanted, a tensor that requires grad.
-        wanted: for each input, whether its gradient is wanted.
+        tensors: the inputs of the call. Those with a wanted gradient require grad.
+        wanted: whether the gradient of each input is wanted.
     """
     functions = [want and tensors[place]._grad_fn for place, want in enumerate(wanted)]
     if None in functions:

@@ -1,4 +1,4 @@
-"""When a node was made, and where: noted as it is, for those who asked for that."""
+"""The origin of a node: its sequence number, and the line of the call that made it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from oplib.modes import ModeState, modes
 
 @inlined
 def number_node(node: Any, state: ModeState) -> None:
-    """Gives a node the next number of its thread: of the nodes that are ready, the latest runs first."""
+    """Gives a node the next number of its thread. The latest ready node runs first."""
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
 
 
 @inlined
 def enter_node(node: Any, state: ModeState) -> Any:
-    """Numbers the node of a call of the user, and notes where that stands; returns the node."""
+    """Numbers the node of a call, notes the line of the call if that is switched on, and returns the node."""
     number_node(node, state)
     if state.locations or state.anomaly:
         note_origin(node)
@@ -29,9 +29,9 @@ def enter_node(node: Any, state: ModeState) -> Any:
 
 
 def note_origin(node: TapeNode) -> None:
-    """Notes the line, or under anomaly detection the whole stack, of the call that has just made a node.
+    """Notes the line, or under anomaly detection the whole stack, of the call that made a node.
 
-    To be called where ``modes.state.locations`` or ``modes.state.anomaly`` is set.
+    Call it if ``modes.state.locations`` or ``modes.state.anomaly`` is set.
     """
     run = engine_state.run
     parent = None if run is None else run.node
@@ -42,7 +42,7 @@ def note_origin(node: TapeNode) -> None:
 
 
 def inherit_origin(node: TapeNode, source: Any) -> None:
-    """Notes that a node comes from where another one does, as far as that is known."""
+    """Copies the origin of another node, if it is known."""
     if isinstance(source, TapeNode):
         if source._location is not None:
             node._location = source._location

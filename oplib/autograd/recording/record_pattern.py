@@ -1,4 +1,4 @@
-"""What the plans of one op have in common, whatever the shapes: the fast path repeats recording for it."""
+"""Patterns of recording: the facts shared by all plans of one op, which the fast path uses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from oplib.autograd.array_functions.array_function import BackwardPlan, Mask, ma
 
 
 class Pattern(NamedTuple):
-    """How calls are recorded that save inputs and outputs, and no intermediates.
+    """The recording of calls that save inputs and outputs, and no intermediates.
 
     Attributes:
         wanted: for each input, whether its gradient is computed.
-        sources: what is saved, as places of inputs and then outputs.
-        differentiable: for each output, whether it carries a gradient.
+        sources: the indices of the saved values among inputs and then outputs.
+        differentiable: whether each output carries a gradient.
     """
 
     wanted: Mask
@@ -23,7 +23,7 @@ class Pattern(NamedTuple):
 
     @property
     def pick(self) -> Callable[[Any], Any]:
-        """Takes what is saved out of inputs and outputs."""
+        """Returns a function that picks the saved values out of inputs and outputs."""
         return make_gather(self.sources)
 
 
@@ -31,7 +31,7 @@ _known: dict[Pattern, Pattern] = {}
 
 
 def find_pattern(plan: BackwardPlan) -> Pattern | None:
-    """Returns the pattern of a plan, one object for equal ones; None where it saves intermediates."""
+    """Returns the pattern of a plan; None if it saves intermediates. Equal patterns are one object."""
     if plan.pattern is None and plan.extras is None and None not in plan.outputs:
         count = plan.input_count + len(plan.outputs)
         if all(source < count for source in plan.sources):

@@ -1,4 +1,4 @@
-"""The backward steps of views: a gradient goes back to the items that the view shows."""
+"""The nodes of views: the gradient of a view goes to the items that the view shows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _new: Any = object.__new__
 
 
 class ViewNode(TapeNode):
-    """The step back from a view to what it was made of. It saves nothing.
+    """The step from a view back to its tensor. It saves nothing.
 
     Attributes:
-        frame: from the tensor to the view, one frame or a whole chain.
-        starts: where its windows begin.
-        dtype: of the view.
-        inputs: the leaf that the view was made of, where ``edges`` have not been set instead.
+        frame: the frame or chain from the tensor to the view.
+        starts: the starts of its windows.
+        dtype: the dtype of the view.
+        inputs: the leaf that is viewed. It is used if ``edges`` are not set.
     """
 
     results_are_checked = True
@@ -39,11 +39,11 @@ class ViewNode(TapeNode):
     starts: Starts
     dtype: Any
     inputs: tuple[Tensor | Edge | None, ...] = ()
-    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  the instance's own stand before it
+    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  an attribute of the instance hides it
 
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Shape and dtype of the view."""
+        """The shape and dtype of the view."""
         return (jax.ShapeDtypeStruct(self.frame.shape, self.dtype),)
 
     @property
@@ -53,7 +53,7 @@ class ViewNode(TapeNode):
         return frame if isinstance(frame, Chain) else make_chain((frame,))
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Puts the gradient among zeros; where gradients are tensors that is recorded."""
+        """Puts the gradient into zeros. It is recorded if gradients are tensors."""
         (grad,) = grads
         if grad is None:
             return (None,)
@@ -63,11 +63,11 @@ class ViewNode(TapeNode):
 
 
 class AsStridedBackward0(ViewNode):
-    """The step back from a view whose history was looked up anew, straight to its root; torch's name."""
+    """The step from a view with a new history straight to its root. The name is torch's."""
 
 
 def make_view_node(root: Tensor, chain: Chain, starts: Starts, dtype: Any) -> ViewNode:
-    """Makes the node that leads from a view to its root; whoever calls numbers it."""
+    """Makes the node that leads from a view to its root. The caller numbers it."""
     node = _new(AsStridedBackward0)
     node.frame, node.starts, node.dtype = chain, starts, dtype
     node.edges = (gradient_edge(root),)
@@ -80,7 +80,7 @@ def make_view_class(name: str) -> type[ViewNode]:
 
 
 def pull_function(chain: Chain) -> ArrayFunction:
-    """Returns the pull of a chain as a function of the tape, which can be differentiated again."""
+    """Returns the pull of a chain as an array function, so that it can be differentiated."""
     found = chain.tape_functions.get("pull")
     if found is None:
         found = chain.tape_functions["pull"] = ArrayFunction(
@@ -90,15 +90,15 @@ def pull_function(chain: Chain) -> ArrayFunction:
 
 
 def with_starts(tensors: list[Tensor], starts: Starts) -> list[Tensor]:
-    """Adds starts as one more operand, if there are any."""
+    """Adds starts as an operand, if there are any."""
     return [*tensors, box(jnp.asarray(starts_to_array(starts)))] if starts else tensors
 
 
 class SeveralViewsNode(TapeNode):
-    """The step back from several views that were made at once.
+    """The step back from several views that one call made.
 
     Attributes:
-        join: from the gradients of all views to that of the tensor.
+        join: the function from the gradients of all views to the gradient of the tensor.
     """
 
     results_are_checked = True
@@ -106,7 +106,7 @@ class SeveralViewsNode(TapeNode):
     join: ArrayFunction
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Joins the gradients, with zeros where there is none."""
+        """Joins the gradients, with zeros for absent ones."""
         if all(grad is None for grad in grads):
             return (None,)
         boxes = run.representation.tensor_mode
@@ -120,7 +120,7 @@ class SeveralViewsNode(TapeNode):
     def make(
         name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], join: ArrayFunction
     ) -> SeveralViewsNode:
-        """Makes the node of one call; whoever calls numbers it."""
+        """Makes the node of one call. The caller numbers it."""
         node: SeveralViewsNode = _new(_several_class(name))
         dtype = tensor._storage.spec.dtype
         node.input_metadata = tuple([jax.ShapeDtypeStruct(shape, dtype) for shape in shapes])

@@ -53,7 +53,7 @@ class Generator:
         self._key: Any = None  # made at the first draw, because importing oplib must start no backend
         self._count = 0
         self._is_of_call = False
-        # Of a shadow: its key, and the count that it goes on from.
+        # for a shadow: its key, and the count that it continues from
         self._base: tuple[Any, Any] | None = None
         self._seeded_key: Any = None  # the key that was last made from the seed
         self._birth = next(births)
@@ -90,11 +90,11 @@ class Generator:
         return generator
 
     def make_shadow(self, key: Any, count: Any) -> Generator:
-        """Makes the Generator that stands for this one in a trace of ``oplib.jit``.
+        """Makes the shadow of this Generator for a trace of ``oplib.jit``.
 
         Args:
             key: the traced key.
-            count: how often it has been drawn from, a traced uint32. The shadow counts from 0 on top of it.
+            count: the number of draws so far, a traced uint32. The shadow adds its own draws to it.
         """
         shadow = Generator(self.device)
         shadow._seed, shadow._key = self._seed, key
@@ -103,7 +103,7 @@ class Generator:
 
     @property
     def start(self) -> tuple[Any, int]:
-        """The key, made if it is not yet there, and how often the Generator has been drawn from."""
+        """The key, which is made if necessary, and the number of draws."""
         with self._lock:
             if self._key is None:
                 self._key = _make_key(self._seed)
@@ -111,15 +111,15 @@ class Generator:
 
     @property
     def is_at_base(self) -> bool:
-        """Whether this shadow still stands on the key that it was made with."""
+        """Whether this shadow still has the key that it was made with."""
         return self._base is not None and self._key is self._base[0]
 
     def read_state(self) -> tuple[int, Any, int]:
-        """Returns the state of a shadow, in which a key that was made from the seed is left out."""
+        """Returns the state of a shadow, without a key that was made from the seed."""
         return (self._seed, None if self._key is self._seeded_key else self._key, self._count)
 
     def _resolve(self) -> Generator:
-        """Returns what stands for this Generator in this thread; that is itself unless a trace shadows it."""
+        """Returns this Generator, or its shadow if a trace of this thread has one."""
         overlay = overlays.current
         return self if overlay is None else overlay.shadows.get(self, self)
 

@@ -1,8 +1,8 @@
-"""Storages whose array nobody else holds, so that a compiled program may use its buffer again.
+"""Fresh storages: no other code holds their array, so a compiled program may reuse its buffer.
 
-A program of ``oplib.jit`` puts the arrays that it returns into fresh storages. The first read makes the
-storage an ordinary one: from then on somebody may hold the array. While a program runs on the buffer of a
-fresh storage, readers in other threads wait until the new array is there.
+A program of ``oplib.jit`` puts its results into fresh storages. The first read makes a storage ordinary,
+because the reader may hold the array. While a program runs on the buffer of a fresh storage, readers in other
+threads wait for the new array.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def _become_ordinary(storage: Any) -> None:
 
 
 class FreshStorage(Storage):
-    """Holds an array that a program has returned and nobody has read."""
+    """Holds an array that a program has returned and no code has read."""
 
     __slots__ = ()
 
     @property
     def array(self) -> Any:
-        """The array; reading it makes the storage an ordinary one."""
+        """The array. Reading it makes the storage ordinary."""
         lock = _running.get(self)
         if lock is not None:
             with lock:
@@ -45,27 +45,27 @@ class FreshStorage(Storage):
 
     @property
     def spec(self) -> Any:
-        """Shape and dtype, which one may ask for without reading."""
+        """An object with shape and dtype. Reading it leaves the storage fresh."""
         return _SLOT.__get__(self)
 
 
 peek = _SLOT.__get__
-"""Returns the array of a storage that is no view, without counting as a reader."""
+"""Returns the array of a storage that is not a view. The storage stays fresh."""
 
 
 def put_fresh(storage: Storage, array: Any) -> None:
-    """Gives an ordinary or fresh storage an array that nobody else holds."""
+    """Gives an ordinary or fresh storage an array that no other code holds."""
     _SLOT.__set__(storage, array)
     with _marking:
         storage.__class__ = FreshStorage
 
 
 def claim(storage: Storage, lock: threading.RLock) -> bool:
-    """Takes the buffer of a storage for a program, if nobody has read it.
+    """Takes the buffer of a storage for a program, if no code has read it.
 
     Args:
-        storage: which one.
-        lock: what readers in other threads wait for; the caller holds it until :func:`put_fresh`.
+        storage: the storage.
+        lock: the lock that readers in other threads wait for. The caller holds it until :func:`put_fresh`.
     """
     with _marking:
         if storage.__class__ is not FreshStorage:
@@ -75,5 +75,5 @@ def claim(storage: Storage, lock: threading.RLock) -> bool:
 
 
 def release(storage: Storage) -> None:
-    """Lets readers go on."""
+    """Releases waiting readers."""
     _running.pop(storage, None)

@@ -1,8 +1,8 @@
-"""Overlays: other arrays in the storages of outside Tensors, seen by the one thread that traces a function.
+"""Overlays: while a thread traces a function, it sees other arrays in the storages of outside Tensors.
 
 While ``oplib.jit`` traces a function, the Tensors that the function captures hold traced arrays for the
-tracing thread, and their own arrays for every other thread. A storage is observed for that time only: it is
-given a class whose ``array`` and ``version`` ask the overlay of the thread. Other reads cost nothing more.
+tracing thread, and their own arrays for other threads. Only during this time a storage is observed: it has a
+class whose ``array`` and ``version`` read the overlay of the thread. Other reads cost nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _VERSION: Any = Storage.__dict__["version"]
 
 
 class Overlay:
-    """What the storages and Generators of outside are while one thread traces a function.
+    """The replacements for outside storages and Generators while one thread traces a function.
 
     Attributes:
-        name: of the function, for errors.
-        cells: for each observed storage the one that stands for it.
-        shadows: for each Generator the one that stands for it.
+        name: the name of the function, for errors.
+        cells: the replacement of each observed storage.
+        shadows: the replacement of each Generator.
         scope: the number of the trace in ``modes.tracing_scope``.
         trace: the opaque state of the trace.
     """
@@ -38,7 +38,7 @@ class Overlay:
         self.trace: object = get_opaque_trace_state()
 
     def is_current_trace(self) -> bool:
-        """Returns whether the running code is traced by this trace, and not by one inside it."""
+        """Returns whether the running code belongs to this trace, and not to an inner one."""
         return self.trace == get_opaque_trace_state()
 
 
@@ -46,7 +46,7 @@ class _Overlays(threading.local):
     """The overlay of each thread.
 
     Attributes:
-        current: the innermost one, or None.
+        current: the innermost overlay, or None.
     """
 
     current: Overlay | None = None
@@ -56,13 +56,13 @@ overlays = _Overlays()
 
 
 class _Observed:
-    """Mixin of a storage whose array and version the overlay of the thread decides."""
+    """Mixin of a storage that reads its array and version from the overlay of the thread."""
 
     __slots__ = ()
 
     @property
     def array(self) -> Any:
-        """The array in the overlay of this thread; without one, its own."""
+        """The array in the overlay of this thread, or its own."""
         overlay = overlays.current
         cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
         return _ARRAY.__get__(self) if cell is None else cell.array
@@ -78,7 +78,7 @@ class _Observed:
 
     @property
     def version(self) -> int:
-        """The version in the overlay of this thread; without one, its own."""
+        """The version in the overlay of this thread, or its own."""
         overlay = overlays.current
         cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
         return _VERSION.__get__(self) if cell is None else cell.version
@@ -95,7 +95,7 @@ class _Observed:
 
 _observed_classes: dict[type, type] = {}
 _plain_classes: dict[type, type] = {}
-_counts: dict[Storage, int] = {}  # how many threads observe each storage
+_counts: dict[Storage, int] = {}  # the number of threads that observe each storage
 _counting = threading.Lock()
 
 
@@ -109,11 +109,11 @@ def _observed_class(plain: type) -> type:
 
 
 def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
-    """Lets the overlays decide about storages that are no views, until :func:`stop_observing`.
+    """Makes storages that are not views read the overlays, until :func:`stop_observing`.
 
     Args:
-        storages: which ones.
-        observed: gets each of them, so that an interrupt leaves none observed.
+        storages: the storages.
+        observed: receives each of them, so that none stays observed after an interrupt.
     """
     for storage in storages:
         with _counting:
@@ -124,7 +124,7 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
 
 
 def stop_observing(observed: Iterable[Storage]) -> None:
-    """Makes storages ordinary again that nobody else observes."""
+    """Makes storages ordinary again, unless other threads observe them."""
     for storage in observed:
         with _counting:
             count = _counts[storage] = _counts.get(storage, 1) - 1

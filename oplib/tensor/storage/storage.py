@@ -42,8 +42,8 @@ class Storage:
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
         """Writes a value that was computed from an earlier one, unless another thread has written since.
 
-        This is atomic without a lock, which would cost more than the rest: Python lets another thread run
-        when a function begins, after a call and at the end of a loop, and here is none of these.
+        This is atomic without a lock, which would cost more than the rest. Python switches threads only when
+        a function begins, after a call and at the end of a loop, and none of these occurs here.
 
         Args:
             seen: the array of the owner when the earlier value was read.
@@ -51,7 +51,7 @@ class Storage:
             counted: whether the version counts the write.
 
         Returns:
-            Whether it was written. If not, read and compute again.
+            Whether the value was written. If not, read and compute again.
         """
         if self.array is not seen:
             return False

@@ -121,9 +121,9 @@ class ViewStorage(Storage):
             pass
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
-        """Does the same, unless the base was written since the owner held ``seen``."""
+        """Writes through the chain, unless the base was written since the owner held ``seen``."""
         base, chain = self.base, self.chain
-        if base.__class__ is Storage:  # as below, without two calls
+        if base.__class__ is Storage:  # as below, inlined
             whole = chain.write(seen, array, self.starts)
             if base.array is not seen:
                 return False
@@ -195,7 +195,7 @@ class AliasStorage(Storage):
         self.cell.replace(array)
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
-        """Replaces the array in the cell unless another thread has done so, and counts the write here."""
+        """Replaces the array in the cell, unless another thread has, and counts the write here."""
         done = self.cell.exchange(seen, array, counted=False)
         self._count += done and counted
         return done
