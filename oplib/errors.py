@@ -23,6 +23,7 @@ written for torch still works::
     │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
     │   └── ResultTypeError (TypeError)
+    ├── AllocationError (RuntimeError, MemoryError) an array that does not fit into memory
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake kernel or batching rule for a call
     ├── TracingError (RuntimeError)           an action that is not possible while a function is traced
     │   └── ConcreteValueError                the value of a traced Tensor was asked for
@@ -135,6 +136,10 @@ class ResultError(OplibError, RuntimeError):
 
 class ResultTypeError(ResultError, TypeError):
     """A single result of a kernel whose schema declares a tuple."""
+
+
+class AllocationError(OplibError, RuntimeError, MemoryError):
+    """An array that does not fit into memory; it is not allocated."""
 
 
 class MissingRuleError(OplibError, NotImplementedError):

@@ -16,6 +16,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.tensor.factories.from_data import tensor
 
@@ -171,6 +172,7 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
             raise UnsupportedDtypeError(
                 f"{name}: indices are integers. Got dtype={dtype}. Choose an integral one."
             )
+        require_memory(name, (row, col), np.dtype(bool))
         places = np.stack(find(row, offset, col)).astype(np.int32)
         return tensor(places, dtype=default_int_dtype() if dtype is None else dtype, device=device)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
+from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.views import (
     AsComplex,
     AsReal,
@@ -81,6 +82,10 @@ def rearrange(shape: Shape, axes: tuple[int | None, ...], sizes: Shape | None = 
         sizes: the shape of the view, if axes of length 1 are repeated.
     """
     shown = tuple(1 if axis is None else shape[axis] for axis in axes) if sizes is None else sizes
+    if sizes is not None and not has_symbols(sizes) and math.prod(sizes) >= 2**63:
+        raise ArgumentError(
+            f"expand: a tensor has less than 2**63 items. Got the sizes {list(sizes)}. Choose smaller ones."
+        )
     return make_window(shape, shape, (1,) * len(shape), axes, shown)
 
 

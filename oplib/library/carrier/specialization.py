@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -15,11 +15,13 @@ from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.objects.overload import OpOverload
+from oplib.tensor.devices.memory import require_memory
 
 from .bound_call import BoundCall
 from .plain_function import make_plain_function
 from .primitive import Carrier
 
+Results = TypeVar("Results", bound=Sequence[Any])
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
 MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
@@ -73,15 +75,21 @@ class Specialization:
         self.pushers: dict[Mask, ArrayFunction] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-            return call.structure(arrays), tuple(carrier.bind(call, arrays))
+            return call.structure(arrays), self._check_sizes(tuple(carrier.bind(call, arrays)))
 
         def run_one(*arrays: Any) -> Any:
-            return carrier.bind(call, arrays)[0]
+            return self._check_sizes(carrier.bind(call, arrays))[0]
 
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
         self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
+
+    def _check_sizes(self, results: Results) -> Results:
+        """Raises where results do not fit into memory. It runs in traces, and so once per signature."""
+        for result in results:
+            require_memory(self.overload.name(), result.shape, result.dtype, in_jit=True)
+        return results
 
     def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
         derived = self._is_derived()
@@ -89,8 +97,10 @@ class Specialization:
         def record(*arrays: Any) -> Recorded:
             structure = self.call.structure(arrays)
             if not derived:
-                return self.plan_after(structure, wanted, arrays, self.function.function(*arrays))
+                outputs = self._check_sizes(self.function.function(*arrays))
+                return self.plan_after(structure, wanted, arrays, outputs)
             recorded = self.function.recorder(wanted)(*arrays)
+            self._check_sizes(recorded[1:])
             recorded[0].structure = structure
             recorded[0].names = self._find_names(recorded[0])
             return recorded

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.promotion import result_type
 from oplib.tensor.dtypes.rules import (
@@ -196,6 +197,7 @@ def eye(
                 [0., 1.]])
     """
     rows, columns = read_size("eye", (n, n if m is None else m))
+    require_memory("eye", (rows, columns), _dtype_or_default(dtype))
     diagonal = jnp.eye(rows, columns, dtype=_dtype_or_default(dtype), device=find_placement(device))
     return Tensor.from_array(diagonal, requires_grad=requires_grad)
 
@@ -251,6 +253,7 @@ def arange(
         dtype = default_int_dtype() if whole else get_default_dtype()
     count = -((first - last) // distance) if whole else math.ceil((last - first) / distance)
     first, distance = _cut_fractions(dtype, first, distance)
+    require_memory("arange", (count,), np.dtype(np.int64))
     numbers = first + distance * np.arange(count, dtype=np.int64 if whole else np.float64)
     return _box_numbers(numbers, dtype, device, requires_grad)
 
@@ -342,4 +345,5 @@ def _space_evenly(op: str, start: Any, end: Any, steps: int, dtype: Any) -> np.n
     (count,) = read_size(op, (steps,))
     first, last = (_read_number(op, number, (int, float, complex)) for number in (start, end))
     low, high = _cut_fractions(dtype, first, last)
+    require_memory(op, (count,), np.dtype(np.float64))
     return np.linspace(low, high, count)

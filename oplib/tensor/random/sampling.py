@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, UnsupportedDtypeError
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import Placement
 from oplib.tensor.dtypes.names import bool as bool_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype
@@ -106,6 +107,7 @@ def find_last_integer(dtype: np.dtype[Any]) -> int:
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    require_memory("rand", shape, dtype, in_jit=True)
     key = jax.random.fold_in(key, count)
     if dtype not in COMPLEX:
         return jax.random.uniform(key, shape, dtype)
@@ -115,16 +117,19 @@ def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) ->
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _sample_normal(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    require_memory("randn", shape, dtype, in_jit=True)
     return jax.random.normal(jax.random.fold_in(key, count), shape, dtype)
 
 
 @partial(jax.jit, static_argnums=(4, 5))
 def _sample_integers(key: Any, count: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    require_memory("randint", shape, dtype, in_jit=True)
     return jax.random.randint(jax.random.fold_in(key, count), shape, low, high, low.dtype).astype(dtype)
 
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _sample_order(key: Any, count: Any, size: int, dtype: Any) -> Any:
+    require_memory("randperm", (size,), dtype, in_jit=True)
     return jax.random.permutation(jax.random.fold_in(key, count), size).astype(dtype)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
 from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import Placement
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
 from oplib.tensor.storage.ingestion import to_array
@@ -92,5 +93,6 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
     elif isinstance(value, int) and dtype in INTEGRAL:
         check_range(np.asarray(value), dtype)
     if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
+        require_memory("full", shape, dtype)
         return jnp.full(shape, value, dtype, device=placement)
     return jax.device_put(np.full(shape, value).astype(dtype), placement)

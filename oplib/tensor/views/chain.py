@@ -12,6 +12,8 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from oplib.tensor.devices.memory import require_memory
+
 from .frame import Frame, Layout, Starts, contiguous_strides
 
 Combine = Callable[[Starts, Starts], Starts] | None
@@ -183,8 +185,14 @@ class _Forms:
 
     def __init__(self, function: Callable[..., Any], array_count: int) -> None:
         self.function = function
-        self.by_operand: Callable[..., Any] = jax.jit(function, inline=True)
-        self.by_static: Callable[..., Any] = jax.jit(function, inline=True, static_argnums=array_count)
+
+        def run(*arguments: Any) -> Any:
+            result = function(*arguments)
+            require_memory("view", result.shape, result.dtype, in_jit=True)
+            return result
+
+        self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
+        self.by_static: Callable[..., Any] = jax.jit(run, inline=True, static_argnums=array_count)
 
 
 @lru_cache(maxsize=4096)

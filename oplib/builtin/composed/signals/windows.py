@@ -11,6 +11,7 @@ import numpy as np
 from oplib.builtin.rows.composed import Composed
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, get_default_dtype
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import FLOATING
 from oplib.tensor.factories.from_data import tensor
 
@@ -108,6 +109,7 @@ def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, 
             f"{length} and {found}. Give the length of the window."
         )
     last = length if periodic else length - 1
+    require_memory(name, (length,), np.dtype(np.float64))
     items = np.ones(length) if length < 2 else fill(np.arange(length) / last)
     return tensor(items.tolist(), dtype=found, **place)
 
