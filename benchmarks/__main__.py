@@ -8,7 +8,19 @@ import time
 
 import benchmarks
 
-from . import against_torch, calls, compiled, imports, networks, pointwise, reported, scale, views, watched
+from . import (
+    against_torch,
+    calls,
+    compiled,
+    imports,
+    networks,
+    pointwise,
+    reported,
+    scale,
+    steps,
+    views,
+    watched,
+)
 from .results import describe_machine, name_machine, save, use_cores
 from .rounds import Effort
 from .table import Row, format_head, format_row, format_summary, format_title
@@ -19,6 +31,7 @@ GROUPS = {
     "torch": against_torch,
     "networks": networks,
     "compiled": compiled,
+    "jit": steps,
     "scale": scale,
     "imports": imports,
     "views": views,

@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
+from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
 from .candidates import Candidates
@@ -94,7 +95,7 @@ class Backward:
         if not self._freed:
             node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
             node.again = lambda grads: self._differentiate(recipe, node.edges, grads)
-        return enter_node(node)
+        return enter_node(node, modes.state)
 
     def _differentiate(
         self, recipe: Recipe, edges: Sequence[Edge | None], grads: Sequence[Tensor]
