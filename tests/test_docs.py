@@ -119,13 +119,20 @@ def test_a_program_that_prints_something_else_than_its_neighbour_is_found():
     assert [run(program, "page", {}) == pair.output for program in pair.programs] == [True, False]
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of functions that another module has made or wrapped, too."""
+
+    def _from_module(self, module, object):  # noqa: A002  the name of doctest
+        return getattr(object, "__module__", None) == module.__name__ or super()._from_module(module, object)
+
+
 @pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_docstring_examples_of_a_module_are_right(name):
     module = importlib.import_module(name)
     said = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    for case in doctest.DocTestFinder(exclude_empty=True).find(module):
+    for case in Finder(exclude_empty=True).find(module):
         runner.run(case, out=said.write)
     assert runner.summarize(verbose=False).failed == 0, said.getvalue()
 

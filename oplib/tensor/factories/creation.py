@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,10 +30,22 @@ def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
     return get_default_dtype() if dtype is None else normalize_dtype(dtype)
 
 
-def zeros(
-    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Makes a tensor of zeros.
+class Filled(Protocol):
+    """A factory that takes a shape, and fills it with one value."""
+
+    def __call__(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Makes a tensor."""
+        ...
+
+
+_FILLED = """Makes a tensor {what}
 
     Args:
         *sizes: the shape, as integers or as one sequence.
@@ -54,83 +66,32 @@ def zeros(
         None: no input is differentiable.
 
     Source:
-        torch.zeros
+        torch.{name}
 
     Example:
-        >>> zeros(2, 3)
-        tensor([[0., 0., 0.],
-                [0., 0., 0.]])
+        >>> {name}{given}
+        {shown}
     """
-    shape, found = read_size("zeros", sizes, size), _dtype_or_default(dtype)
-    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
 
 
-def ones(
-    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Makes a tensor of ones.
+def _make_filled(name: str, value: int, what: str, *example: str) -> Filled:
+    def filled(
+        *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        shape, found = read_size(name, sizes, size), _dtype_or_default(dtype)
+        return _fill(shape, value, found, device=device, requires_grad=requires_grad)
 
-    Args:
-        *sizes: the shape, as integers or as one sequence.
-        size: the shape as one sequence, by keyword.
-        dtype: by default the default dtype.
-        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
-        requires_grad: whether the result collects gradients.
-
-    Returns:
-        A new leaf.
-
-    Raises:
-        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
-        DtypeError: the dtype is not available.
-        DeviceError: the device does not exist.
-
-    Gradient:
-        None: no input is differentiable.
-
-    Source:
-        torch.ones
-
-    Example:
-        >>> ones((2,))
-        tensor([1., 1.])
-    """
-    shape, found = read_size("ones", sizes, size), _dtype_or_default(dtype)
-    return _fill(shape, 1, found, device=device, requires_grad=requires_grad)
+    given, shown = example
+    filled.__name__ = filled.__qualname__ = name
+    filled.__doc__ = _FILLED.format(name=name, what=what, given=given, shown=shown)
+    return filled
 
 
-def empty(
-    *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Makes a tensor without defined values. In oplib they are zeros.
-
-    Args:
-        *sizes: the shape, as integers or as one sequence.
-        size: the shape as one sequence, by keyword.
-        dtype: by default the default dtype.
-        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
-        requires_grad: whether the result collects gradients.
-
-    Returns:
-        A new leaf.
-
-    Raises:
-        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
-        DtypeError: the dtype is not available.
-        DeviceError: the device does not exist.
-
-    Gradient:
-        None: no input is differentiable.
-
-    Source:
-        torch.empty
-
-    Example:
-        >>> empty(2, 3).shape
-        (2, 3)
-    """
-    shape, found = read_size("empty", sizes, size), _dtype_or_default(dtype)
-    return _fill(shape, 0, found, device=device, requires_grad=requires_grad)
+zeros = _make_filled(
+    "zeros", 0, "of zeros.", "(2, 3)", "tensor([[0., 0., 0.],\n                [0., 0., 0.]])"
+)
+ones = _make_filled("ones", 1, "of ones.", "((2,))", "tensor([1., 1.])")
+empty = _make_filled("empty", 0, "without defined values. In oplib they are zeros.", "(2, 3).shape", "(2, 3)")
 
 
 def full(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor.devices.placement import placement_like
@@ -60,14 +60,17 @@ def full_like(
     return Tensor.from_array(filled, requires_grad=requires_grad)
 
 
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Makes a tensor of zeros with the shape, dtype and sharding of another.
+class FilledLike(Protocol):
+    """A factory that takes shape, dtype and placement from a tensor, and fills it with one value."""
+
+    def __call__(
+        self, input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """Makes a tensor."""
+        ...
+
+
+_FILLED = """Makes a tensor {what}
 
     Args:
         input: the tensor or array to copy them from. Its history does not matter.
@@ -86,83 +89,44 @@ def zeros_like(
         None: the result does not depend on ``input``.
 
     Source:
-        torch.zeros_like
+        torch.{name}
 
     Example:
         >>> import oplib
-        >>> zeros_like(oplib.ones(2))
-        tensor([0., 0.])
+        >>> {name}({given}
+        {shown}
     """
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Makes a tensor of ones with the shape, dtype and sharding of another.
+def _make_filled(name: str, value: int, what: str, given: str, shown: str) -> FilledLike:
+    def filled(
+        input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    Args:
-        input: the tensor or array to copy them from. Its history does not matter.
-        dtype: by default the dtype of ``input``.
-        device: by default the device of ``input``.
-        requires_grad: whether the result collects gradients.
-
-    Returns:
-        A new leaf.
-
-    Raises:
-        DtypeError: the dtype is not available.
-        DeviceError: the device does not exist.
-
-    Gradient:
-        None: the result does not depend on ``input``.
-
-    Source:
-        torch.ones_like
-
-    Example:
-        >>> import oplib
-        >>> ones_like(oplib.zeros(2))
-        tensor([1., 1.])
-    """
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+    filled.__name__ = filled.__qualname__ = name
+    filled.__doc__ = _FILLED.format(name=name, what=what, given=given, shown=shown)
+    return filled
 
 
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Makes a tensor like another, without defined values. In oplib they are zeros.
-
-    Args:
-        input: the tensor or array to copy them from. Its history does not matter.
-        dtype: by default the dtype of ``input``.
-        device: by default the device of ``input``.
-        requires_grad: whether the result collects gradients.
-
-    Returns:
-        A new leaf.
-
-    Raises:
-        DtypeError: the dtype is not available.
-        DeviceError: the device does not exist.
-
-    Gradient:
-        None: the result does not depend on ``input``.
-
-    Source:
-        torch.empty_like
-
-    Example:
-        >>> import oplib
-        >>> empty_like(oplib.zeros(2, 3)).shape
-        (2, 3)
-    """
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+zeros_like = _make_filled(
+    "zeros_like",
+    0,
+    "of zeros with the shape, dtype and sharding of another.",
+    "oplib.ones(2))",
+    "tensor([0., 0.])",
+)
+ones_like = _make_filled(
+    "ones_like",
+    1,
+    "of ones with the shape, dtype and sharding of another.",
+    "oplib.zeros(2))",
+    "tensor([1., 1.])",
+)
+empty_like = _make_filled(
+    "empty_like",
+    0,
+    "like another, without defined values. In oplib they are zeros.",
+    "oplib.zeros(2, 3)).shape",
+    "(2, 3)",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.tensor.devices.placement import find_placement
@@ -21,22 +21,29 @@ from .generator import Generator
 from .sampling import draw_floats, draw_integers, draw_order, find_last_integer
 
 
-def rand(
-    *sizes: Any,
-    size: Any = None,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Draws uniformly from [0, 1).
+class Floats(Protocol):
+    """A factory of random floats that takes a shape."""
+
+    def __call__(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Draws a tensor."""
+        ...
+
+
+_DRAWN = """Draws {what}
 
     Args:
         *sizes: the shape, as integers or as one sequence.
         size: the shape as one sequence, by keyword.
         generator: the source of random numbers, a Generator or a key; by default the global Generator.
-        dtype: a floating dtype, or a complex one, whose parts are drawn separately; by default the default
-            dtype.
+        dtype: {dtype}
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
 
@@ -46,7 +53,7 @@ def rand(
     Raises:
         ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
         DtypeError: the dtype is not available.
-        UnsupportedDtypeError: the dtype is not floating.
+        UnsupportedDtypeError: the dtype is {refused}.
         DeviceError: the device does not exist.
         TracingError: the Generator was made outside the current trace.
 
@@ -54,60 +61,50 @@ def rand(
         None: no input is differentiable.
 
     Source:
-        torch.rand; the numbers are JAX's.
+        torch.{name}; the numbers are JAX's.
 
     Example:
-        >>> rand(2, 3).shape
-        (2, 3)
+        >>> {name}({given}
+        {shown}
     """
-    shape = read_size("rand", sizes, size)
-    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
-    drawn = draw_floats("rand", shape, found, generator=generator, placement=find_placement(device))
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
-def randn(
-    *sizes: Any,
-    size: Any = None,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Draws from the normal distribution with mean 0 and variance 1, also for complex dtypes.
+def _make_floats(name: str, **words: str) -> Floats:
+    def draw(
+        *sizes: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        shape = read_size(name, sizes, size)
+        found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
+        drawn = draw_floats(name, shape, found, generator=generator, placement=find_placement(device))
+        return Tensor.from_array(drawn, requires_grad=requires_grad)
 
-    Args:
-        *sizes: the shape, as integers or as one sequence.
-        size: the shape as one sequence, by keyword.
-        generator: the source of random numbers, a Generator or a key; by default the global Generator.
-        dtype: a floating or complex dtype; by default the default dtype.
-        device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
-        requires_grad: whether the result collects gradients.
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = _DRAWN.format(name=name, **words)
+    return draw
 
-    Returns:
-        A new leaf.
 
-    Raises:
-        ArgumentError: the size has a value that is not an integer or is negative, or is given twice.
-        DtypeError: the dtype is not available.
-        UnsupportedDtypeError: the dtype is neither floating nor complex.
-        DeviceError: the device does not exist.
-        TracingError: the Generator was made outside the current trace.
-
-    Gradient:
-        None: no input is differentiable.
-
-    Source:
-        torch.randn; the numbers are JAX's.
-
-    Example:
-        >>> randn(3, requires_grad=True).requires_grad
-        True
-    """
-    shape = read_size("randn", sizes, size)
-    found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
-    drawn = draw_floats("randn", shape, found, generator=generator, placement=find_placement(device))
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
+rand = _make_floats(
+    "rand",
+    what="uniformly from [0, 1).",
+    dtype="a floating dtype, or a complex one, whose parts are drawn separately; by default the default\n"
+    "            dtype.",
+    refused="not floating",
+    given="2, 3).shape",
+    shown="(2, 3)",
+)
+randn = _make_floats(
+    "randn",
+    what="from the normal distribution with mean 0 and variance 1, also for complex dtypes.",
+    dtype="a floating or complex dtype; by default the default dtype.",
+    refused="neither floating nor complex",
+    given="3, requires_grad=True).requires_grad",
+    shown="True",
+)
 
 
 def randint(

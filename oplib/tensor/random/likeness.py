@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,15 +18,23 @@ from .generator import Generator
 from .sampling import draw_floats, draw_integers
 
 
-def rand_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Draws as :func:`oplib.rand` does, by default with the shape, dtype and placement of another tensor.
+class FloatsLike(Protocol):
+    """A factory of random floats that takes shape, dtype and placement from a tensor."""
+
+    def __call__(
+        self,
+        input: Tensor,
+        *,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """Draws a tensor."""
+        ...
+
+
+_DRAWN = """Draws as :func:`oplib.{draw}` does, {by_default}.
 
     Args:
         input: the tensor or array to copy them from. Its history does not matter.
@@ -48,58 +56,39 @@ def rand_like(
         None: the result does not depend on ``input``.
 
     Source:
-        torch.rand_like; the numbers are JAX's.
+        torch.{draw}_like; the numbers are JAX's.
 
     Example:
         >>> import oplib
-        >>> rand_like(oplib.zeros(2, 3)).shape
+        >>> {draw}_like(oplib.zeros(2, 3)).shape
         (2, 3)
     """
-    shape, found, placement = _read_model("rand_like", input, dtype, device)
-    drawn = draw_floats("rand", shape, found, generator=generator, placement=placement)
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
-def randn_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Draws as :func:`oplib.randn` does, by default with the shape, dtype and placement of another tensor.
+def _make_floats_like(draw: str) -> FloatsLike:
+    name = f"{draw}_like"
 
-    Args:
-        input: the tensor or array to copy them from. Its history does not matter.
-        generator: the source of random numbers; by default the global Generator.
-        dtype: a floating or complex dtype; by default the dtype of ``input``.
-        device: by default the device of ``input``.
-        requires_grad: whether the result collects gradients.
+    def drawn_like(
+        input: Tensor,
+        *,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        shape, found, placement = _read_model(name, input, dtype, device)
+        drawn = draw_floats(draw, shape, found, generator=generator, placement=placement)
+        return Tensor.from_array(drawn, requires_grad=requires_grad)
 
-    Returns:
-        A new leaf.
+    drawn_like.__name__ = drawn_like.__qualname__ = name
+    drawn_like.__doc__ = _DRAWN.format(
+        draw=draw, by_default="by default with the shape, dtype and placement of another tensor"
+    )
+    return drawn_like
 
-    Raises:
-        ArgumentTypeError: ``input`` is neither a tensor nor an array.
-        UnsupportedDtypeError: the dtype is neither floating nor complex.
-        DtypeError: the dtype is not available.
-        TracingError: the Generator was made outside the current trace.
 
-    Gradient:
-        None: the result does not depend on ``input``.
-
-    Source:
-        torch.randn_like; the numbers are JAX's.
-
-    Example:
-        >>> import oplib
-        >>> randn_like(oplib.zeros(2, 3)).shape
-        (2, 3)
-    """
-    shape, found, placement = _read_model("randn_like", input, dtype, device)
-    drawn = draw_floats("randn", shape, found, generator=generator, placement=placement)
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
+rand_like = _make_floats_like("rand")
+randn_like = _make_floats_like("randn")
 
 
 def randint_like(
