@@ -40,9 +40,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_result_that_does_not_fit_into_memory_is_refused(name):
     for _ in range(2):
-        with pytest.raises(
-            AllocationError, match=r"does not fit into memory\. Got \w+\[[\d,]+\], which"
-        ):
+        with pytest.raises(AllocationError, match=r"does not fit into memory\. Got \w+\[[\d,]+\], which"):
             CALLS[name]()
 
 
