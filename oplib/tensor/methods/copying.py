@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, TracingError, describe
+from oplib.tensor.devices.forked import is_orphan
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.views import AliasStorage, ViewStorage
@@ -94,7 +95,11 @@ def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
 
 
 def _restore_storage(values: np.ndarray[Any, Any]) -> Storage:
-    return Storage(to_array(values, None, None))
+    """Unpickles a storage. In a forked process, which may not compute, it keeps the numpy array.
+
+    So a process of a pool can receive a tensor, and the first op that uses it raises, which the parent sees.
+    """
+    return Storage(values if is_orphan() else to_array(values, None, None))
 
 
 copyreg.pickle(Storage, _reduce_storage)

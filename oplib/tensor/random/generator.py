@@ -15,7 +15,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
 from oplib.tensor.devices.device import Device
-from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.forked import check_process, is_orphan
 from oplib.tensor.storage.map_level import MapLevel, map_levels
 from oplib.tensor.storage.overlay import overlays
 
@@ -157,7 +157,16 @@ class Generator:
         return (here._seed, here._key, here._count)
 
     def set_state(self, state: tuple[int, Any, int]) -> Generator:
-        """Sets a state that :meth:`get_state` returned, and returns the Generator."""
+        """Sets a state that :meth:`get_state` returned, and returns the Generator.
+
+        Raises:
+            ArgumentTypeError: it is something else.
+        """
+        if not _is_state(state):
+            raise ArgumentTypeError(
+                f"set_state: expected a state from get_state. Got {describe(state)}. Keep what get_state "
+                "returns, and pass it as it is."
+            )
         here = self._resolve()
         here._refuse_other_trace("set_state")
         here._seed, here._key, here._count = state
@@ -185,7 +194,9 @@ class Generator:
                 f"Generator: a traced key cannot be pickled. Got {describe(key)}. Pickle the Generator "
                 "outside of the trace."
             )
-        plain = None if key is None else (str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)))
+        if key is None or isinstance(key, tuple):  # as it was unpickled
+            return _restore, (str(self.device), seed, key, count)
+        plain = (str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)))
         return _restore, (str(self.device), seed, plain, count)
 
     def next_key(self) -> Any:
@@ -245,9 +256,22 @@ class Generator:
 
 
 def _restore(device: str, seed: int, plain: tuple[str, np.ndarray[Any, Any]] | None, count: int) -> Generator:
-    """Unpickles a Generator."""
-    key = None if plain is None else jax.random.wrap_key_data(jnp.asarray(plain[1]), impl=plain[0])
-    return Generator(device).set_state((seed, key, count))
+    """Unpickles a Generator. In a forked process, which may not compute, its key stays as it is."""
+    generator = Generator(device)
+    if plain is None or is_orphan():
+        generator._seed, generator._key, generator._count = seed, plain, count
+        return generator
+    key = jax.random.wrap_key_data(jnp.asarray(plain[1]), impl=plain[0])
+    return generator.set_state((seed, key, count))
+
+
+def _is_state(state: Any) -> bool:
+    """Whether a value is what ``get_state`` returns."""
+    if not isinstance(state, tuple) or len(state) != 3:
+        return False
+    seed, key, count = state
+    is_count = isinstance(count, jax.Array) or (type(count) is int and count >= 0)
+    return type(seed) is int and 0 <= seed < 2**64 and (key is None or is_key(key)) and is_count
 
 
 def _refuse_drawing(level: MapLevel) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
 
 from .frame import Frame, Layout, Starts, contiguous_strides
@@ -193,6 +194,14 @@ class _Forms:
 
         self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
         self.by_static: Callable[..., Any] = jax.jit(run, inline=True, static_argnums=array_count)
+
+
+def _refuse_in_orphan() -> None:
+    if is_orphan():
+        Chain.run = refuse_call
+
+
+after_fork(_refuse_in_orphan)
 
 
 @lru_cache(maxsize=4096)

@@ -1,9 +1,11 @@
 """The engine, and everything else that computes, in a forked child."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import oplib
@@ -102,3 +104,55 @@ def test_whether_a_run_was_made_is_told_without_using_an_id_up():
     before = repr(run._ids)
     assert run.has_run() in (True, False)
     assert repr(run._ids) == before
+
+
+POOL = """
+import multiprocessing, oplib
+
+def keep(x):
+    return x
+
+def double(x):
+    return x * 2
+
+x = oplib.ones(4, 3)
+x + 1
+generator = oplib.Generator().manual_seed(3)
+oplib.rand(2, generator=generator)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    for tensor in (x, x[1], x.data):
+        (back,) = pool.map_async(keep, [tensor]).get(20)
+        assert back.tolist() == tensor.tolist()
+        try:
+            pool.map_async(double, [tensor] * 3).get(20)
+            raise AssertionError("it computed")
+        except RuntimeError as error:
+            assert "'spawn'" in str(error)
+    (back,) = pool.map_async(keep, [generator]).get(20)
+    assert oplib.rand(2, generator=back).tolist() == oplib.rand(2, generator=generator).tolist()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("D.18")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs os.fork, and names of threads")
+def test_tensors_reach_forked_processes_of_a_pool_and_the_error_of_an_op_reaches_the_parent():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", POOL],
+        check=False,
+        timeout=120,
+        capture_output=True,
+        text=True,
+        cwd=Path(oplib.__file__).parents[1],
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_unpickling_in_a_forked_process_computes_nothing(monkeypatch):
+    tensor = oplib.tensor([1.0, 2.0], requires_grad=True)
+    text = pickle.dumps([tensor, tensor[1:]])
+    monkeypatch.setattr(forked, "_is_orphan", True)
+    whole, part = pickle.loads(text)
+    assert (whole.shape, part.shape, whole.requires_grad, whole.tolist()) == ((2,), (1,), True, [1.0, 2.0])
+    assert isinstance(whole._storage.array, np.ndarray)
+    assert pickle.dumps(whole)

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.errors import ArgumentError, TracingError
+from oplib.errors import ArgumentError, ArgumentTypeError, TracingError
 from oplib.tensor import Generator, default_generator, manual_seed, rand, randn
+from oplib.tensor.random.generator import set_rng_state
 
 
 @pytest.fixture
@@ -164,3 +165,16 @@ def test_a_generator_on_a_traced_key_is_copied_but_not_pickled() -> None:
         return rand(2, generator=copy.deepcopy(generator)).array - rand(2, generator=generator).array
 
     assert jax.jit(twice)(jax.random.key(0)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [None, 3, (1, None), (1, None, -1), (-1, None, 0), (1, "key", 0), ("1", None, 0), (2**64, None, 0)],
+)
+def test_a_generator_takes_no_state_that_it_did_not_give(state: Any) -> None:
+    generator = Generator().manual_seed(5)
+    with pytest.raises(ArgumentTypeError, match="set_state: expected a state from get_state"):
+        generator.set_state(state)
+    assert generator.initial_seed() == 5
+    with pytest.raises(ArgumentTypeError, match="set_state: expected a state from get_state"):
+        set_rng_state(state)
