@@ -1,4 +1,4 @@
-"""What the products with Jacobians and Hessians share: their parameters and their docstring."""
+"""The shared parameters and docstring of the products with Jacobians and Hessians."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ class Product(Protocol):
     def __call__(
         self, func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
     ) -> Any:
-        """Returns both."""
+        """Returns the outputs and the product."""
         ...
 
 
 def product(
     *, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False
 ) -> Callable[[Callable[..., Any]], Product]:
-    """Makes a public function of one that takes ``create_graph`` and ``strict`` by name.
+    """Makes a public function from one that takes ``create_graph`` and ``strict`` by keyword.
 
-    The docstring of that function is the beginning of the public one.
+    The docstring of that function becomes the beginning of the public one.
 
     Args:
-        like: which Tensors the vector is like.
-        structure: which Tensors the product is like.
-        of_scalar: the function has one output of one item.
+        like: the name of the Tensors that the vector resembles.
+        structure: the name of the Tensors that the product resembles.
+        of_scalar: whether the function has one output of one item.
     """
 
     def make(compute: Callable[..., Any]) -> Product:

@@ -1,4 +1,4 @@
-"""Whether an array fits into memory, asked before it is allocated or compiled: XLA can end the process."""
+"""The check that an array fits into memory, before it is allocated or compiled: XLA can end the process."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _JAX = str(Path(jax.__file__).parent)
 
 
 def require_memory(subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bool = False) -> None:
-    """Raises where an array cannot exist.
+    """Raises if an array of this shape cannot exist.
 
-    In a trace of a user's function an array larger than the memory is accepted: XLA may fuse it away.
+    In a trace of a user's function an array larger than the memory is accepted, because XLA may fuse it.
 
     Args:
-        subject: the function that would make it, for errors.
-        shape: its shape; one with symbols is accepted.
+        subject: the function that would make the array, for errors.
+        shape: its shape. A symbolic shape is accepted.
         dtype: its dtype.
         in_jit: whether the caller is the body of a compiled function of oplib, which JAX traces.
 
     Raises:
-        AllocationError: it has more bytes than can be addressed, or than the memory has.
+        AllocationError: the array has more bytes than can be addressed, or than the memory has.
     """
     if not all(isinstance(length, int) for length in shape):
         return
@@ -49,7 +49,7 @@ def require_memory(subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bo
 
 @lru_cache(maxsize=1)
 def find_memory() -> int:
-    """Returns the bytes of memory of all devices, as far as they are known."""
+    """Returns the number of bytes of memory of all devices, as far as known."""
     devices = jax.devices()
     if devices[0].platform == "cpu":
         return min(_read_physical_memory(), _read_address_space())
@@ -61,7 +61,7 @@ def find_memory() -> int:
 def _read_physical_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # the system does not say
+    except (AttributeError, OSError, ValueError):  # the system does not report it
         return _ADDRESSES - 1
 
 
@@ -75,7 +75,7 @@ def _read_address_space() -> int:
 
 
 def _is_inside_jax(*, in_jit: bool) -> bool:
-    """Whether JAX calls the code that called oplib. The innermost call of a jit of oplib does not count."""
+    """Returns whether JAX runs the code that called oplib. The innermost jit of oplib does not count."""
     frame = sys._getframe(2)
     calls, was_jax = 0, False
     while frame is not None:
