@@ -212,7 +212,9 @@ def link(tensor: Tensor, edge: Edge) -> None:
     tensor._requires_grad = True
     node, slot = edge
     if isinstance(node, AccumulateGrad):
-        tensor._accumulator = node.variable._accumulator
+        tensor._accumulator = lambda: (
+            node
+        )  # not weak: the edge of a call may be made when the leaf has lost it
     else:
         tensor._grad_fn, tensor._output_nr = node, slot
 

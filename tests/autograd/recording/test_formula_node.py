@@ -173,3 +173,15 @@ def test_a_traced_gradient_is_not_stored_in_a_result_from_outside() -> None:
     y.retain_grad()
     with pytest.raises(TracingError, match="a traced gradient would be stored in the tensor"):
         jax.jit(lambda a: (y * oplib.Tensor.from_array(a)).sum().backward())(X)
+
+
+def test_a_saved_leaf_stands_for_the_leaf_after_the_graph_is_gone() -> None:
+    for _ in range(4):  # by the complete path, and by the fast path
+        x = leaf(X)
+        (result,) = call(lambda x: (jnp.sin(x),), x)
+        (saved,) = result.grad_fn.linked_residuals()
+        product = saved * 3.0
+        del result, saved
+        product.sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [3.0, 3.0]

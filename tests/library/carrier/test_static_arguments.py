@@ -97,6 +97,7 @@ def test_a_static_argument_warns_once_at_its_eighth_value() -> None:
         warned(x, float(count))
 
 
+@pytest.mark.fast_path
 def test_the_cache_of_the_fast_paths_of_an_op_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dispatch.CAPACITY == 256
     monkeypatch.setattr(dispatch, "CAPACITY", 8)  # each specialization is compiled
