@@ -1,0 +1,63 @@
+"""An LSTM that adds marked numbers of a sequence, with momentum. Each step starts from the last state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.programs.optimizers import Momentum
+from tests.programs.training import Batches, Maker, Training
+
+
+class LSTM:
+    """One layer, whose last hidden state the next call starts from."""
+
+    def __init__(self, make: Maker, inputs: int, width: int, batch: int) -> None:
+        self.lib = make.lib
+        self.weights = {
+            "input": make.parameter(4 * width, inputs),
+            "hidden": make.parameter(4 * width, width),
+        }
+        self.bias = make.full(0.0, 4 * width)
+        self.hidden = make.full(0.0, batch, width, requires_grad=False)
+        self.cell = make.full(0.0, batch, width, requires_grad=False)
+
+    def advance(self, hidden: Any, cell: Any, x: Any) -> tuple[Any, Any]:
+        gates = x @ self.weights["input"].T + hidden @ self.weights["hidden"].T + self.bias
+        enter, forget, new, leave = gates.chunk(4, dim=-1)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        return leave.sigmoid() * cell.tanh(), cell
+
+    def __call__(self, xs: Any) -> Any:
+        hidden, cell = self.hidden, self.cell
+        outputs = []
+        for x in xs.unbind(0):
+            hidden, cell = self.advance(hidden, cell, x)
+            outputs.append(hidden)
+        self.hidden, self.cell = hidden.detach(), cell.detach()
+        return self.lib.stack(outputs)
+
+
+def make_lstm(make: Maker) -> Training:
+    model = LSTM(make, 2, 12, 6)
+    head = make.parameter(1, 12)
+    parameters = [*model.weights.values(), model.bias, head]
+    optimizer = Momentum(make.lib, parameters, rate=0.05)
+
+    @make.compile
+    def step(xs: Any, ys: Any) -> Any:
+        optimizer.zero_grad()
+        loss = ((model(xs) @ head.T - ys) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return Training(step, parameters)
+
+
+def draw_lstm(random: np.random.Generator) -> Batches:
+    while True:
+        numbers, marks = random.normal(size=(7, 6, 1)), random.random((7, 6, 1)) > 0.5
+        xs = np.concatenate([numbers, marks], -1)
+        yield {"xs": xs, "ys": np.cumsum(numbers * marks, 0) / 3}

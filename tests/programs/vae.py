@@ -1,0 +1,52 @@
+"""A variational autoencoder, with Adam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.programs.mlp import Perceptron
+from tests.programs.optimizers import Adam
+from tests.programs.training import Batches, Maker, Training
+
+
+class VAE:
+    """An encoder to the mean and the logarithm of the variance, and a decoder."""
+
+    def __init__(self, make: Maker, width: int, latent: int) -> None:
+        self.lib = make.lib
+        self.encoder = Perceptron(make, (width, 24, 2 * latent), make.lib.relu)
+        self.decoder = Perceptron(make, (latent, 24, width), make.lib.relu)
+
+    def loss(self, x: Any, noise: Any) -> tuple[Any, Any]:
+        mean, log_variance = self.encoder(x).chunk(2, dim=-1)
+        if noise is None:
+            noise = self.lib.randn_like(mean)
+        logits = self.decoder(mean + (0.5 * log_variance).exp() * noise)
+        entropy = self.lib.nn.functional.binary_cross_entropy_with_logits(logits, x, reduction="sum")
+        divergence = -0.5 * (1 + log_variance - mean.pow(2) - log_variance.exp()).sum()
+        return entropy / len(x), divergence / len(x)
+
+
+def make_vae(make: Maker) -> Training:
+    model = VAE(make, 20, 3)
+    parameters = [*model.encoder.parameters, *model.decoder.parameters]
+    optimizer = Adam(make.lib, parameters, rate=0.01)
+
+    @make.compile
+    def step(x: Any, noise: Any = None) -> Any:
+        optimizer.zero_grad()
+        entropy, divergence = model.loss(x, noise)
+        (entropy + divergence).backward()
+        optimizer.step()
+        return {"entropy": entropy.detach(), "divergence": divergence.detach()}
+
+    return Training(step, parameters)
+
+
+def draw_vae(random: np.random.Generator) -> Batches:
+    while True:
+        phase = random.random((12, 1)) * 6
+        x = (np.sin(phase + np.arange(20) / 2) > 0).astype(float)
+        yield {"x": x, "noise": random.normal(size=(12, 3))}
