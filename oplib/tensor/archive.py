@@ -5,8 +5,9 @@ each array. In the tree None, bools, integers, finite floats and strings are wri
 is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, ``{"dict": [[key, value],
 ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``,
 ``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}`` or ``{"jax": n}``. ``n`` is an index into
-``arrays`` beside the tree, with entries such as ``{"dtype": "bfloat16", "requires_grad": true}``. Dtypes that
-numpy does not have are stored as unsigned integers of their width.
+``arrays`` beside the tree, with entries such as ``{"dtype": "bfloat16", "shape": [2], "requires_grad":
+true}``. Dtypes that numpy does not have are stored as unsigned integers of their width. What a member expands
+to is compared with its entry before it is read.
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ import io
 import json
 import math
 import os
+import secrets
+import stat
+import struct
+import sys
 import zipfile
+import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +34,7 @@ from jax.core import Tracer
 
 from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
 
+from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
 from .storage.ingestion import to_array
@@ -36,6 +44,20 @@ File = str | os.PathLike[str] | IO[bytes]
 
 _VERSION = 1
 _TREE = "tree.json"
+_HEADER = 2**16  # bytes that a member may have beside its items
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,  # RecursionError; NotImplementedError and RuntimeError of zipfile
+    TypeError,
+    ValueError,
+)
 _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 
 
@@ -50,9 +72,10 @@ def save(obj: Any, f: File) -> None:
         obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array`` objects, numpy arrays, dtypes,
             numbers, strings, bytes, bools and None. Keys of dictionaries may be any of the plain values.
         f: a path, or a file opened for writing bytes. A file at the path is replaced after everything is
-            written.
+            written; its mode bits stay. A link stays one, and the file that it names is replaced.
 
     Raises:
+        DataError: the tree contains itself, or is nested too deeply.
         DataTypeError: the tree holds a value of another type. The error names its place.
         TracingError: the tree holds a traced tensor.
 
@@ -66,19 +89,12 @@ def save(obj: Any, f: File) -> None:
         {'w': tensor([1., 1.], requires_grad=True), 'step': 3}
     """
     writer = _Writer()
-    tree = writer.encode(obj, "the tree")  # an error here leaves the file as it was
-    if isinstance(f, (str, os.PathLike)):
-        path = Path(f)
-        part = path.with_name(path.name + ".part")
-        try:
-            with part.open("wb") as file:
-                writer.write(tree, file)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    else:
-        writer.write(tree, f)
+    text = writer.spell(obj)  # an error here leaves the file as it was
+    if not isinstance(f, (str, os.PathLike)):
+        writer.write(text, f)
+        return
+    with open_to_replace(Path(f)) as file:
+        writer.write(text, file)
 
 
 def load(f: File, map_location: Any = None) -> Any:
@@ -92,7 +108,8 @@ def load(f: File, map_location: Any = None) -> Any:
         The tree, with new leaves.
 
     Raises:
-        DataError: the file has another format, or is truncated.
+        DataError: the file has another format, is damaged, or expands to more than its table says.
+        AllocationError: an array does not fit into memory.
         DtypeError: the file holds 64-bit numbers while JAX's x64 is off.
         DeviceError: the device does not exist.
 
@@ -113,12 +130,13 @@ def load(f: File, map_location: Any = None) -> Any:
     try:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()
-    except (zipfile.BadZipFile, LookupError, EOFError, ValueError, TypeError) as error:
-        if isinstance(error, OplibError):  # such as a dtype that JAX lacks now
-            raise
+    except OplibError:  # such as a dtype that JAX lacks now
+        raise
+    except _DAMAGES as error:
         raise DataError(
-            f"load: the file is not one that oplib.save has written, or it is damaged. Got {error}. Save it "
-            "again; pickled files of other libraries are not read."
+            "load: the file is not one that oplib.save has written, or it is damaged. Got "
+            f"{str(error) or type(error).__name__}. Save it again; pickled files of other libraries are not "
+            "read."
         ) from None
 
 
@@ -129,6 +147,17 @@ class _Writer:
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._entries: list[dict[str, Any]] = []
         self._places: dict[int, int] = {}  # array numbers by id, for objects that occur several times
+
+    def spell(self, tree: Any) -> str:
+        """Returns the text of ``tree.json``."""
+        try:
+            encoded = self.encode(tree, "the tree")
+            return json.dumps({"oplib": _VERSION, "tree": encoded, "arrays": self._entries})
+        except RecursionError:
+            raise DataError(
+                "save: the tree contains itself, or is nested too deeply. Got more levels than "
+                f"Python's recursion limit, {sys.getrecursionlimit()}. Save its parts."
+            ) from None
 
     def encode(self, value: Any, path: str) -> Any:
         """Returns the JSON of a value. ``path`` names its place in errors."""
@@ -176,15 +205,15 @@ class _Writer:
 
     def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False) -> int:
         """Adds an array, and returns its number."""
-        self._entries.append({"dtype": str(array.dtype), "requires_grad": requires_grad})
+        entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad}
+        self._entries.append(entry)
         if array.dtype.kind not in _NATIVE:
             array = array.view(f"u{array.dtype.itemsize}")
         self._arrays.append(array)
         return len(self._arrays) - 1
 
-    def write(self, tree: Any, file: IO[bytes]) -> None:
+    def write(self, text: str, file: IO[bytes]) -> None:
         """Writes the archive."""
-        text = json.dumps({"oplib": _VERSION, "tree": tree, "arrays": self._entries})
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_TREE), text)
             for place, array in enumerate(self._arrays):
@@ -231,7 +260,7 @@ class _Reader:
 
     def read(self) -> Any:
         """Reads the archive."""
-        page = json.loads(self._archive.read(_TREE))
+        page = json.loads(self._read_member(_TREE, None))
         if not isinstance(page, dict) or page.get("oplib") != _VERSION:
             raise DataError(
                 f"load: the file is of a version that is not read. Got {describe(page)}. This is version "
@@ -266,14 +295,98 @@ class _Reader:
 
     def _make(self, kind: str, place: int) -> Any:
         entry = self._entries[place]
-        content = io.BytesIO(self._archive.read(_member(place)))
-        values = np.lib.format.read_array(content, allow_pickle=False)
-        if str(values.dtype) != entry["dtype"]:
-            values = values.view(np.dtype(entry["dtype"]))
+        values = self._read_array(place, entry)
         if kind == "numpy":
             return values
         array = to_array(values, normalize_dtype(values.dtype), self._placement)
         return array if kind == "jax" else Tensor.from_array(array, requires_grad=entry["requires_grad"])
+
+    def _read_array(self, place: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
+        """Reads an array that is as its entry says.
+
+        Raises:
+            DataError: it is not.
+        """
+        name, shape = entry["dtype"], tuple(entry["shape"])
+        is_structured = name.startswith(("[", "{"))  # numpy's own, which no Tensor has
+        dtype = None if is_structured else np.dtype(name)
+        size = None if dtype is None else math.prod(shape) * dtype.itemsize
+        if dtype is not None:
+            require_memory("load", shape, dtype)
+        content = io.BytesIO(self._read_member(_member(place), size))
+        stored = dtype
+        if dtype is not None and dtype.kind not in _NATIVE:
+            stored = np.dtype(f"u{dtype.itemsize}")
+        if stored is not None:
+            _compare_header(content, place, shape, stored)
+        values = np.lib.format.read_array(content, allow_pickle=False)
+        if values.shape != shape or (dtype is None and str(values.dtype) != name):
+            raise _misfit(place, f"{name} {shape}", f"{values.dtype} {values.shape}")
+        return values if dtype is None else values.view(dtype)
+
+    def _read_member(self, name: str, size: int | None) -> bytes:
+        """Reads a member after a look at how long it becomes.
+
+        Args:
+            name: of the member.
+            size: how many bytes of items it has, by the table; None if that is not known.
+
+        Raises:
+            DataError: it is longer, is compressed beyond all measure, or in a way that save does not use.
+        """
+        info = self._archive.getinfo(name)
+        most = _HEADER + (100 * info.compress_size if size is None else size)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.file_size > most:
+            raise DataError(
+                f"load: the member {name} is not one that oplib.save has written. Got {info.file_size} bytes "
+                f"from {info.compress_size}, compressed by method {info.compress_type}; there can be {most}. "
+                "Save it again."
+            )
+        return self._archive.read(info)
+
+
+def _compare_header(content: io.BytesIO, place: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raises where the header of an array has another shape or dtype than its entry."""
+    version = np.lib.format.read_magic(content)
+    is_first = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    found, _, kind = read(content)
+    if found != shape or kind != dtype:
+        raise _misfit(place, f"{dtype} {shape}", f"{kind} {found}")
+    content.seek(0)
+
+
+def _misfit(place: int, expected: str, got: str) -> DataError:
+    return DataError(
+        f"load: array {place} does not fit the table of the file. Got {got}, the table says {expected}. The "
+        "file is damaged; save it again."
+    )
+
+
+@contextmanager
+def open_to_replace(path: Path) -> Generator[IO[bytes]]:
+    """Opens a file that replaces the one at a path when the block ends without an error.
+
+    It has a name of its own, so that processes that write to one path do not meet, and is on the disk before
+    it gets the name. Mode bits and links stay. What is no regular file, such as a pipe, is written at once.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            yield file
+        return
+    part = target.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):  # then it has the mode bits of a new file
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {"float": float, "bytes": bytes.fromhex, "dtype": np.dtype}

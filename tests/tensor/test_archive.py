@@ -1,5 +1,6 @@
 """Saving and loading: what comes back, and what is refused with nothing lost."""
 
+import contextlib
 import io
 import json
 import pickle
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import DataError, DataTypeError, DtypeError, TracingError
+from oplib.errors import AllocationError, DataError, DataTypeError, DtypeError, TracingError
+from tests.threads import run_in_threads
 
 
 def again(tree, **options):
@@ -238,3 +240,146 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_othe
         oplib.save(oplib.ones(2), path)
     assert oplib.load(path) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+# Files that others have written, or several at once ---------------------------------------------------------
+
+
+def change_file(change, *, compression=zipfile.ZIP_STORED):
+    """Returns a file whose members are those of a saved one after ``change``, which gets them by name."""
+    file = io.BytesIO()
+    oplib.save({"w": oplib.ones(2, 3)}, file)
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members = change(members) or members
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    changed.seek(0)
+    return changed
+
+
+def change_table(**entry):
+    def change(members):
+        page = json.loads(members["tree.json"])
+        page["arrays"][0].update(entry)
+        members["tree.json"] = json.dumps(page).encode()
+
+    return change
+
+
+def spell_array(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def change_array(array):
+    return lambda members: members.update({"arrays/0.npy": spell_array(array)})
+
+
+def cut_header(members):
+    text = members["arrays/0.npy"]
+    members["arrays/0.npy"] = text.replace(b"(2, 3), ", b"(2**60,)")
+
+
+def nest(members):
+    page = '{"oplib": 1, "arrays": [], "tree": ' + '{"list": [' * 5000 + "]}" * 5000 + "}"
+    members["tree.json"] = page.encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_table(dtype="int32"),
+        change_table(dtype="bfloat16"),
+        change_table(dtype="float64"),
+        change_table(dtype="object"),
+        change_table(dtype=3),
+        change_table(shape=[3, 2]),
+        change_table(shape=[-2, -3]),
+        change_table(shape=None),
+        change_array(np.ones((2, 3), np.int32)),
+        change_array(np.ones((3, 2), np.float32)),
+        change_array(np.ones((400, 300), np.float32)),
+        cut_header,
+        nest,
+    ],
+)
+def test_data_that_do_not_fit_the_table_are_refused(change):
+    with pytest.raises(DataError, match=r"^load: "):
+        oplib.load(change_file(change))
+
+
+def test_a_compressed_copy_is_read():
+    loaded = oplib.load(change_file(lambda _: None, compression=zipfile.ZIP_DEFLATED))
+    assert loaded["w"].tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_a_member_that_expands_beyond_the_table_is_not_read(monkeypatch):
+    bomb = change_file(change_array(np.zeros(10**7, np.float32)), compression=zipfile.ZIP_DEFLATED)
+    assert len(bomb.getvalue()) < 10**5
+    tree = change_file(
+        lambda members: members.update({"tree.json": b" " * 10**7 + members["tree.json"]}),
+        compression=zipfile.ZIP_DEFLATED,
+    )
+    for file in (bomb, tree):
+        with pytest.raises(DataError, match=r"is not one that oplib\.save has written"):
+            oplib.load(file)
+
+
+def test_a_table_that_asks_for_more_than_the_memory_is_refused():
+    with pytest.raises(AllocationError, match=r"^load: "):
+        oplib.load(change_file(change_table(shape=[2**50])))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_that_save_does_not_use_are_refused(method):
+    with pytest.raises(DataError, match="compressed by method"):
+        oplib.load(change_file(lambda _: None, compression=method))
+
+
+def test_damaged_compressed_data_are_refused():
+    content = change_file(lambda _: None, compression=zipfile.ZIP_DEFLATED).getvalue()
+    for place in range(0, len(content), 3):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        with contextlib.suppress(DataError):
+            oplib.load(io.BytesIO(bytes(damaged)))
+
+
+def test_a_tree_that_contains_itself_is_refused():
+    tree = []
+    tree.append({"self": tree})
+    with pytest.raises(DataError, match="save: the tree contains itself, or is nested too deeply"):
+        oplib.save(tree, io.BytesIO())
+
+
+def test_mode_bits_and_links_stay(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    oplib.save(1, target)
+    assert target.stat().st_mode == make_plain(tmp_path / "plain").stat().st_mode
+    target.chmod(0o640)
+    link.symlink_to(target.name)
+    oplib.save(2, link)
+    assert (link.is_symlink(), oplib.load(target), target.stat().st_mode & 0o777) == (True, 2, 0o640)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "plain", "target"]
+
+
+def make_plain(path):
+    path.write_bytes(b"")
+    return path
+
+
+def test_threads_that_save_to_one_path_leave_a_whole_file(tmp_path):
+    path = tmp_path / "model"
+
+    def work(number):
+        for _ in range(10):
+            oplib.save([oplib.full((1000,), number), number], path)
+
+    run_in_threads(work, 4)
+    values, number = oplib.load(path)
+    assert values.tolist() == [number] * 1000
+    assert list(tmp_path.iterdir()) == [path]
