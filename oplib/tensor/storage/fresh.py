@@ -1,8 +1,8 @@
-"""Fresh storages: no other code holds their array, so a compiled program may reuse its buffer.
+"""Storages whose array no other code holds, so that a compiled program may use its buffer again.
 
-A program of ``oplib.jit`` puts its results into fresh storages. The first read makes a storage ordinary,
-because the reader may hold the array. While a program runs on the buffer of a fresh storage, readers in other
-threads wait for the new array.
+A program of ``oplib.jit`` puts the arrays that it returns into fresh storages. The first read makes a storage
+ordinary: from then on other code may hold the array. A program that uses the buffers of fresh storages holds
+:data:`buffers` until the new arrays are there, and readers in other threads wait for it.
 """
 
 from __future__ import annotations
@@ -13,35 +13,28 @@ from typing import Any
 from .storage import Storage
 
 _SLOT: Any = Storage.__dict__["array"]
-_marking = threading.Lock()
-_running: dict[Storage, threading.RLock] = {}
 
-
-def _become_ordinary(storage: Any) -> None:
-    storage.__class__ = Storage
+buffers = threading.RLock()
+"""Held while the buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
 
 
 class FreshStorage(Storage):
-    """Holds an array that a program has returned and no code has read."""
+    """Holds an array that a program has returned and that no code has read."""
 
     __slots__ = ()
 
     @property
     def array(self) -> Any:
         """The array. Reading it makes the storage ordinary."""
-        lock = _running.get(self)
-        if lock is not None:
-            with lock:
-                pass
-        with _marking:
+        with buffers:
             _become_ordinary(self)
-        return _SLOT.__get__(self)
+            return _SLOT.__get__(self)
 
     @array.setter
     def array(self, value: Any) -> None:
-        with _marking:
+        with buffers:
             _become_ordinary(self)
-        _SLOT.__set__(self, value)
+            _SLOT.__set__(self, value)
 
     @property
     def spec(self) -> Any:
@@ -49,31 +42,15 @@ class FreshStorage(Storage):
         return _SLOT.__get__(self)
 
 
+def _become_ordinary(storage: Any) -> None:
+    storage.__class__ = Storage
+
+
 peek = _SLOT.__get__
 """Returns the array of a storage that is not a view. The storage stays fresh."""
 
 
 def put_fresh(storage: Storage, array: Any) -> None:
-    """Gives an ordinary or fresh storage an array that no other code holds."""
+    """Gives an ordinary or fresh storage an array that no other code holds. The caller holds ``buffers``."""
     _SLOT.__set__(storage, array)
-    with _marking:
-        storage.__class__ = FreshStorage
-
-
-def claim(storage: Storage, lock: threading.RLock) -> bool:
-    """Takes the buffer of a storage for a program, if no code has read it.
-
-    Args:
-        storage: the storage.
-        lock: the lock that readers in other threads wait for. The caller holds it until :func:`put_fresh`.
-    """
-    with _marking:
-        if storage.__class__ is not FreshStorage:
-            return False
-        _running[storage] = lock
-        return True
-
-
-def release(storage: Storage) -> None:
-    """Releases waiting readers."""
-    _running.pop(storage, None)
+    storage.__class__ = FreshStorage

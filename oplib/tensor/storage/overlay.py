@@ -13,6 +13,7 @@ from typing import Any
 
 from jax.extend.core import get_opaque_trace_state
 
+from .fresh import FreshStorage
 from .storage import Storage
 
 _ARRAY: Any = Storage.__dict__["array"]
@@ -120,7 +121,9 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
             observed.append(storage)
             count = _counts[storage] = _counts.get(storage, 0) + 1
             if count == 1:
-                storage.__class__ = _observed_class(type(storage))
+                storage.__class__ = _observed_class(
+                    Storage if type(storage) is FreshStorage else type(storage)
+                )
 
 
 def stop_observing(observed: Iterable[Storage]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.tensor import Storage
+from oplib.tensor.storage.fresh import peek
 
 from .places import FoundObject, Walk
 
@@ -51,7 +52,7 @@ class Candidates:
         """Returns the inputs before the array arguments, as they are now."""
         starts = [place.value.start for place in self.generators]
         counts = [part for key, count in starts for part in (key, np.uint32(count))]
-        return [*[storage.array for storage in self.storages], *counts]
+        return [*[peek(storage) for storage in self.storages], *counts]
 
     def find_storage(self, storage: Storage) -> int | None:
         """Returns the operand that shows a storage; None for one that was made inside."""

@@ -129,7 +129,7 @@ class JitFunction:
         with self._programs.lock:
             program, found = self._find(given)
             call = partial(given.call, self.__wrapped__)
-            return program.run(self.__wrapped__, given, found, call, self._programs.lock)
+            return program.run(self.__wrapped__, given, found, call)
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from oplib.autograd.recording.rebase import note_write, take_over
 from oplib.generated_code import define_function
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor, default_generator
-from oplib.tensor.storage.fresh import FreshStorage, claim, put_fresh, release
+from oplib.tensor.storage.fresh import FreshStorage, buffers, peek, put_fresh
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
 
@@ -54,7 +53,11 @@ class Program:
         self._operands = {operand: place for place, operand in enumerate(needed)}
         self._sort_inputs(candidates, used)
         self._donated = self._find_donated(trace) if donate else []
-        self._fresh = self._find_fresh()
+        fresh = self._find_fresh()
+        self._writes = [
+            (self._operands[operand], output, count, output in fresh)
+            for operand, output, count in self._effects.writes
+        ]
         self._run = jax.jit(
             rename_function(prune(trace.closed, used), self._name),
             donate_argnums=[position for position, _ in self._donated],
@@ -63,6 +66,7 @@ class Program:
             self._name,
             [candidates.operands[operand] for operand in needed],
             [trace.snapshot.tensors[operand][2] for operand in needed],
+            {place for _, place in self._donated},
         )
         self.read, self.explain = reader.read, reader.explain
         containers = [trace.snapshot.containers[number][0] for number, _, _ in self._effects.places]
@@ -126,7 +130,7 @@ class Program:
         found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
         return sorted(found)
 
-    def run(self, function: Any, given: CallArguments, found: Any, call: Any, lock: threading.RLock) -> Any:
+    def run(self, function: Any, given: CallArguments, found: Any, call: Any) -> Any:
         """Runs the program, and does to Tensors what the function does.
 
         Args:
@@ -134,24 +138,34 @@ class Program:
             given: the arguments.
             found: what the reader has returned for them.
             call: runs the function; gets the arrays that stand for the array arguments.
-            lock: held by the caller.
         """
-        tensors, held = found
+        if not self._donated:
+            return self._run_once(function, given, found, call)
+        with buffers:
+            return self._run_once(function, given, found, call)
+
+    def _run_once(self, function: Any, given: CallArguments, found: Any, call: Any) -> Any:
+        tensors, storages, held = found
         leaves = given.leaves
         generators = [way(function, leaves) for way in self._draws]
         starts = [generator.start for generator in generators]
         inputs = self._list_inputs(held, starts, given.arrays)
-        claimed = self._claim(tensors, inputs, lock)
-        try:
-            outputs = self._run(*inputs)
-            node = None
-            if self._backward.specs:
-                recipe = Recipe(function, leaves, call, tensors, held, starts, given.arrays)
-                node = self._make_node(recipe, outputs, [tensor._storage.version for tensor in tensors])
-            return self._finish(function, leaves, tensors, outputs, generators, node)
-        finally:
-            for storage in claimed:
-                release(storage)
+        for position, place in self._donated:
+            storage = storages[place]
+            array = peek(storage)
+            inputs[position] = array if storage.__class__ is FreshStorage else jnp.copy(array)
+        outputs = self._run(*inputs)
+        node = None
+        if self._backward.specs:
+            recipe = Recipe(function, leaves, call, tensors, held, starts, given.arrays)
+            node = self._make_node(recipe, outputs, [tensor._storage.version for tensor in tensors])
+        self._write(tensors, storages, outputs)
+        made = self._make_tensors(tensors, outputs, node)
+        self._apply(function, leaves, tensors, made, node)
+        for number, change in self._effects.generators:
+            _advance(generators[number], change)
+        results = [self._give(one, tensors, made, outputs) for one in self._effects.results]
+        return tree_unflatten(results, self._effects.spec)
 
     def _list_inputs(self, held: Any, starts: Sequence[tuple[Any, int]], arrays: Sequence[Any]) -> list[Any]:
         return [
@@ -163,27 +177,32 @@ class Program:
     def lower(self, function: Any, given: CallArguments, found: Any) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
         starts = [way(function, given.leaves).start for way in self._draws]
-        return self._run.lower(*self._list_inputs(found[1], starts, given.arrays))
+        return self._run.lower(*self._list_inputs(found[2], starts, given.arrays))
 
-    def _claim(self, tensors: Sequence[Tensor], inputs: list[Any], lock: threading.RLock) -> list[Storage]:
-        """Takes the buffers that the program may use again, and copies those that somebody may hold."""
-        claimed: list[Storage] = []
-        for position, place in self._donated:
-            storage = tensors[place]._storage.owner
-            if claim(storage, lock):
-                claimed.append(storage)
-            else:
-                inputs[position] = jnp.copy(inputs[position])
-        return claimed
+    def _write(self, tensors: Sequence[Tensor], storages: Sequence[Storage], outputs: Sequence[Any]) -> None:
+        """Puts new arrays into written storages, and counts the writes."""
+        for place, output, count, is_fresh in self._writes:
+            storage = storages[place]
+            if is_fresh:
+                put_fresh(storage, outputs[output])
+            elif output is not None:
+                storage.array = outputs[output]
+            storage.version += count
+            if tensors[place]._views is not None:
+                note_write(tensors[place])
+        for operand, count in self._effects.alias_writes:
+            tensors[self._operands[operand]]._storage.version += count
 
-    def _finish(
-        self, function: Any, leaves: Sequence[Any], tensors: Any, outputs: Any, generators: Any, node: Any
-    ) -> Any:
-        """Puts new values into their Tensors, and makes the result."""
-        effects = self._effects
-        at = self._operands
-        self._write(tensors, outputs)
-        made = self._make_tensors(tensors, outputs, node)
+    def _apply(
+        self,
+        function: Any,
+        leaves: Sequence[Any],
+        tensors: Sequence[Tensor],
+        made: Sequence[Tensor],
+        node: Any,
+    ) -> None:
+        """Gives operands their new gradients, histories and data, and containers their new Tensors."""
+        effects, at = self._effects, self._operands
 
         def find(source: Source) -> Tensor:
             return tensors[at[source.number]] if isinstance(source, Operand) else made[source.number]
@@ -199,25 +218,16 @@ class Program:
             tensors[at[operand]]._grad = None if source is None else find(source)
         for way, (_, key, source) in zip(self._places, effects.places, strict=True):
             _store(way(function, leaves), key, find(source))
-        for number, change in effects.generators:
-            _advance(generators[number], change)
-        return tree_unflatten([_give(one, outputs, find) for one in effects.results], effects.spec)
 
-    def _write(self, tensors: Sequence[Tensor], outputs: Sequence[Any]) -> None:
-        """Puts new arrays into written storages, and counts the writes."""
-        at = self._operands
-        for operand, output, count in self._effects.writes:
-            tensor = tensors[at[operand]]
-            storage = tensor._storage.owner
-            if output in self._fresh:
-                put_fresh(storage, outputs[output])
-            elif output is not None:
-                storage.array = outputs[output]
-            storage.version += count
-            if tensor._views is not None:
-                note_write(tensor)
-        for operand, count in self._effects.alias_writes:
-            tensors[at[operand]]._storage.version += count
+    def _give(
+        self, one: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]
+    ) -> Any:
+        """Returns a leaf of the result: a Tensor, an output, or a constant."""
+        if isinstance(one, Operand):
+            return tensors[self._operands[one.number]]
+        if isinstance(one, New):
+            return made[one.number]
+        return outputs[one[0]] if isinstance(one, tuple) else one[0]
 
     def _make_tensors(self, tensors: Any, outputs: Any, node: TapeNode | None) -> list[Tensor]:
         storages = [Storage(outputs[output]) for output in self._effects.new_storages]
@@ -252,13 +262,6 @@ class Program:
                 read.append((recipe.tensors[place]._storage, versions[place]))
         edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
         return self._backward.make_node(edges, saved, read, recipe)
-
-
-def _give(one: Any, outputs: Sequence[Any], find: Callable[[Source], Tensor]) -> Any:
-    """Returns a leaf of the result: a Tensor, an output, or a constant."""
-    if isinstance(one, (Operand, New)):
-        return find(one)
-    return outputs[one[0]] if isinstance(one, tuple) else one[0]
 
 
 def _store(container: Any, key: Any, value: Tensor) -> None:

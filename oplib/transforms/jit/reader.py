@@ -33,17 +33,20 @@ class Reader:
         name: of the function.
         places: of the operands, in the order of the result.
         before: for each operand its attributes before the trace.
+        donated: the numbers of the operands whose buffers the program uses again. Their storages stay fresh.
 
     Attributes:
-        read: the reader: ``(function, leaves) -> (tensors, arrays)``, or None.
+        read: the reader: ``(function, leaves) -> (tensors, storages, arrays)``, or None.
     """
 
-    def __init__(self, name: str, places: list[FoundObject], before: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, name: str, places: list[FoundObject], before: list[dict[str, Any]], donated: set[int]
+    ) -> None:
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
         self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek}
-        for place, attributes in zip(places, before, strict=True):
-            self._add_tensor(place, attributes)
+        for number, (place, attributes) in enumerate(zip(places, before, strict=True)):
+            self._add_tensor(place, attributes, "peek({})" if number in donated else "{}.array")
         self._add_aliases(places)
         tensors = ", ".join(self._names[id(place)] for place in places)
         arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
@@ -55,7 +58,7 @@ class Reader:
             )
         comma = "," if places else ""
         self._place = f"<oplib.jit reader {next(_numbers)} of {name}>"
-        self.read = self._write(f"({tensors}{comma}), ({arrays}{comma})", "None")
+        self.read = self._write(f"({tensors}{comma}), ({owners}{comma}), ({arrays}{comma})", "None")
 
     def explain(self, function: Any, leaves: Any) -> str:
         """Returns why the program does not fit a call; empty if it does."""
@@ -131,7 +134,7 @@ class Reader:
             f"{get}({expression}) != {values}", f"a number, bool or string of {owner} has changed: {keys}"
         )
 
-    def _add_tensor(self, place: FoundObject, before: dict[str, Any]) -> None:
+    def _add_tensor(self, place: FoundObject, before: dict[str, Any], read: str) -> None:
         if isinstance(parent := place.parent, FoundObject) and isinstance(parent.value, Tensor):
             self._add(parent)
         name = self._add(place)
@@ -152,9 +155,9 @@ class Reader:
             keys = self._constant(tuple(None if one is None else tuple(one) for one in hooks))
             self._refuse(f"hook_keys({name}) != {keys}", f"{place.name} has other hooks")
             self._namespace["hook_keys"] = _hook_keys
-        self._add_storage(place, name, before["_storage"])
+        self._add_storage(place, name, before["_storage"], read)
 
-    def _add_storage(self, place: FoundObject, name: str, storage: Any) -> None:
+    def _add_storage(self, place: FoundObject, name: str, storage: Any, read: str) -> None:
         self._lines.append(f"s{name} = {name}._storage")
         kinds = _PLAIN if type(storage) in _PLAIN else frozenset([type(storage)])
         self._refuse(
@@ -167,17 +170,18 @@ class Reader:
             )
         self._lines.append(f"o{name} = s{name}.owner")
         array = peek(storage.owner)
-        self._lines.append(f"a{name} = peek(o{name})")
+        self._lines.append(f"a{name} = {read.format('o' + name)}")
         aval = self._constant(array.aval)
         self._refuse(
             f"a{name}.aval is not {aval} and a{name}.aval != {aval}",
             f"{place.name} is no longer {describe(array)}",
         )
-        sharding = self._constant(array.sharding)
-        self._refuse(
-            f"a{name}.sharding is not {sharding} and a{name}.sharding != {sharding}",
-            f"{place.name} is on other devices",
-        )
+        if len(array.sharding.device_set) > 1:  # on one device the program does not depend on which it is
+            sharding = self._constant(array.sharding)
+            self._refuse(
+                f"a{name}.sharding is not {sharding} and a{name}.sharding != {sharding}",
+                f"{place.name} is on other devices",
+            )
 
     def _add_aliases(self, places: Iterable[FoundObject]) -> None:
         """Where a Tensor or container was found in several ways, all must still lead to the same one."""
