@@ -15,7 +15,7 @@ from .storage import Storage
 _SLOT: Any = Storage.__dict__["array"]
 
 buffers = threading.RLock()
-"""Held while the buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
+"""Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
 
 
 class FreshStorage(Storage):

@@ -183,7 +183,7 @@ class Program:
         """Puts new arrays into written storages, and counts the writes."""
         for place, output, count, is_fresh in self._writes:
             storage = storages[place]
-            if is_fresh:
+            if is_fresh and output is not None:
                 put_fresh(storage, outputs[output])
             elif output is not None:
                 storage.array = outputs[output]

@@ -168,7 +168,8 @@ class Reader:
             self._refuse(
                 f"s{name}.chain is not {chain} or s{name}.starts != {starts}", f"{place.name} is another view"
             )
-        self._lines.append(f"o{name} = s{name}.owner")
+        owner = f"s{name}" if storage.owner is storage else f"s{name}.owner"
+        self._lines.append(f"o{name} = {owner}")
         array = peek(storage.owner)
         self._lines.append(f"a{name} = {read.format('o' + name)}")
         aval = self._constant(array.aval)
