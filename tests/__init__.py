@@ -1,1 +1,1 @@
-"""Tests, one folder for each floor; what concerns the whole project stands at the top."""
+"""The tests: one folder per floor; tests of the whole project are at the top."""

@@ -1,4 +1,4 @@
-"""The world every test runs in: eight quiet CPU devices, and nothing left behind."""
+"""Fixtures of all tests: eight CPU devices, and a check that a test leaves no state behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oplib.library.registration.registry import registry
 from tests.leftovers import World
 from tests.seed import describe_seed, seed_programs
 
-# A first call compiles, so time says nothing about an example.
+# A first call compiles, so the duration of an example says nothing.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("oplib")
 
@@ -35,7 +35,7 @@ config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
 
 @pytest.fixture(autouse=True)
 def leave_nothing_behind() -> Iterator[None]:
-    """Fails a test after which modes, settings, registered ops or global hooks are not as before."""
+    """Fails a test that changes modes, settings, registered ops or global hooks."""
     before = World()
     yield
     if changes := before.find_changes(World()):
@@ -52,7 +52,7 @@ def with_64_bits() -> Iterator[None]:
 
 @pytest.fixture
 def without_warnings() -> Iterator[None]:
-    """For programs of which some warn, each in its own words; torch's words differ besides."""
+    """Ignores the warnings of a program, whose texts differ between torch and oplib."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -60,7 +60,7 @@ def without_warnings() -> Iterator[None]:
 
 @pytest.fixture
 def collector_off() -> Iterator[None]:
-    """Without the collector, what dies in a test does so by reference count alone."""
+    """Switches off the garbage collector, so that objects are freed by reference count alone."""
     gc.collect()
     gc.disable()
     yield
@@ -69,25 +69,25 @@ def collector_off() -> Iterator[None]:
 
 @pytest.fixture
 def forget_ops() -> Iterator[None]:
-    """Lets a test register ops that live for ever, such as those of ``custom_op``: they go with the test."""
+    """Lets a test register permanent ops, such as those of ``custom_op``, and removes them."""
     before = registry.save()
     yield
     registry.restore(before)
 
 
 def pytest_report_header() -> list[str]:
-    """Tells the seed, and what is left out."""
+    """Prints the seed, and which tests are left out."""
     left_out = [] if find_spec("torch") else ["tests/parity is left out: there is no torch to compare with"]
     return [describe_seed(), *left_out]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives the seed of the run to the tests of random programs."""
+    """Returns the seed of the run, for tests of random programs."""
     seed_programs(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tells the seed again where something failed, below what is read first."""
+    """Prints the seed again after a failure, below the summary."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(describe_seed())
 

@@ -1,4 +1,4 @@
-"""Code in documents: what is printed there is run, and what it is said to print is compared."""
+"""Code in documents: runs the code of a page and compares the output with the shown output."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Example:
     """A ```python block of a page, and the ```text block that follows it at once, if any.
 
-    Attributes:
+    code: the block, after as many empty lines as keep its line numbers.
         code: the block, after as many empty lines as put it on its own line numbers.
-        output: what the page says it prints.
+        output: the output that the page shows.
     """
 
     code: str
@@ -25,10 +25,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two programs side by side, in the two cells of a row, and what each of them prints.
+    """Two programs side by side, in the two cells of a row, and their output.
 
     Attributes:
-        programs: the two, each after as many empty lines as put it on its own line numbers.
+        programs: the two programs, each after as many empty lines as keep its line numbers.
         output: the ```text block after the table.
     """
 
@@ -42,7 +42,7 @@ def find_pages() -> list[Path]:
 
 
 def has_pairs(text: str) -> bool:
-    """Tells whether the programs of a page stand side by side: then each is complete by itself."""
+    """Tells whether the programs of a page are side by side: then each is complete."""
     return "<td>" in text
 
 
@@ -59,7 +59,7 @@ def read_pairs(text: str) -> list[Pair]:
 
 
 def _number(text: str, block: re.Match[str]) -> str:
-    """The code of a block, after as many empty lines as put it on its own line numbers."""
+    """Returns the code of a block, after as many empty lines as keep its line numbers."""
     return "\n" * (text[: block.start()].count("\n") + 1) + block[2]
 
 

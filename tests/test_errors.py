@@ -47,7 +47,7 @@ def test_each_class_has_the_parent_and_the_builtin_that_the_docstring_draws(name
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_each_class_says_what_it_means(name):
+def test_each_class_has_a_docstring(name):
     assert (inspect.getdoc(CLASSES[name]) or "").endswith(".")
 
 

@@ -182,7 +182,7 @@ def test_no_two_public_classes_or_functions_share_a_name():
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
-def test_what_the_rules_about_files_look_for_is_found():
+def test_the_rules_about_files_find_violations():
     tree = ast.parse("def long():\n    'What.'\n    def inside():\n        return 1\n    return inside\n")
     assert [count_body_lines(function) for function in find_functions(tree)] == [1, 1]
     assert find_places(lambda node: isinstance(node, ast.FunctionDef) and node.name == "find_carrier")

@@ -39,7 +39,7 @@ def test_the_collector_is_put_back_where_the_import_fails():
 
 
 @pytest.mark.usefixtures("collector")
-def test_what_was_made_meanwhile_is_old_and_sets_off_no_search():
+def test_new_objects_of_an_import_are_old_and_start_no_collection():
     gc.enable()
     with collecting_later():
         kept = [[] for _ in range(50_000)]
@@ -51,7 +51,7 @@ def test_what_was_made_meanwhile_is_old_and_sets_off_no_search():
 
 
 @pytest.mark.usefixtures("collector")
-def test_objects_that_somebody_froze_stay_frozen():
+def test_objects_frozen_by_the_user_stay_frozen():
     gc.freeze()
     frozen = gc.get_freeze_count()
     with collecting_later():

@@ -103,7 +103,7 @@ def test_tree_map_only_picks_by_type_tuple_union_or_predicate() -> None:
     assert tree_map_only(int, lambda leaf: leaf * 2, tree) == [2, 2.0, "a", None]
 
 
-def test_tree_map_only_refuses_what_picks_nothing() -> None:
+def test_tree_map_only_refuses_another_kind_of_selector() -> None:
     with pytest.raises(TypeError, match=r"tree_map_only: the first argument selects leaves\. Got 3\."):
         tree_map_only(3, lambda leaf: leaf, [1])  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ def kept_state():
     oplib.set_rng_state(state)
 
 
-def test_what_is_drawn_in_a_fork_is_drawn_again_after_it_even_if_it_raises():
+def test_draws_in_a_fork_are_repeated_after_it_even_if_it_raises():
     before = oplib.get_rng_state()
     with contextlib.suppress(KeyError), oplib.random.fork_rng(devices=[]):
         oplib.manual_seed(5)

@@ -52,7 +52,7 @@ def find_forbidden(text: str) -> list[str]:
     ]
 
 
-def test_no_file_carries_what_belongs_elsewhere():
+def test_no_file_has_forbidden_content():
     carried = {}
     for path in list_files():
         try:

@@ -7,7 +7,7 @@ from tests.spec_status import PAGE, Mark, find_marks, read_marks, read_rows, wri
 ROWS = {row for subjects in read_rows().values() for row in subjects}
 
 
-def test_the_page_is_what_the_marks_say():
+def test_the_page_agrees_with_the_marks():
     assert PAGE.read_text() == write_page(read_rows(), find_marks()), "run `make spec`"
 
 
@@ -43,7 +43,7 @@ def test_marks_are_found_on_files_functions_classes_and_parameters():
     ]
 
 
-def test_a_row_without_a_test_says_so():
+def test_a_row_without_a_test_is_marked():
     page = write_page(
         {"A": {"A.1": "one", "A.2": "two"}}, [Mark("A.2", "f.py::test_b"), Mark("A.2", "f.py::test_a")]
     )

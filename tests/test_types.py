@@ -100,6 +100,6 @@ def test_every_public_name_is_known_to_a_type_checker(complaints):
 
 
 @pytest.mark.slow
-def test_a_name_that_is_not_there_and_a_missing_dim_are_told(complaints):
+def test_a_missing_name_and_a_missing_dim_are_reported(complaints):
     told = {line for line, _ in complaints["wrong"]}
     assert [text for line, text in enumerate(WRONG, start=1) if line not in told] == []

@@ -12,7 +12,7 @@ AS_EVERY_DAY = {
 }
 
 
-def test_what_the_environment_gives_comes_last():
+def test_options_of_the_environment_come_last():
     assert add_flags("--of_mine=1").split()[-1] == "--of_mine=1"
 
 

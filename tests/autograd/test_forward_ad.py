@@ -189,7 +189,7 @@ def test_a_dual_of_a_dual_is_refused() -> None:
             make_dual(x, dual)
 
 
-def test_what_is_no_tensor_is_refused() -> None:
+def test_an_object_that_is_no_tensor_is_refused() -> None:
     x, t = make()
     with dual_level():
         with pytest.raises(DataTypeError, match=r"'primal' must be a Tensor. Got float"):

@@ -1,4 +1,4 @@
-"""Bad inputs of the built-in ops: what is said, by whom, and that nothing is lost."""
+"""Bad inputs of the built-in ops: the text of the error, and that nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oplib.errors import OplibError
 from tests.builtin.error_samples.error_samples import REFUSALS
 from tests.builtin.error_samples.refusals import Refusal
 
-# Warned of are sizes that are broadcast, before they are refused.
+# These calls warn of sizes that broadcast before they raise.
 pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 
 COMPOSED = {"sdpa", "flash_attention", "im2col"}  # called by functions of other names

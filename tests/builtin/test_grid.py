@@ -1,4 +1,4 @@
-"""The grid of built-in ops and checks; see ``grid.py`` for what a cell is and how much of it a run draws."""
+"""The grid of built-in ops and checks; ``grid.py`` explains cells and the size of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.builtin.samples.samples import find_samples
 
 @pytest.fixture(autouse=True)
 def strict_double():
-    """64 bits, and JAX in the mode in which it converts and broadcasts nothing by itself."""
+    """Switches on 64 bits, and JAX's mode without implicit conversion and broadcasting."""
     with jax.enable_x64(True), jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         yield
 

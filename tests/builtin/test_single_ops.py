@@ -1,4 +1,4 @@
-"""By what composed functions call the ops that they are made of."""
+"""The access by which composed functions call their ops."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Built-in ops on a leading dimension that is a symbol: exported once, for batches of any length."""
+"""Built-in ops on a symbolic leading dimension: exported once, for batches of any length."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(t: Tensor, index: Any) -> Tensor:
 
 
 def run_all(array: jax.Array) -> dict[str, Any]:
-    """Each case with the gradient of the sum of its squares."""
+    """Returns each case with the gradient of the sum of its squares."""
     found: dict[str, Any] = {}
     for name, case in CASES.items():
         t = Tensor.from_array(array, requires_grad=True)

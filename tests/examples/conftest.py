@@ -1,4 +1,4 @@
-"""An example is a script beside its modules: its folder is where they are imported from."""
+"""Makes the modules of an example importable: an example is a script in the folder of its modules."""
 
 from __future__ import annotations
 

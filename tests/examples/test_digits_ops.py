@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 @dataclass(frozen=True)
 class Case:
-    """An op as a function of the arrays that it differentiates, beside the same in plain ``jnp``."""
+    """An op as a function of its differentiable arrays, and the same function in plain ``jnp``."""
 
     name: str
     op: Callable[..., Any]
@@ -107,7 +107,7 @@ def draw(case: Case, rng: np.random.Generator, *, batch: tuple[int, ...] = ()) -
 
 
 def draw_cotangents(outputs: list[Any]) -> list[np.ndarray]:
-    """Draws a weight for every output, the same ones each time, so that no error of a gradient cancels."""
+    """Draws a fixed weight per output, so that no error of a gradient cancels."""
     rng = np.random.default_rng(11)
     return [rng.normal(size=output.shape) for output in outputs]
 
@@ -160,7 +160,7 @@ def to_arrays(tensors):
 
 
 @every_case
-def test_it_computes_what_the_plain_function_computes(case, rng):
+def test_it_agrees_with_the_plain_function(case, rng):
     arrays = draw(case, rng)
     assert_close(case.op(*arrays), case.plain(*arrays))
 
@@ -271,7 +271,7 @@ class TestSgd:
         params = to_tensors(draw(CASES[-1], rng))
         return params, [oplib.zeros_like(param) for param in params]
 
-    def test_it_steps_as_the_textbook_says(self, rng):
+    def test_it_agrees_with_the_textbook_step(self, rng):
         params, velocities = self.make_state(rng)
         expected, momenta = [param.numpy() for param in map(oplib.Tensor.detach, params)], [0.0] * len(params)
         for rate in (0.5, 0.25, 0.125):
@@ -300,7 +300,7 @@ class TestSgd:
         grads = to_tensors(draw(CASES[-1], rng))
         with oplib.no_grad():
             sgd_(params, velocities, grads, lr=1.0)
-            jnp.asarray(1.0)  # how JAX makes scalars is compiled once in a process
+            jnp.asarray(1.0)  # compiles JAX's creation of scalars, once per process
             with jax.log_compiles():
                 for step in range(20):
                     sgd_(params, velocities, grads, lr=0.7 / (step + 3))

@@ -1,4 +1,4 @@
-"""The digits demo as a whole: it learns, its gradients are right, and it writes what it says."""
+"""The digits demo as a whole: it learns, its gradients are correct, and it writes its files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_rate_rises_and_then_falls_to_almost_nothing():
 
 
 @pytest.mark.slow
-def test_the_script_reaches_its_accuracy_and_says_where_its_files_are(tmp_path, monkeypatch, capsys):
+def test_the_script_reaches_its_accuracy_and_prints_the_paths_of_its_files(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train.py", "--out", str(tmp_path / "new")])
     demo.main()
     printed = capsys.readouterr().out

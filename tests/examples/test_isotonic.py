@@ -1,4 +1,4 @@
-"""One op on the host in Python, numba and C: the three agree, and with an independent solution."""
+"""One op on the host in Python, numba and C: the three agree with each other and with another solution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def isotonic(request: pytest.FixtureRequest, forget_ops: None) -> CustomOpDef:
 
 
 def fit_by_definition(x):
-    """The largest of the least means that begin before and end after each place (Barlow and others, 1972)."""
+    """Returns, per position, the maximum of the minimal means of intervals (Barlow and others, 1972)."""
     columns = x.shape[-1]
     mean = {
         (i, j): x[:, i : j + 1].mean(-1, dtype=np.float64) for i in range(columns) for j in range(i, columns)
@@ -53,7 +53,7 @@ def fit_by_definition(x):
 
 @cache
 def differentiate_numerically(step=1e-3):
-    """Of the weighted sum of the squares of the definition, in float64."""
+    """Differentiates the weighted sum of the squares of the definition, in float64."""
     grad, x = np.zeros(X.shape), X.astype(np.float64)
     for index in np.ndindex(*X.shape):
         up, down = x.copy(), x.copy()

@@ -1,4 +1,4 @@
-"""Kernels that JAX does not see through, in Pallas, Triton and C++: values, derivatives, batches, meshes."""
+"""Kernels that JAX cannot look into, in Pallas, Triton and C++: values, derivatives, batches, meshes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(rms_norm_ffi.find_compiler() is None, reason
 
 @dataclass(frozen=True)
 class Case:
-    """An op as a function of arrays, beside the same in plain ``jnp``; ``rows`` tells which have a batch."""
+    """An op as a function of arrays, the same in plain ``jnp``, and the batched arguments (``rows``)."""
 
     op: Callable[..., Any]
     plain: Callable[..., Any]
@@ -62,12 +62,12 @@ def draw(case: Case, *batch: int) -> list[jax.Array]:
 
 
 def weigh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A number, in which every element counts differently by itself."""
+    """Returns a number to which every element contributes differently."""
     return lambda *arrays: (function(*arrays) ** 2 * jnp.arange(1.0, 9)).sum()
 
 
 def derive(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
-    """The result, its gradients, its tangent and theirs."""
+    """Returns the result, its gradients, its tangent, and their tangents."""
     grad = jax.grad(weigh(function), case.places)
     return jax.jit(lambda *x: (function(*x), grad(*x), jax.jvp(function, x, x)[1], jax.jvp(grad, x, x)[1]))
 
@@ -83,7 +83,7 @@ def assert_close(got: Any, expected: Any) -> None:
 
 
 @every_case
-def test_it_computes_what_the_plain_function_computes(case: Case) -> None:
+def test_it_agrees_with_the_plain_function(case: Case) -> None:
     arrays, expected = draw(case), find_expected(case)[0]
     assert_close(case.op(*arrays), expected)
     tensors = [oplib.Tensor.from_array(array) for array in arrays]
@@ -115,7 +115,7 @@ def test_it_is_batched_as_the_plain_function(case: Case) -> None:
 
 
 @needs_compiler
-def test_a_batch_of_weights_is_one_call_of_cplusplus_all_the_same() -> None:
+def test_a_batch_of_weights_is_one_call_of_cplusplus_too() -> None:
     x, weights = jnp.ones((16, 8)), jnp.arange(24.0).reshape(3, 8)
     batched = jax.jit(jax.vmap(lambda w: rms_norm_ffi.rms_norm(x, w)[0]))
     assert_close(batched(weights), jax.vmap(lambda w: plain_rms_norm(x, w))(weights))
@@ -157,7 +157,7 @@ def test_on_rows_spread_over_devices_nothing_is_gathered(case: Case) -> None:
         assert first.sharding.is_equivalent_to(places[0], 2)
 
 
-# What is lowered for other machines ---------------------------------------------------------------------
+# Lowering for other machines ----------------------------------------------------------------------------
 
 
 def test_the_pallas_kernel_is_lowered_for_a_tpu_here() -> None:
@@ -183,13 +183,13 @@ def test_inside_shard_map_the_pallas_kernels_are_lowered_for_tpus() -> None:
 
 
 def test_the_triton_kernel_computes_a_softmax() -> None:
-    """By Pallas's interpreter, so that the body is tested on every machine."""
+    """Runs the kernel by Pallas's interpreter, so that its body is tested on every machine."""
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 10)), jnp.float32)
     assert_close(softmax_triton.launch(x, interpret=True), jax.nn.softmax(x))
 
 
 def imagine_gpu() -> contextlib.AbstractContextManager[Any]:
-    """Tells JAX of a GPU to make Triton code for; up to 0.10 it makes the same for all."""
+    """Tells JAX the GPU for Triton code; up to 0.10 JAX makes the same code for all GPUs."""
     if HAS_GPU or "platform" not in inspect.signature(jax.sharding.AbstractDevice).parameters:
         return contextlib.nullcontext()
     gpu = jax.sharding.AbstractDevice(device_kind="NVIDIA H100", num_cores=132, platform="gpu")

@@ -1,4 +1,4 @@
-"""Every test of this floor may register what it likes: it is gone afterwards."""
+"""Fixtures of this floor: everything that a test registers is removed afterwards."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def scratch_registry(forget_ops: None) -> None:
 
 @pytest.fixture(params=KINDS)
 def hint(request: pytest.FixtureRequest) -> Any:
-    """What the tensors of a kernel are annotated with, of every kind."""
+    """Returns the annotation of the tensors of a kernel, for every kind."""
     return KINDS[request.param]
 
 
 @pytest.fixture(params=["compiled", "eager"])
 def jax_hint(request: pytest.FixtureRequest) -> Any:
-    """The same of the kinds that run as JAX."""
+    """Returns the annotation for the kinds that run as JAX."""
     return KINDS[request.param]
 
 
 @pytest.fixture
 def told_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The warning about overriding, which comes once per process, has come."""
+    """Marks the warning about overriding, which is issued once per process, as issued."""
     monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)

@@ -1,4 +1,4 @@
-"""Ops for tests of rules, of a kind that the test chooses."""
+"""Ops for tests of rules, of a kind chosen by the test."""
 
 from __future__ import annotations
 

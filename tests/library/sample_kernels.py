@@ -11,7 +11,7 @@ import numpy as np
 from oplib.tensor import Tensor
 
 KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
-"""What the tensors of a kernel are annotated with, by its kind."""
+"""Returns the annotation of the tensors of a kernel, by its kind."""
 
 ILLEGAL_NAMES = {
     "": "expected the name of an op",
@@ -21,7 +21,7 @@ ILLEGAL_NAMES = {
     "f.default": "'default' is not a legal overload name",
     "f.__x__": "'__x__' is not a legal overload name",
 }
-"""Names that no op may have in its namespace, and what is said of each."""
+"""The names that no op may have in its namespace, with the text of the error."""
 
 X = jnp.zeros(2)
 

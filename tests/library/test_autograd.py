@@ -1,6 +1,6 @@
 """make_autograd_impl and formulas of registered ops.
 
-Each behaviour is shown for a compiled op (``jax.Array``) and an eager one (``Tensor``) where both have it.
+Each behaviour is tested for a compiled op (``jax.Array``) and an eager op (``Tensor``) if both have it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def test_a_list_instead_of_a_tuple_counts_as_one_gradient(jax_hint: Any) -> None
 
 
 @pytest.mark.spec("003.7")
-def test_a_gradient_for_what_is_no_tensor_raises(jax_hint: Any) -> None:
+def test_a_gradient_for_an_argument_that_is_no_tensor_raises(jax_hint: Any) -> None:
     scale = make_scale(jax_hint)
     scale.register_autograd(lambda ctx, grad: (grad, grad))
     with pytest.raises(RuntimeError, match="gradient different than None at position"):

@@ -1,4 +1,4 @@
-"""JAX's settings for debugging and for strictness: the tape and registered ops work under each."""
+"""JAX's settings for debugging and strictness: the tape and registered ops work under each."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Many threads call, differentiate and register at once."""
+"""Many threads that call, differentiate and register at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 8
 
 @pytest.fixture(autouse=True)
 def switch_often() -> Iterator[None]:
-    """Makes threads change places a hundred times as often as usual."""
+    """Makes threads switch a hundred times as often as usual."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield
@@ -31,7 +31,7 @@ def switch_often() -> Iterator[None]:
 
 
 def make_scale(hint: Any) -> Any:
-    """An op whose formula needs what its own call has saved."""
+    """An op whose formula needs the values that its own call has saved."""
 
     def kernel(x, by):
         return x * np.float32(by)

@@ -1,4 +1,4 @@
-"""What is made from the tables and stands in files: the page of the ops, and the types of their functions."""
+"""The generated files: the page of the ops, and the types of their functions."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tools.stub_packages import list_submodule_stubs
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_the_page_of_the_ops_is_what_the_tables_make_of_it():
+def test_the_page_of_the_ops_is_up_to_date():
     assert (ROOT / PAGE).read_text() == render_page(), "run `make generate`"
 
 
@@ -19,7 +19,7 @@ def test_the_page_has_a_line_for_every_overload():
     assert len(lines) - lines.count(COLUMNS) == len(ROWS)
 
 
-def test_the_types_of_the_functions_are_what_the_tables_make_of_them():
+def test_the_stubs_of_the_functions_are_up_to_date():
     assert STUB.read_text() == render_stub(), "run `make generate`"
     assert METHODS_STUB.read_text() == render_methods(), "run `make generate`"
     for path, text in list_submodule_stubs().items():

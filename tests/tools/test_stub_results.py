@@ -1,4 +1,4 @@
-"""What the stubs say of results is what functions of several ops give."""
+"""The result types in the stubs of functions that are made of several ops."""
 
 from inspect import Parameter
 
@@ -21,6 +21,6 @@ def test_a_name_of_torch_has_the_result_of_the_op_it_means():
     assert find_result("slogdet") == find_result("linalg_slogdet") == name_class(("sign", "logabsdet"))
 
 
-def test_what_makes_a_tensor_of_numbers_is_declared_once():
+def test_a_function_that_makes_a_tensor_of_numbers_is_declared_once():
     length = Parameter("length", Parameter.POSITIONAL_OR_KEYWORD)
     assert declare("hann_window", "hann_window", [length]) == ["def hann_window(length: Any) -> Tensor: ..."]

@@ -1,4 +1,4 @@
-"""The graph as text: what a line says, in which order, and on graphs of every form."""
+"""The graph as text: its lines, their order, and graphs of every form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_lines(*args, **kwargs):
     return graph_text(*args, **kwargs).splitlines()
 
 
-def test_a_node_shows_its_name_what_it_receives_and_where_it_sends():
+def test_a_node_shows_its_name_its_gradients_and_its_receivers():
     w = make_leaf(2, 3)
     assert read_lines(w.exp(), params={"w": w}) == [
         "root f32[2,3] -> %1",
@@ -48,7 +48,7 @@ def test_a_leaf_under_two_names_is_reached_under_both():
     assert "no gradient reaches" not in graph_text(w.exp(), params={"a": w, "b": w})
 
 
-def test_a_parameter_that_no_gradient_reaches_is_told():
+def test_a_parameter_that_no_gradient_reaches_is_listed():
     w, lost = make_leaf(2), make_leaf(3)
     assert read_lines(w.exp(), params={"w": w, "lost": lost})[-1] == "no gradient reaches lost  f32[3]"
 
@@ -143,7 +143,7 @@ def test_a_deep_graph_needs_no_recursion():
     assert len(read_lines(y)) == 3_000 + 2
 
 
-def test_what_is_no_tensor_is_refused():
+def test_an_object_that_is_no_tensor_is_refused():
     with pytest.raises(
         TypeError, match=r"graph_text: 'tensor_or_tensors' holds something .* Got float. Pass Tensors"
     ):

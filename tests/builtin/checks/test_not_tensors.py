@@ -1,4 +1,4 @@
-"""What is no tensor, where functions made of several ops expect one: a TypeError, as in torch."""
+"""Arguments that are no tensors, in functions made of several ops: a TypeError, as in torch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MANY = {
 
 @pytest.mark.parametrize("given", [[1.0, 2.0], "ab", None])
 @pytest.mark.parametrize("name", ONE)
-def test_a_function_of_a_tensor_refuses_what_is_none_with_a_type_error(name, given):
+def test_a_function_of_a_tensor_refuses_other_values_with_a_type_error(name, given):
     with pytest.raises(TypeError, match=r"oplib\.tensor\(\.\.\.\)|Pass a Tensor"):
         ONE[name](given)
 
@@ -51,7 +51,7 @@ def test_a_function_of_tensors_refuses_numbers_among_them_with_a_type_error(name
         MANY[name](*given)
 
 
-def test_the_complaint_names_the_argument_and_what_it_was():
+def test_the_error_names_the_argument_and_its_value():
     with pytest.raises(
         TypeError,
         match=r"diff: argument 'input' expected a value of type 'Tensor' but found \[1.0, 2.0\]. "

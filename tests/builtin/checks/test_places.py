@@ -1,4 +1,4 @@
-"""Places and classes that are not there raise eagerly, and are clamped or dropped under a trace."""
+"""Indices and classes out of range raise eagerly, and are clamped or dropped under a trace."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_function_with_a_fast_path_checks_places_and_results_at_each_call():
         assert oplib.linalg.inv(oplib.eye(2)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
-def test_a_matrix_that_lacks_something_gives_what_is_no_number_under_a_trace():
+def test_a_singular_matrix_gives_no_finite_number_under_a_trace():
     assert not jnp.isfinite(jax.jit(oplib.linalg.inv)(jnp.zeros((2, 2)))).any()
     assert jnp.isnan(jax.jit(oplib.linalg.cholesky)(-jnp.eye(2))).any()
 

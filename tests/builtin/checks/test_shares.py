@@ -1,4 +1,4 @@
-"""Losses of probabilities refuse what are none where the values are known, and nowhere else."""
+"""Losses of probabilities refuse other numbers if the values are known, and only then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAN = float("nan")
     ],
 )
 @pytest.mark.parametrize("make", [oplib.tensor, jnp.array])
-def test_what_is_no_probability_is_refused_with_its_range(input, target, text, make):  # noqa: A002
+def test_a_number_that_is_no_probability_is_refused_with_its_range(input, target, text, make):  # noqa: A002
     for _ in range(2):  # the complete path, then the fast path
         with pytest.raises(ArgumentError, match=f"binary_cross_entropy: all elements of {text}"):
             LOSS(make(input), make(target))

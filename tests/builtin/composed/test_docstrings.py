@@ -1,4 +1,4 @@
-"""What composed functions say of themselves: all of it, in order, with an example that is right."""
+"""The docstrings of composed functions: complete, in order, with an example that runs."""
 
 import doctest
 import inspect
@@ -14,7 +14,7 @@ SECTIONS = ("Args:", "Returns:", "Gradient:", "Source:", "Example:")
 
 
 ALL = {name: one.function for name, one in COMPOSED.items()}
-# Those that stand in no module under their names; the examples of the others are run with their modules.
+# Functions that no module has under their names; the examples of the others run with their modules.
 MADE = [name for name, one in ALL.items() if one.__globals__.get(one.__code__.co_name) is not one]
 
 
@@ -27,7 +27,7 @@ def docs() -> dict[str, str]:
     return {name: inspect.getdoc(find_function(name)) or "" for name in ALL}
 
 
-def test_each_composed_function_says_what_it_takes_gives_and_follows_in_this_order(docs):
+def test_the_docstring_of_each_composed_function_has_its_sections_in_order(docs):
     wrong = {
         name: places
         for name, text in docs.items()

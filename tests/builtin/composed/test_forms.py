@@ -1,4 +1,4 @@
-"""Forms of functions whose effect is not in what they return: warnings, and what is written."""
+"""Functions whose effect is not in their result: warnings, and writes."""
 
 from functools import partial
 
@@ -76,7 +76,7 @@ def test_a_quantile_moves_with_its_part_by_the_gap_between_neighbours():
     assert not stepped.requires_grad
 
 
-def test_what_reads_values_says_under_a_trace_that_it_cannot():
+def test_functions_that_read_values_raise_under_a_trace():
     with pytest.raises(TracingError, match=r"bincount: .* not known under a trace"):
         jax.jit(oplib.bincount)(jnp.array([1, 2]))
     with pytest.raises(TracingError, match=r"quantile: .* not known under a trace"):
@@ -110,7 +110,7 @@ def test_weights_of_few_bits_are_summed_in_the_widest_floats(dtype):
 
 
 @pytest.mark.devices(2)
-def test_what_is_found_by_reading_values_stands_on_the_device_of_these():
+def test_results_of_functions_that_read_values_are_on_the_same_device():
     there = jax.devices()[1]
     x = oplib.tensor([0, 3, 3], device=there)
     found = [oplib.nonzero(x), oplib.unique(x), oplib.repeat_interleave(x), oplib.bincount(x)]

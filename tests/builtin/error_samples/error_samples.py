@@ -1,4 +1,4 @@
-"""Calls that have to raise, for every family of ops; ``tests/parity`` asks torch for the kinds of errors."""
+"""Calls that must raise, by family of ops; ``tests/parity`` compares the classes of errors with torch."""
 
 from __future__ import annotations
 

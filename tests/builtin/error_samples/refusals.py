@@ -1,4 +1,4 @@
-"""What error samples are made of: a call, and what is said when it is refused."""
+"""The parts of error samples: a call, and the text of its error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.builtin.samples.drawing import show
 
 
 class Refusal:
-    """A call that has to raise.
+    """A call that must raise.
 
     Args:
         op: the path of the function in a library, ``linalg.inv`` or ``Tensor.add_``.
-        says: a part of our message.
-        args: the arguments; numpy arrays, and lists and tuples of them, stand for tensors.
+        says: a part of oplib's message.
+        args: the arguments; numpy arrays, and lists and tuples of them, become tensors.
         kwargs: the keyword arguments.
     """
 
@@ -34,7 +34,7 @@ class Refusal:
 
         Args:
             lib: torch or oplib.
-            tensors: gets the tensors that it is made with.
+            tensors: a list to which the tensors of the call are added.
         """
         function = lib
         for name in self.op.split("."):
@@ -44,12 +44,12 @@ class Refusal:
 
 
 def each(ops: str, says: str, *args: Any, **kwargs: Any) -> list[Refusal]:
-    """The same call of several functions, whose paths stand side by side."""
+    """Returns the same call of several functions, whose paths are separated by blanks."""
     return [Refusal(op, says, *args, **kwargs) for op in ops.split()]
 
 
 def functional(names: str) -> str:
-    """The paths of functions of ``nn.functional``."""
+    """Returns the paths of functions of ``nn.functional``."""
     return " ".join(f"nn.functional.{name}" for name in names.split())
 
 
@@ -66,22 +66,22 @@ def _make(lib: Any, value: Any, tensors: list[Any]) -> Any:
 
 
 def real(*shape: int, dtype: str = "float32") -> np.ndarray:
-    """Numbers from -2 to 2."""
+    """Returns numbers from -2 to 2."""
     return np.linspace(-2, 2, int(np.prod(shape))).reshape(shape).astype(dtype)
 
 
 def whole() -> np.ndarray:
-    """An integer without axes."""
+    """Returns an integer without axes."""
     return np.asarray(0)
 
 
 def at(*places: Any, dtype: str = "int64") -> np.ndarray:
-    """Places, or other integers."""
+    """Returns indices, or other integers."""
     return np.array(places, dtype)
 
 
 def mask(*shape: int) -> np.ndarray:
-    """Every other item."""
+    """Returns every other item."""
     return (np.arange(int(np.prod(shape))) % 2 == 0).reshape(shape)
 
 

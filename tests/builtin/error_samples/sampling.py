@@ -1,4 +1,4 @@
-"""Calls that torch refuses: bad inputs of grids, bags, alignment, pooling by norms and back."""
+"""Calls that torch refuses: bad inputs of grids, bags, alignment, pooling by norms and unpooling."""
 
 from __future__ import annotations
 

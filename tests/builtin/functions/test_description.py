@@ -1,4 +1,4 @@
-"""What functions that stand in tables say of themselves, made of their rows."""
+"""The docstrings of functions that are generated from rows."""
 
 import inspect
 
@@ -103,7 +103,7 @@ def test_the_lines_of_a_generated_docstring_are_short_except_schemas(docs):
 
 
 def infer(name):
-    """The dtype that the kernel of an op gives for ints, without computing anything."""
+    """Returns the dtype of an op's result for ints, without computing anything."""
     rows = [row for row in OVERLOADS.rows_of(name) if "Scalar " not in row.schema]
     count = rows[0].schema.partition(") ->")[0].count("Tensor ")
     return jax.eval_shape(rows[0].kernel, *ABSTRACT[:count]).dtype

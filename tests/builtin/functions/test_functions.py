@@ -1,4 +1,4 @@
-"""How built-in ops are called: as functions, through ``oplib.ops``, on arrays, with numbers."""
+"""Calls of built-in ops: as functions, through ``oplib.ops``, on arrays, with numbers."""
 
 import inspect
 
@@ -34,7 +34,7 @@ def test_a_namespace_of_ops_is_an_attribute_and_an_unknown_op_suggests_the_neare
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_its_name_its_parameters_and_says_what_it_follows(name):
+def test_a_function_has_its_name_its_parameters_and_its_source(name):
     function = getattr(oplib, name)
     stem, in_place = name.removesuffix("_"), "_" if name.endswith("_") else ""
     assert function.__name__ == {**ALIASES, "lstsq": "linalg_lstsq"}.get(stem, stem) + in_place

@@ -90,7 +90,7 @@ def test_a_plain_row_gives_function_method_alias_and_in_place_form(registry):
     assert "tabled_hidden" not in registry.functions
 
 
-def test_a_function_takes_out_and_further_names_where_the_row_says_so(registry):
+def test_a_function_takes_out_and_further_names_if_the_row_declares_them(registry):
     x, out = oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.empty(0)
     total = registry.functions["tabled_total"]
     assert total(x, axis=0, keepdims=True, out=out) is out
@@ -112,7 +112,7 @@ def test_results_views_and_lists_of_numbers_have_their_forms(registry):
     assert registry.functions["tabled_trace"] is registry.linalg["linalg_tabled"]
 
 
-def test_a_function_of_networks_writes_its_argument_if_the_flag_says_so(registry):
+def test_a_function_of_networks_writes_its_argument_if_the_flag_is_set(registry):
     x, double = oplib.tensor([1.0, 2.0]), registry.networks["tabled_double"]
     for _ in range(3):
         assert double(x).tolist() == [2.0, 4.0]
@@ -123,7 +123,7 @@ def test_a_function_of_networks_writes_its_argument_if_the_flag_says_so(registry
     assert registry.networks["tabled_double_"] is registry.in_place["tabled_double_"]
 
 
-def test_a_function_of_several_ops_has_the_forms_that_its_record_says(registry):
+def test_a_function_of_several_ops_has_the_forms_of_its_record(registry):
     x, out = oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.empty(0)
     assert registry.functions["tabled_mean"](x, axis=1, out=out) is out
     assert registry.methods["tabled_mean"](x).tolist() == [2.0, 3.0]

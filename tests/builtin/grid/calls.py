@@ -32,12 +32,12 @@ WITH_PHASES = {"linalg_eig": (1,), "linalg_eigh": (1,), "linalg_svd": (0, 2)}
 
 @cache
 def find_call(name: str, number: int, *, is_complex: bool = False) -> Call:
-    """Returns the call of a sample, the same one for every check: what it has computed is kept.
+    """Returns the call of a sample, the same object for every check, which caches its results.
 
     Args:
-        name: of the overload, without the namespace.
-        number: of the sample.
-        is_complex: whether its floating tensors are to be complex ones.
+        name: the name of the overload, without the namespace.
+        number: the number of the sample.
+        is_complex: whether floating tensors are replaced by complex ones.
     """
     sample = find_samples(OPS[name])[number]
     return Call(name, to_complex(sample) if is_complex else sample)
@@ -48,7 +48,7 @@ class Call:
 
     Attributes:
         arrays: the flat arrays.
-        places: which of them are floating or complex.
+        places: the positions of floating or complex arrays.
     """
 
     def __init__(self, name: str, sample: Sample) -> None:
@@ -64,7 +64,7 @@ class Call:
         return ROW_OF[self.name]
 
     def arguments(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, these in place of the arrays."""
+        """Returns the arguments of a call, with these arrays."""
         leaves = list(self._leaves)
         for place, array in zip(self._where, arrays, strict=True):
             leaves[place] = array
@@ -79,7 +79,7 @@ class Call:
         return self.without_phases(as_tuple(function(*args, **kwargs)))
 
     def prepare(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, hermitian where the op reads one half of a matrix and infers the other."""
+        """Returns the arguments; a matrix of which the op reads one half is made hermitian."""
         args, kwargs = self.arguments(arrays)
         if self.row.op in OF_HERMITIAN:
             turned = args[0].conj().mT if jnp.issubdtype(args[0].dtype, jnp.complexfloating) else args[0].mT
@@ -87,7 +87,7 @@ class Call:
         return args, kwargs
 
     def without_phases(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results, of those vectors only the magnitudes whose phases are whatever LAPACK makes them."""
+        """Returns the results; of vectors with arbitrary phases only the magnitudes."""
         places = WITH_PHASES.get(self.row.op, ())
         return tuple(
             abs(result) if place in places and result.dtype.kind == "c" else result
@@ -95,7 +95,7 @@ class Call:
         )
 
     def run_kernel(self, *arrays: Any) -> tuple[Any, ...]:
-        """Calls the kernel as the plain JAX function that it is, without oplib around it."""
+        """Calls the kernel as a plain JAX function, without oplib."""
         args, kwargs = self.prepare(arrays)
         record = self.op.record
         values = Binder(record.schema).bind(args, kwargs)
@@ -110,11 +110,11 @@ class Call:
 
     @property
     def floats(self) -> list[np.ndarray]:
-        """The arrays that can have a gradient."""
+        """Returns the arrays that can have a gradient."""
         return [self.arrays[place] for place in self.places]
 
     def with_floats(self, floats: Sequence[Any]) -> list[Any]:
-        """All arrays, these in place of the floating ones."""
+        """Returns all arrays, with these in place of the floating ones."""
         arrays: list[Any] = [jnp.asarray(array) for array in self.arrays]
         for place, value in zip(self.places, floats, strict=True):
             arrays[place] = value
@@ -130,20 +130,20 @@ class Call:
 
     @cached_property
     def point(self) -> np.ndarray:
-        """All floating numbers of the sample."""
+        """Returns all floating numbers of the sample."""
         return to_vector(self.floats)
 
     @cached_property
     def direction(self) -> np.ndarray:
-        """A direction to move the point in, the same for every check."""
+        """Returns a direction in which to move the point, the same for every check."""
         return np.random.default_rng(5).uniform(0.5, 1.5, self.point.shape)
 
     def split(self, vector: Any) -> list[Any]:
-        """The floating arrays at another point."""
+        """Returns the floating arrays at another point."""
         return from_vector(vector, self.floats)
 
     def run_kernel_at(self, vector: Any) -> Any:
-        """All floating numbers of the results, as a vector."""
+        """Returns all floating numbers of the results as a vector."""
         results = self.run_kernel(*self.with_floats(self.split(vector)))
         return to_vector([value for value in results if jnp.issubdtype(value.dtype, jnp.inexact)])
 
@@ -153,7 +153,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def to_vector(arrays: Sequence[Any]) -> Any:
-    """All numbers of some arrays in one vector of doubles; after real parts stand imaginary ones."""
+    """Returns all numbers of some arrays in one vector of doubles; imaginary parts follow real parts."""
     xp: Any = jnp if any(isinstance(array, jax.Array) for array in arrays) else np
     parts: list[Any] = []
     for array in arrays:
@@ -164,7 +164,7 @@ def to_vector(arrays: Sequence[Any]) -> Any:
 
 
 def from_vector(vector: Any, like: Sequence[Any]) -> list[Any]:
-    """Arrays of these shapes and dtypes, from their numbers."""
+    """Returns arrays of these shapes and dtypes from their numbers."""
     arrays: list[Any] = []
     start = 0
     for array in like:
@@ -180,12 +180,12 @@ def from_vector(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 
 def draw_weights(count: int) -> np.ndarray:
-    """What the numbers of the results are multiplied with, to make one number of them."""
+    """Returns the weights that combine the numbers of the results to one number."""
     return np.random.default_rng(3).uniform(0.5, 1.5, count)
 
 
 def draw_weights_like(arrays: Sequence[Any]) -> list[np.ndarray]:
-    """The same, in the shapes of the results."""
+    """Returns the weights in the shapes of the results."""
     count = sum(array.size * (1 + (np.dtype(array.dtype).kind == "c")) for array in arrays)
     return from_vector(draw_weights(count), arrays)
 
@@ -196,7 +196,7 @@ def assert_close(found: Any, expected: Any, tolerance: float = 1e-9) -> None:
 
 
 def assert_near(found: Any, expected: Any, tolerance: float) -> None:
-    """Compares numbers with finite differences, whose error goes with the largest of them."""
+    """Compares numbers with finite differences, whose error is relative to the largest number."""
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0.0, atol=tolerance * scale)

@@ -1,4 +1,4 @@
-"""What a check is: a rule about one op, tried on one of its samples."""
+"""A check: a rule about one op, tested on one of its samples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Check:
     """A check of the grid.
 
     Attributes:
-        name: what it is called in results and in the table of expected failures.
-        run: raises where the rule does not hold for a call.
-        applies: whether there is anything to check for a sample of an op, by rule; cheap, and calls nothing.
-        share: what part of the ops a seeded run draws.
-        is_complex: whether the calls are those with complex numbers for real ones.
-        once: whether one sample tells all.
+        name: its name in results and in the table of expected failures.
+        run: raises if a call breaks the rule.
+        applies: whether the check applies to a sample of an op; cheap, and calls nothing.
+        share: the part of the ops that a seeded run draws.
+        is_complex: whether complex numbers replace the real ones.
+        once: whether one sample suffices.
     """
 
     name: str
@@ -41,12 +41,12 @@ def has_floats(name: str, sample: Sample) -> bool:
 
 
 def may_differentiate(name: str, sample: Sample) -> bool:
-    """Something to differentiate by, and no word that there is no derivative."""
+    """Tells whether there is something to differentiate by, and a derivative."""
     return has_floats(name, sample) and OPS[name].record.derivative.missing is None
 
 
 def is_smooth(name: str, sample: Sample) -> bool:
-    """The same, and the derivative is not zero everywhere."""
+    """Tells the same, and that the derivative is not zero everywhere."""
     return may_differentiate(name, sample) and OPS[name].record.derivative.constant is None
 
 
@@ -55,7 +55,7 @@ def lacks_derivative(name: str, sample: Sample) -> bool:
 
 
 def is_all_real(sample: Sample) -> bool:
-    """Whether there are real floating arrays, and no complex ones."""
+    """Tells whether there are real floating arrays, and no complex ones."""
     arrays = list(list_arrays(sample))
     return not any(array.dtype.kind == "c" for array in arrays) and any(
         array.dtype.kind == "f" for array in arrays
@@ -63,7 +63,7 @@ def is_all_real(sample: Sample) -> bool:
 
 
 def accepts_complex(name: str, sample: Sample) -> bool:
-    """There are real numbers to make complex, and torch takes them too."""
+    """Tells whether there are real numbers to make complex, and torch accepts these too."""
     return is_all_real(sample) and name in ACCEPT_COMPLEX
 
 

@@ -1,4 +1,4 @@
-"""The checks of the grid, listed. Those beside torch are listed in ``tests/parity/op_checks.py``."""
+"""The list of the checks of the grid. Those beside torch are in ``tests/parity/op_checks.py``."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def to_numpy(tensors: Any) -> list[np.ndarray]:
 
 
 def weigh(results: Any) -> list[Tensor]:
-    """First gradients of the floating results, in the convention of torch."""
+    """Checks first gradients of the floating results, in torch's convention."""
     like = [np.empty(tuple(result.shape), np.dtype(result.array.dtype)) for result in results]
     return [Tensor.from_array(jnp.asarray(weight)) for weight in draw_weights_like(like)]
 
@@ -33,7 +33,7 @@ def list_floating(results: Any) -> list[Tensor]:
 def differentiate(
     call: Call, results: list[Tensor], inputs: list[Tensor], *, create_graph: bool = False
 ) -> list[Tensor]:
-    """The gradients of the weighed results by the inputs, on the tape."""
+    """Checks the gradients of the weighted results by the inputs, on the tape."""
     floating = list_floating(results)
     pairs = [pair for pair in zip(floating, weigh(floating), strict=True) if pair[0].requires_grad]
     if not pairs:
@@ -67,7 +67,7 @@ def check_second_gradient(call: Call) -> None:
 
 
 def check_forward_mode(call: Call) -> None:
-    """Every floating argument has a tangent; those of the results are what finite differences say."""
+    """Checks tangents of every floating argument against finite differences."""
     tensors = call.make_tensors()
     tangents = from_vector(call.direction, call.floats)
     with oplib.autograd.forward_ad.dual_level():

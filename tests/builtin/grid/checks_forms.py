@@ -1,4 +1,4 @@
-"""Checks of the in-place forms and of ``out=``: what they write, and what they refuse without writing."""
+"""Checks of in-place forms and of ``out=``: their writes, and the calls that they refuse without writing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER_ARGUMENTS = frozenset({"tensordot", "polygamma"})  # of their functions, o
 
 
 def holds(tensor: Tensor, result: Tensor) -> bool:
-    """Whether a tensor can take a result: the same shape, and a dtype of no lower category."""
+    """Tells whether a tensor can hold a result: the same shape, and a dtype of no lower category."""
     return tensor.shape == result.shape and has_capacity(tensor, result)
 
 
@@ -37,7 +37,7 @@ def has_capacity(tensor: Tensor, result: Tensor) -> bool:
 
 @contextmanager
 def refuses(*untouched: Tensor) -> Iterator[None]:
-    """Expects a RuntimeError, after which the tensors are as they were."""
+    """Expects a RuntimeError that leaves the tensors unchanged."""
     before = [(np.asarray(tensor.detach().array), tensor._version) for tensor in untouched]
     with pytest.raises(RuntimeError):
         yield
@@ -67,7 +67,7 @@ def check_in_place(call: Call) -> None:
 
 
 def check_in_place_gradient(call: Call) -> None:
-    """The gradient goes through the write to what was written over, and to the other arguments."""
+    """Checks that the gradient passes the write, to the overwritten items and the other arguments."""
     leaves = call.make_tensors(requires_grad=True)
     tensors = [leaves[0].clone(), *leaves[1:]]
     (expected,) = call.run(*tensors)
@@ -87,7 +87,7 @@ def check_in_place_leaf(call: Call) -> None:
 
 
 def check_in_place_dtype(call: Call) -> None:
-    """Integers take no floating result; where the op makes integers of integers, they take these."""
+    """Checks that integers refuse a floating result, and accept an integral one."""
     integers = np.nan_to_num(call.arrays[0].real, posinf=1.0, neginf=1.0).astype(np.int64)
     tensors = [Tensor.from_array(jnp.asarray(integers)), *call.make_tensors()[1:]]
     try:
@@ -113,7 +113,7 @@ def call_with_out(call: Call, tensors: list[Tensor], outs: list[Tensor]) -> Any:
 
 
 def make_outs(results: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> list[Tensor]:
-    """Tensors of the shapes and dtypes of the results, or of others."""
+    """Returns tensors of the shapes and dtypes of the results, or of others."""
     return [
         Tensor.from_array(
             jnp.ones(tuple(result.shape) if shape is None else shape, dtype or result.array.dtype)
@@ -143,7 +143,7 @@ def assert_same(outs: Any, expected: Any) -> None:
 
 
 def check_out_shape(call: Call) -> None:
-    """A tensor with items takes the other shape with a warning."""
+    """Checks that a tensor with items gets the other shape with a warning."""
     tensors = call.make_tensors()
     expected = call.run(*tensors)
     outs = make_outs(expected, (7, 1))
@@ -158,7 +158,7 @@ def check_out_gradient(call: Call) -> None:
     outs = make_outs(expected)
     recorded = call.run(*tensors)
     results = recorded if isinstance(recorded, (tuple, list)) else [recorded]
-    if call.places and any(one.requires_grad for one in results):  # what has no gradient loses none
+    if call.places and any(one.requires_grad for one in results):  # a result without a gradient loses none
         with refuses(*outs):
             call_with_out(call, tensors, outs)
     for out in outs:
@@ -170,7 +170,7 @@ def check_out_gradient(call: Call) -> None:
 
 
 def check_out_dtype(call: Call) -> None:
-    """A dtype of a lower category is refused, one of a higher takes the result."""
+    """Checks that a dtype of a lower category is refused, and a higher one accepted."""
     tensors = call.make_tensors()
     expected = call.run(*tensors)
     for dtype in (np.bool_, np.int64, np.float32, np.complex128):

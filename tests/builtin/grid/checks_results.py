@@ -1,4 +1,4 @@
-"""Checks of what an op gives: in both worlds, under JAX's transformations, and as its schema says."""
+"""Checks of an op's results: in both worlds, under JAX's transformations, and against its schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .differences import WIDE, differ
 
 
 def check_results(call: Call) -> None:
-    """Arrays and Tensors give what the kernel gives, in dtypes that are never weak."""
+    """Checks that arrays and Tensors give the kernel's results, in dtypes that are never weak."""
     arrays = list(map(jnp.asarray, call.arrays))
     expected = jax.jit(call.run_kernel)(*arrays)
     in_arrays, in_tensors = call.run(*arrays), call.run(*map(Tensor.from_array, arrays))
@@ -28,7 +28,7 @@ def check_results(call: Call) -> None:
 
 
 def check_shapes(call: Call) -> None:
-    """What ``jax.eval_shape`` says is what comes."""
+    """Checks that ``jax.eval_shape`` predicts the results."""
     arrays = list(map(jnp.asarray, call.arrays))
     promised = jax.eval_shape(call.run, *arrays)
     results = call.run(*arrays)
@@ -52,14 +52,14 @@ def make_loss(call: Call) -> Any:
 
 
 def check_jit(call: Call) -> None:
-    """The values, and the gradient by JAX, of the op inside a compiled function."""
+    """Checks the values, and JAX's gradient, of the op in a compiled function."""
     (_, value), gradient = jax.jit(make_loss(call))(jnp.asarray(call.point))
     assert_near(value, differ(call).value, 1e-12)
     assert_near(gradient, differ(call).gradient, 1e-6)
 
 
 def check_vmap(call: Call) -> None:
-    """The same in a batch of three points: each has its own values, and its own gradient."""
+    """Checks a batch of three points: each has its own values and its own gradient."""
     aside = WIDE * call.direction
     points = np.stack([call.point - aside, call.point, call.point + aside])
     (_, values), gradients = jax.jit(jax.vmap(make_loss(call)))(jnp.asarray(points))
@@ -71,7 +71,7 @@ def check_vmap(call: Call) -> None:
 
 
 def check_vmap_of_values(call: Call) -> None:
-    """An op without a gradient, over a batch of all its arrays."""
+    """Checks an op without a gradient over a batch of all its arrays."""
     arrays = [jnp.stack([jnp.asarray(array)] * 2) for array in call.arrays]
     expected = call.run(*map(jnp.asarray, call.arrays))
     for place in range(2):

@@ -1,6 +1,6 @@
-"""Finite differences of a kernel: all points that any check needs, by one compiled loop over them.
+"""Finite differences of a kernel: all points that a check needs, by one compiled loop.
 
-The kernel is called as the plain function that it is: neither JAX nor oplib differentiates anything here.
+The kernel is called as a plain function: neither JAX nor oplib differentiates anything here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WIDE = 1e-4  # of second differences, which are divided by its square
 
 @dataclass(frozen=True)
 class Differences:
-    """What finite differences say of a call.
+    """The finite differences of a call.
 
     Attributes:
         value: the floating numbers of the results.
-        gradient: of the weighed sum of these, by every number of the point.
-        tangent: of the results, along the call's direction.
-        hessian: times the direction, of the weighed sum.
-        beside: the results at the point less and plus a wide step along the direction.
+        gradient: the gradient of their weighted sum by every number of the point.
+        tangent: the tangent of the results along the call's direction.
+        hessian: the Hessian of the weighted sum times the direction.
+        beside: the results at the point minus and plus a wide step along the direction.
     """
 
     value: np.ndarray

@@ -1,4 +1,4 @@
-"""Where the grid is known to fail, and why. What is listed here and passes after all fails the tests."""
+"""The known failures of the grid, with reasons. A listed sample that passes fails the tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True)
 class ExpectedFailure:
-    """Samples of an op that a check does not pass.
+    """Samples of an op that do not pass a check.
 
     Attributes:
-        op: the overload, without the namespace; ``*`` stands for anything, here and in the other two.
+        op: the overload, without the namespace; ``*`` matches anything, also in check and samples.
         check: the name of the check.
-        because: why, for a reader who wants to mend it.
-        samples: which, as they are printed.
+        because: the reason, for a developer who wants to fix it.
+        samples: the samples, as they are printed.
     """
 
     op: str
@@ -107,7 +107,7 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
 
 
 def find_expected(op: str, check: str, sample: str) -> ExpectedFailure | None:
-    """Returns the entry that a sample stands under."""
+    """Returns the entry that matches a sample."""
     for entry in EXPECTED_FAILURES:
         given = ((op, entry.op), (check, entry.check), (sample, escape(entry.samples)))
         if all(fnmatchcase(text, pattern) for text, pattern in given):
@@ -116,5 +116,5 @@ def find_expected(op: str, check: str, sample: str) -> ExpectedFailure | None:
 
 
 def escape(pattern: str) -> str:
-    """Brackets are those of a printed sample, and no class of letters."""
+    """Escapes brackets, which belong to a printed sample and are no character class."""
     return pattern.replace("[", "[[]")

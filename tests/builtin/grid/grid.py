@@ -62,7 +62,7 @@ def draw_cells(checks: Iterable[Check]) -> list[Cell]:
 
 
 def make_parameters(checks: Iterable[Check]) -> list[object]:
-    """Cells as parameters of a test; those of an op run in one process, which keeps what it has computed."""
+    """Returns cells as parameters of a test; the cells of an op run in one process, which reuses results."""
     return [
         pytest.param(cell, id=str(cell), marks=pytest.mark.xdist_group(cell.op))
         for cell in draw_cells(checks)
@@ -71,7 +71,7 @@ def make_parameters(checks: Iterable[Check]) -> list[object]:
 
 @cache
 def limit_compiled_programs(op: str) -> None:
-    """Drops what was compiled for the ops before this one, in a run of all: memory would not hold it."""
+    """Drops the compiled code of earlier ops in a complete run, which memory could not hold."""
     if seed.TAKE_ALL and limit_compiled_programs.cache_info().misses % 8 == 0:
         differ.cache_clear()
         find_call.cache_clear()
@@ -89,7 +89,7 @@ def check_cell(cell: Cell) -> None:
     """Runs the samples of a cell.
 
     Raises:
-        AssertionError: a sample fails that is not expected to, or passes that is.
+        AssertionError: a sample fails unexpectedly, or passes unexpectedly.
     """
     limit_compiled_programs(cell.op)
     failures: list[str] = []

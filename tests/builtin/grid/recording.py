@@ -1,4 +1,4 @@
-"""A plugin of pytest that writes what a run of the whole grid found: ``-p tests.builtin.grid.recording``.
+"""A pytest plugin that records the results of the whole grid: ``-p tests.builtin.grid.recording``.
 
 Outcomes go to ``out/op_grid.json``, where a later run of some cells replaces those; the page made of them is
 ``docs/inside/op_grid.md``.
@@ -68,7 +68,7 @@ class Recorder:
 
 
 def tell(report: pytest.TestReport) -> str:
-    """What went wrong, short."""
+    """Returns the failure in short form."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(getattr(crash, "message", report.longrepr))[:2000]
 
@@ -127,7 +127,7 @@ def count_checks(outcomes: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def list_failures(outcomes: dict[str, dict[str, Any]]) -> list[str]:
-    """Cells that failed, by reason where one is expected."""
+    """Lists cells that failed, by the reason if the failure is expected."""
     by_reason: dict[str, list[str]] = {}
     for name, one in outcomes.items():
         if one["outcome"] != "passed":

@@ -1,4 +1,4 @@
-"""Subscripts beyond what is compared with torch in ``tests/parity``: other kinds, traces, what compiles."""
+"""Subscripts beyond the comparison with torch in ``tests/parity``: other kinds, traces, compilation."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def grid():
     ],
     ids=repr,
 )
-def test_subscripts_of_numpy_and_jax_do_what_numpys_do(index):
+def test_subscripts_of_numpy_and_jax_work_as_in_numpy(index):
     assert grid()[index].tolist() == np.asarray(grid())[index].tolist()
 
 
@@ -55,7 +55,7 @@ def test_a_place_that_is_not_there_is_refused(index, kind, text):
         grid()[index] = 0.0
 
 
-def test_a_place_along_nothing_is_said_to_be_on_an_empty_tensor():
+def test_the_error_of_an_index_into_an_empty_axis_names_it_empty():
     empty = oplib.ones(0)
     for ask in (lambda: empty[0], lambda: empty.select(0, 0), lambda: empty.select_scatter(empty, 0, 0)):
         with pytest.raises(DimensionError, match=r"The tensor is empty there: index only axes whose size"):

@@ -1,4 +1,4 @@
-"""What does not fit a convolution, a pooling or an interpolation is said in words."""
+"""Errors of convolution, pooling and interpolation for arguments that do not fit."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_an_empty_batch_gives_an_empty_result():
 
 
 @pytest.mark.parametrize(("mode", "reached"), [("nearest", 4), ("area", 4), ("bilinear", 9), ("bicubic", 25)])
-def test_an_interpolation_does_not_spread_what_is_no_number_beyond_its_reach(mode, reached):
+def test_an_interpolation_spreads_nan_only_to_its_window(mode, reached):
     image = oplib.zeros(1, 1, 4, 5)
     image[0, 0, 0, 0] = float("nan")
     assert functional.interpolate(image, scale_factor=2.0, mode=mode).isnan().sum().item() == reached

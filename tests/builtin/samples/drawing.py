@@ -1,4 +1,4 @@
-"""What samples are made of: arrays whose values keep away from kinks and ties."""
+"""Building blocks of samples: arrays whose values are far from kinks and ties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHAPES = [(), (3,), (2, 3), (2, 0)]
 
 @dataclass(frozen=True)
 class Sample:
-    """The arguments of one call; numpy arrays and lists of them stand for tensors."""
+    """The arguments of one call; numpy arrays and lists of them become tensors."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ def show(value: Any) -> str:
 
 
 def draw(*shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
-    """Distinct values, at least a hundredth apart and away from 0, in an order that is always the same."""
+    """Returns distinct values, at least a hundredth apart and away from 0, in a fixed order."""
     count = int(np.prod(shape))
     rng = np.random.default_rng(count + len(shape))
     spread = np.linspace(low, high, count + 2)[1:-1] + 0.0137
@@ -38,7 +38,7 @@ def draw(*shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
 
 
 def shift(array: np.ndarray) -> np.ndarray:
-    """Other values in the same shape; an array without axes stays one, which numpy's sum does not."""
+    """Returns other values in the same shape; an array without axes stays an array."""
     return np.asarray(array + 0.0031)
 
 
@@ -66,7 +66,7 @@ PAIRS = [
 
 
 def binary(**limits: float) -> list[Sample]:
-    """Pairs of shapes that broadcast; the second operand is moved, so that no two items are equal."""
+    """Returns pairs of shapes that broadcast; the second operand is shifted, so no two items are equal."""
     return [Sample((draw(*first, **limits), shift(draw(*second, **limits)))) for first, second in PAIRS]
 
 
@@ -88,9 +88,9 @@ def list_arrays(sample: Sample) -> Iterator[np.ndarray]:
 
 
 def to_complex(sample: Sample) -> Sample:
-    """The sample with complex numbers for its real ones: imaginary parts are the same in another order.
+    """Returns the sample with complex numbers: the imaginary parts are the real parts in another order.
 
-    What is symmetric becomes hermitian, as the ops of such matrices need it.
+    Symmetric matrices become hermitian, as their ops require.
     """
 
     def turn(value: Any) -> Any:
@@ -102,10 +102,10 @@ def to_complex(sample: Sample) -> Sample:
             return value
         other = shift(np.random.default_rng(11).permutation(value.ravel()).reshape(value.shape))
         if value.size == 1:
-            other = other + 0.5  # a single number is drawn near 0, where much has a kink or a pole
+            other = other + 0.5  # a single number is drawn near 0, where many functions have a kink or a pole
         if value.ndim == 2 and value.size > 1 and np.array_equal(value, value.T):
             other = 0.2 * (other - other.T)
-        turned = np.empty(value.shape, np.complex128)  # a product with 1j would make nan of what is infinite
+        turned = np.empty(value.shape, np.complex128)  # a product with 1j would turn infinity into nan
         turned.real, turned.imag = value, other
         return turned
 

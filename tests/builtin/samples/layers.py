@@ -1,4 +1,4 @@
-"""Samples of layers: sampling by grids, bags of embeddings, alignment, pooling by norms and back."""
+"""Samples of layers: sampling by grids, bags of embeddings, alignment, pooling by norms and unpooling."""
 
 from __future__ import annotations
 

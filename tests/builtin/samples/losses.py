@@ -16,7 +16,7 @@ LABELS = np.array([[0, 3, -1, 1, 2], [4, -1, -1, 0, 0], [1, 2, 4, 0, 3]], np.int
 
 
 def reduced(*args: object, **options: object) -> list[Sample]:
-    """The three reductions of a loss."""
+    """Returns the three reductions of a loss."""
     return [Sample(args, {"reduction": way, **options}) for way in ("mean", "sum", "none")]
 
 

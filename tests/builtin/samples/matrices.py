@@ -96,7 +96,7 @@ SHARES = draw(2, 3, low=0.1, high=0.9)
 
 
 def losses(*targets: np.ndarray, **options: object) -> list[Sample]:
-    """The three reductions of a loss."""
+    """Returns the three reductions of a loss."""
     return [
         Sample((X, *targets), {"reduction": reduction, **options}) for reduction in ("mean", "sum", "none")
     ]

@@ -1,4 +1,4 @@
-"""Samples of the pointwise ops that their schema does not tell."""
+"""Samples of the pointwise ops whose schema does not determine them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPLEX = X + 1j * shift(X[::-1])
 
 
 def integers() -> list[Sample]:
-    """Pairs of integers and of bools."""
+    """Returns pairs of integers and of bools."""
     return [
         Sample((INTEGERS, SMALL)),
         Sample((INTEGERS, SMALL[0])),

@@ -1,4 +1,4 @@
-"""Samples of the reductions, scans and sorts that their schema does not tell."""
+"""Samples of the reductions, scans and sorts whose schema does not determine them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIED = np.array([[1.0, 3.0, 1.0, 2.0], [2.0, 2.0, 0.5, 0.5]])
 
 
 def along(*extra: object) -> list[Sample]:
-    """Calls with a dim, and with ``keepdim``."""
+    """Returns calls with a dim, and with ``keepdim``."""
     return [
         Sample((X, *extra, 0)),
         Sample((X, *extra, -1, True)),
@@ -24,7 +24,7 @@ def along(*extra: object) -> list[Sample]:
 
 
 def over_some() -> list[Sample]:
-    """Calls with no dim, one, and several."""
+    """Returns calls without a dim, with one, and with several."""
     return [
         Sample((X,)),
         Sample((X, 0)),

@@ -1,7 +1,7 @@
-"""Inputs for every built-in op: by name where it needs certain ones, else by what its schema looks like.
+"""Inputs for every built-in op: by name for special inputs, otherwise by the form of its schema.
 
-Values keep away from kinks and ties, so that finite differences can be compared; these are compared with
-torch's answers in ``tests/parity``.
+Values are far from kinks and ties, so that finite differences can be compared; ``tests/parity`` compares
+kinks and ties with torch.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ BY_SCHEMA: dict[str, Callable[[], list[Sample]]] = {
 
 
 def find_samples(op: OpOverload) -> list[Sample]:
-    """Returns the samples of an op; none where a new kind of schema needs some here."""
+    """Returns the samples of an op; none if a new form of schema needs samples here."""
     local = op.name().partition("::")[2]
     for table in TABLES:
         if local in table:

@@ -275,7 +275,7 @@ def test_an_unknown_keyword_suggests_the_nearest_name():
         Binder(parse_schema("f(Tensor x, float limit=1.) -> ()")).bind((np.zeros(2),), {"limt": 2})
 
 
-def test_a_wrong_value_is_told_with_op_argument_place_value_and_declaration():
+def test_the_error_of_a_wrong_value_names_op_argument_position_and_schema():
     with pytest.raises(ArgumentError) as caught:
         Binder(parse_schema("ns::f.ov(Tensor x, int n) -> Tensor")).bind((np.zeros(2), [1.5]), {})
     assert str(caught.value) == (
@@ -285,7 +285,7 @@ def test_a_wrong_value_is_told_with_op_argument_place_value_and_declaration():
     )
 
 
-def test_a_wrong_element_is_told_by_its_place():
+def test_the_error_names_the_position_of_a_wrong_element():
     with pytest.raises(
         ArgumentError, match=r"Its element 1 does not fit. Pass a sequence, each element an int"
     ):

@@ -1,4 +1,4 @@
-"""A Generator among the arguments of an op: a call draws a key, and kernel and rules begin there."""
+"""A Generator among the arguments of an op: a call draws a key, at which kernel and rules start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def seeded(seed: int = 0) -> oplib.Generator:
 
 
 def make_noisy(name: str) -> Any:
-    """An op whose formula draws the numbers of its kernel again, and keeps the key alone."""
+    """An op whose formula draws the numbers of its kernel again, and saves only the key."""
 
     @custom_op(name)
     def noisy(x: jax.Array, generator: oplib.Generator | None = None) -> jax.Array:
@@ -98,7 +98,7 @@ def test_a_wrong_formula_of_an_op_that_draws_is_found() -> None:
         opcheck(noisy, (X, seeded()))
 
 
-def test_what_asks_for_shapes_draws_nothing() -> None:
+def test_a_query_of_shapes_draws_nothing() -> None:
     generator = seeded()
     state = generator.get_state()
     assert eval_shape(make_noisy("keys::shapes"), X, generator).shape == (4,)
@@ -178,7 +178,7 @@ def test_a_generator_from_outside_a_trace_is_refused_and_does_not_move() -> None
 
 
 @pytest.mark.parametrize("given", [3, "seed", jnp.zeros(2, jnp.uint32)])
-def test_what_is_no_generator_is_refused(given: Any) -> None:
+def test_a_value_that_is_no_generator_is_refused(given: Any) -> None:
     with pytest.raises(
         ArgumentError, match=r"argument 'generator'.*Pass None or a Generator, or a key of jax"
     ):

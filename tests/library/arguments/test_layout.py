@@ -1,4 +1,4 @@
-"""The static part of a call: what tells two calls apart, and how arguments are put together again."""
+"""The static part of a call: which calls it distinguishes, and how the arguments are rebuilt."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_equal_values_have_one_key(make: Any) -> None:
     assert hash(freeze(make())) == hash(freeze(make()))
 
 
-def test_what_cannot_be_hashed_is_refused_and_the_argument_named() -> None:
+def test_a_value_that_cannot_be_hashed_is_refused_with_its_argument() -> None:
     class Unhashable:
         __hash__ = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""What a kernel may return for a schema, and what becomes of it."""
+"""The results that a kernel may return for a schema, and their conversion."""
 
 from collections import namedtuple
 
@@ -123,7 +123,7 @@ def test_a_traced_number_is_no_number():
         jax.jit(lambda x: check("int", x))(3)
 
 
-def test_a_wrong_result_is_told_by_its_place():
+def test_the_error_names_the_position_of_a_wrong_result():
     with pytest.raises(
         ResultError, match=r"the kernel's result 1 has the wrong type. Unable to cast 'a', of type str"
     ):

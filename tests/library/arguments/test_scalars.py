@@ -84,7 +84,7 @@ def test_nothing_traced_is_cached() -> None:
 
 
 @pytest.mark.devices(2)
-def test_what_is_committed_to_the_devices_of_a_mesh_is_not_cached() -> None:
+def test_an_array_committed_to_a_mesh_is_not_cached() -> None:
     number = next(fresh)
     with jax.set_mesh(jax.make_mesh((2,), ("i",))):
         for _ in range(2):

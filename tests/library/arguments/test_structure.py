@@ -1,4 +1,4 @@
-"""How results stand: structure and flat arrays, and back again."""
+"""The structure of results: conversion to flat arrays, and back."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_gradients_are_arranged_by_declared_return_with_none_for_numbers() -> No
     [split(A, B), split([A]), split((A,)), split(A, 1), split(A, written=1), split(None)],
     ids=lambda case: str(case[0].entries),
 )
-def test_structures_differ_by_what_stands_where(other: tuple[Structure, list[Any]]) -> None:
+def test_structures_differ_by_their_entries(other: tuple[Structure, list[Any]]) -> None:
     assert split(A)[0] != other[0]
 
 
-def test_numbers_are_told_apart_by_type() -> None:
+def test_numbers_are_distinguished_by_type() -> None:
     assert split(A, 1)[0] != split(A, True)[0]
     assert split(A, 1)[0] != split(A, 1.0)[0]
 

@@ -1,4 +1,4 @@
-"""Arrays on meshes, and what their programs send between devices."""
+"""Arrays on meshes, and the collectives of their programs."""
 
 from __future__ import annotations
 

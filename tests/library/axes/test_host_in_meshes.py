@@ -1,4 +1,4 @@
-"""Host kernels where JAX has no callbacks."""
+"""Host kernels in programs in which JAX has no callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""register_sharding: kernels that run on the part of their arrays that a device has."""
+"""register_sharding: kernels that run on the part of their arrays that a device holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .shards import W, X, make_mesh, put, read_collectives
 @pytest.mark.devices(8)
 class TestArrayKernels:
     def test_a_rule_cuts_a_kernel_that_xla_cannot_look_into(self) -> None:
-        """The kernel asserts the shapes it is given, as a call of foreign code would."""
+        """Asserts the shapes of its arguments, as a call of foreign code would."""
         shapes: list[Any] = []
 
         @custom_op("shard::flip")
@@ -39,7 +39,7 @@ class TestArrayKernels:
         assert read_collectives(run, put(X, mesh, "i", "k")) == {"all-gather"}
 
     def test_it_is_lowered_for_one_device_that_is_not_here(self) -> None:
-        """JAX 0.12 wants to see the devices of whatever may be cut."""
+        """JAX 0.12 must know the devices of the arrays that may be partitioned."""
 
         @custom_op("shard::alone")
         def alone(x: jax.Array) -> jax.Array:
@@ -51,7 +51,7 @@ class TestArrayKernels:
         assert "stablehlo.multiply" in lowered.as_text()
 
     def test_axes_that_are_whole_may_be_named_in_any_order(self) -> None:
-        """Shardy wants them sorted by where they stand in the rule."""
+        """Shardy requires them sorted by their order in the rule."""
 
         @custom_op("shard::turned")
         def turned(x: jax.Array) -> jax.Array:
@@ -77,7 +77,7 @@ class TestArrayKernels:
         np.testing.assert_allclose(jax.jit(product)(x, w), X @ W, rtol=1e-5)
         assert shapes[-1] == ((2, 4), (4, 3))
         product.register_sharding("i j, j k -> i k reduction={j}")
-        run = jax.jit(lambda x, w: product(x, w))  # what was compiled keeps the rule it had
+        run = jax.jit(lambda x, w: product(x, w))  # compiled code keeps its rule
         np.testing.assert_allclose(run(x, w), X @ W, rtol=1e-5)
         assert shapes[-1] == ((2, 2), (2, 3))
         assert read_collectives(run, x, w) == {"all-reduce"}
@@ -111,7 +111,7 @@ class TestArrayKernels:
         assert by_x.sharding.spec == tangent.sharding.spec == P("i")
         assert read_collectives(run, x, w) == {"all-reduce"}  # the sum for w
 
-    def test_on_an_explicit_mesh_shards_are_what_the_kernel_gets(self) -> None:
+    def test_on_an_explicit_mesh_the_kernel_gets_shards(self) -> None:
         shapes: list[Any] = []
 
         @custom_op("shard::typed")
@@ -169,7 +169,7 @@ class TestArrayKernels:
         assert shapes[-1] == (6,)
 
     def test_a_formula_made_of_such_an_op_can_be_transposed(self) -> None:
-        """What JAX derives looks through the rule, and so does the check that a formula is linear."""
+        """JAX's own derivative and the linearity check both look through the rule."""
 
         @custom_op("shard::inner")
         def inner(x: jax.Array) -> jax.Array:
@@ -195,7 +195,7 @@ class TestArrayKernels:
         np.testing.assert_allclose(tangent, 3 * X, rtol=1e-6)
 
     def test_a_foreign_function_gets_its_part_and_without_a_rule_the_whole(self) -> None:
-        """The Cholesky factors of LAPACK, which jaxlib has as foreign functions for everybody."""
+        """Computes the Cholesky factors by LAPACK, which jaxlib registers as foreign functions."""
 
         def factor(x: jax.Array) -> jax.Array:
             call = jax.ffi.ffi_call("lapack_spotrf_ffi", [x, jax.ShapeDtypeStruct(x.shape[:1], jnp.int32)])

@@ -1,4 +1,4 @@
-"""JAX's own derivative of an op whose parts are added up, on a mesh that the types of arrays tell of."""
+"""JAX's own derivative of an op whose parts are summed, on an explicit mesh."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def square(function: Any) -> Any:
 
 
 def cut(mesh: Any) -> tuple[jax.Array, jax.Array]:
-    """Both cut along the axis that is summed over, where JAX cannot say how the whole's result is spread."""
+    """Partitions both along the summed axis, for which JAX does not know the sharding of a whole result."""
     return (
         jax.device_put(X, NamedSharding(mesh, P(None, "i"))),
         jax.device_put(Y, NamedSharding(mesh, P("i", None))),

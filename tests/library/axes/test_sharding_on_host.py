@@ -1,4 +1,4 @@
-"""register_sharding for kernels on the host: each device has its part, and nothing is gathered."""
+"""register_sharding for kernels on the host: each device processes its part, and nothing is gathered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .shards import X, make_mesh, put, read_collectives
 
 
 def make_host_sine(seen: list[Any], rule: Any = "i j -> i j") -> CustomOpDef:
-    """A sine on the host that notes the shapes it gets."""
+    """A sine on the host that records the shapes of its arguments."""
 
     @custom_op("shard::sine")
     def sine(x: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class TestHostKernels:
         np.testing.assert_allclose(columns, np.sin(values), rtol=1e-6)
         assert sorted(seen) == [(1, 8)] * 8 + [(8, 1)] * 8
 
-    def test_two_of_them_in_one_program_are_told_apart(self) -> None:
+    def test_two_of_them_in_one_program_are_distinguished(self) -> None:
         @custom_op("shard::cosine")
         def cosine(x: np.ndarray) -> np.ndarray:
             return np.cos(x)
@@ -89,14 +89,14 @@ class TestHostKernels:
         assert seen == [(4,)] * 8
         assert read_collectives(run, x) == set()
 
-    def test_in_shard_map_it_runs_on_what_it_is_given(self) -> None:
+    def test_in_shard_map_it_runs_on_its_arguments(self) -> None:
         seen: list[Any] = []
         sine, mesh = make_host_sine(seen), make_mesh()
         run = jax.jit(jax.shard_map(sine, mesh=mesh, in_specs=P("i"), out_specs=P("i")))
         np.testing.assert_allclose(run(put(X, mesh, "i")), np.sin(X), rtol=1e-6)
         assert seen == [(1, 4)] * 8
 
-    def test_on_an_explicit_mesh_the_type_of_the_result_says_how_it_is_cut(self) -> None:
+    def test_on_an_explicit_mesh_the_type_of_the_result_has_its_sharding(self) -> None:
         seen: list[Any] = []
         sine, mesh = make_host_sine(seen), make_mesh(AxisType.Explicit)
         with jax.set_mesh(mesh):
@@ -139,7 +139,7 @@ class TestHostKernels:
         assert set(seen) == {(1, 4)}
         np.testing.assert_allclose(x.grad.array, np.cos(X), rtol=1e-6)
 
-    def test_without_a_rule_one_warning_says_that_its_arrays_are_gathered(self) -> None:
+    def test_without_a_rule_one_warning_reports_gathered_arrays(self) -> None:
         seen: list[Any] = []
         sine = make_host_sine(seen, None)
         x = put(X, make_mesh(), "i")

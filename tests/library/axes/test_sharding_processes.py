@@ -1,4 +1,4 @@
-"""Sharding rules where the devices belong to two processes, joined over loopback."""
+"""Sharding rules for devices of two processes, which are joined over loopback."""
 
 from __future__ import annotations
 

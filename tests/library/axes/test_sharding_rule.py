@@ -1,4 +1,4 @@
-"""Sharding rules: as functions, and what is refused."""
+"""Sharding rules: rules as functions, and rules that are refused."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestRefusals:
         with pytest.raises(RegistrationValueError, match=rf"shard::schema: the sharding rule .*{told}"):
             register_sharding("shard::schema", rule)
 
-    def test_what_is_neither_text_nor_function_is_a_type_error(self) -> None:
+    def test_a_rule_that_is_neither_text_nor_function_is_a_type_error(self) -> None:
         define("shard::schema", "(Tensor x) -> Tensor")
         with pytest.raises(
             TypeError, match=r"register_sharding\(shard::schema\): the rule is a text.*Got int"

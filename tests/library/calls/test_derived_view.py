@@ -34,7 +34,7 @@ def test_a_registered_view_op_gives_a_view_that_is_written_with_its_gradient():
     assert (y.tolist(), x.grad.tolist()) == ([0.0, 1.0, 10.0], [1.0, 2.0, 15.0])
 
 
-def test_what_computes_is_no_view_and_a_write_says_so():
+def test_a_result_that_is_computed_is_no_view_and_refuses_writes():
     view = define("double", double)(oplib.tensor(numbers(3)))
     assert view.tolist() == [0.0, 2.0, 4.0]
     with pytest.raises(oplib.errors.AutogradError, match="views::double, and writing into it would not"):
@@ -49,7 +49,7 @@ def test_a_schema_may_say_that_the_result_is_a_view():
     assert x.tolist() == [[10.0, 1.0, 2.0], [13.0, 4.0, 5.0]]
 
 
-def test_what_repeats_items_is_a_view_that_is_not_written():
+def test_a_view_that_repeats_items_refuses_writes():
     def twice(x: jax.Array) -> jax.Array:
         return x[np.array([0, 0])]
 

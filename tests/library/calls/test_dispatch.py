@@ -1,6 +1,6 @@
-"""Calling an op, in every kind of kernel: what it gets, what it may return, what is refused in which words.
+"""Calls of an op with every kind of kernel: its arguments, its results, and the errors.
 
-What is the same in torch stands in ``tests/parity/test_calling.py``.
+Behaviour that torch has too is tested in ``tests/parity/test_calling.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tensor(*values: float, grad: bool = False) -> Tensor:
     return oplib.tensor([float(value) for value in values], requires_grad=grad)
 
 
-# What a kernel gets ---------------------------------------------------------------------------------------
+# The arguments of a kernel --------------------------------------------------------------------------------
 
 
 def test_defaults_are_filled_in_as_typed_values(hint: Any) -> None:
@@ -70,7 +70,7 @@ def test_a_default_list_that_a_kernel_changed_is_whole_at_the_next_call() -> Non
     assert [op(tensor(1)).tolist(), op(tensor(1)).tolist()] == [[3.0], [3.0]]
 
 
-# What it may return ---------------------------------------------------------------------------------------
+# The results of a kernel ----------------------------------------------------------------------------------
 
 
 def test_results_take_the_declared_form(hint: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_graph_is_freed_without_the_garbage_collector(hint: Any) -> None:
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], output),
     )
     x = tensor(1, grad=True)
-    op(x).sum().backward()  # what is compiled is kept
+    op(x).sum().backward()  # compiled code is reused
     gc.collect()
     gc.disable()
     try:
@@ -320,7 +320,7 @@ def test_a_failed_write_leaves_all_tensors_as_they_were() -> None:
     )
 
 
-def test_a_wrong_argument_is_told_in_three_beats(hint: Any) -> None:
+def test_the_error_of_a_wrong_argument_has_three_parts(hint: Any) -> None:
     op = register(lambda x, n: x, hint, "(Tensor x, int n=1) -> Tensor")
     with pytest.raises(ArgumentError) as caught:
         op(tensor(1), n="text")
@@ -334,7 +334,7 @@ def test_a_wrong_argument_is_told_in_three_beats(hint: Any) -> None:
 # Kernels for devices --------------------------------------------------------------------------------------
 
 
-def test_a_missing_kernel_says_which_there_are(hint: Any) -> None:
+def test_the_error_of_a_missing_kernel_lists_the_kernels(hint: Any) -> None:
     op = register(lambda x: x * 1, hint, "(Tensor x) -> Tensor", device_types="tpu")
     message = r"call::op: Could not run: .* not have a kernel registered for platform 'cpu'\. Registered: tpu"
     with pytest.raises(MissingRuleError, match=message):
@@ -364,7 +364,7 @@ def test_a_factory_runs_the_kernel_for_its_device(hint: Any) -> None:
 
 
 @pytest.mark.devices(4)
-def test_what_a_compiled_factory_makes_stands_on_its_device() -> None:
+def test_the_result_of_a_compiled_factory_is_on_its_device() -> None:
     @custom_op("call::op")
     def make(n: int, *, device: Device | None = None) -> jax.Array:
         return jnp.ones(n)

@@ -65,7 +65,7 @@ def test_the_setting_turns_it_off_and_on_while_a_program_runs(monkeypatch: pytes
 
 
 @pytest.mark.fast_path
-def test_what_is_first_called_while_it_is_off_is_served_once_it_is_on(
+def test_an_op_first_called_while_it_is_off_is_served_when_it_is_on(
     monkeypatch: pytest.MonkeyPatch, forget_ops: None
 ) -> None:
     @custom_op("fast::later")

@@ -1,4 +1,4 @@
-"""Tangents through registered ops of every kind: by whichever rule there is, or not at all."""
+"""Tangents through registered ops of every kind: by the rule that exists, or an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def scaled_backward(ctx: Any, grad: Any) -> Any:
-    """Seven times the truth, so that a test sees whose rule has run."""
+    """Scales the true tangent by seven, so that a test recognizes the rule that has run."""
     return 14 * grad * ctx.saved_tensors[0]
 
 

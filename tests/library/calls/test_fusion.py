@@ -25,7 +25,7 @@ X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
 
 @pytest.fixture
 def scale() -> Iterator[Any]:
-    """A function of two overloads that notes which calls its own code has served."""
+    """A function of two overloads that records which calls its own code has served."""
     library = Library("fused", "FRAGMENT")
     library.define("scale.Tensor(Tensor self, Tensor other) -> Tensor")
     library.define("scale.Scalar(Tensor self, Scalar other) -> Tensor", operand=["other"])
@@ -57,7 +57,7 @@ def leaf(array: Any) -> Tensor:
 
 
 @pytest.mark.fast_path
-def test_after_the_first_calls_its_own_code_serves_only_what_no_fast_path_does(scale: Any) -> None:
+def test_after_the_first_calls_its_own_code_serves_only_calls_without_fast_path(scale: Any) -> None:
     x, y = Tensor.from_array(X), Tensor.from_array(Y)
     for _ in range(3):
         np.testing.assert_array_equal(scale(x, y).array, X * Y)
@@ -106,7 +106,7 @@ def test_gradients_of_three_tensors_go_to_those_that_want_them(function: Any, ma
 
     arrays = (X, Y, X * 0.25 + 1.0)
     expected = jax.grad(formula, argnums=(0, 1, 2))(*arrays)
-    for _ in range(3):  # the first call is recorded in the complete way, the next by the lines it left
+    for _ in range(3):  # the first call takes the complete path, the next the code that it added
         tensors = [Tensor.from_array(one, requires_grad=want) for one, want in zip(arrays, mask, strict=True)]
         function(*tensors).sum().backward()
         for tensor, gradient, want in zip(tensors, expected, mask, strict=True):
@@ -155,7 +155,7 @@ class Foreign:
     __rmul__ = __rsub__ = __rtruediv__ = __rmatmul__ = __radd__
 
 
-def test_operators_leave_what_is_no_operand_to_the_other_side() -> None:
+def test_operators_leave_unknown_operands_to_the_other_side() -> None:
     x = leaf(X)
     for _ in range(3):
         assert [x + Foreign(), x * Foreign(), x - Foreign(), x / Foreign(), x @ Foreign()] == ["mine"] * 5
@@ -167,7 +167,7 @@ def test_operators_leave_what_is_no_operand_to_the_other_side() -> None:
 @pytest.mark.parametrize(
     ("run", "saved"), [(lambda x: x * x, "input"), (lambda x: x.exp(), "output"), (lambda x: x / 2.0, None)]
 )
-def test_a_write_to_what_was_saved_is_found(run: Any, saved: str | None) -> None:
+def test_a_write_to_a_saved_tensor_is_found(run: Any, saved: str | None) -> None:
     for _ in range(3):
         x = leaf(X) * 1.0
         y = run(x)

@@ -1,4 +1,4 @@
-"""Calls with Tensors, with arrays and with both: what comes out, and which kernel runs."""
+"""Calls with Tensors, with arrays and with both: the kind of the results, and the kernel that runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_kernel_registered_later_is_seen_at_once_by_eager_calls_and_new_traces
     assert jax.jit(lambda x: late(x))(jnp.ones(())) == 5.0
 
 
-def test_a_missing_platform_says_which_kernels_there_are() -> None:
+def test_the_error_of_a_missing_platform_lists_the_kernels() -> None:
     define("compiled::tpu_only", "(Tensor x) -> Tensor")
     impl("compiled::tpu_only", "tpu", lambda x: x)
     with pytest.raises(NotImplementedError, match=r"Could not run.*'cpu'.*Registered: tpu"):
@@ -111,7 +111,7 @@ def test_a_one_tuple_is_a_return_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("keyword", [False, True], ids=["positional", "by keyword"])
-def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(keyword: bool) -> None:
+def test_present_and_absent_optional_tensors_are_distinguished(keyword: bool) -> None:
     @custom_op("compiled::affine")
     def affine(x: jax.Array, w: jax.Array, b: jax.Array | None = None, *, scale: float = 1.0) -> jax.Array:
         return scale * x * w if b is None else scale * x * w + b
@@ -122,7 +122,7 @@ def test_an_optional_tensor_is_told_apart_when_it_is_there_and_when_it_is_not(ke
         if keyword
         else (lambda x, w, b: affine(x, w, b, scale=3.0))
     )
-    for _ in range(3):  # the first call goes the complete path, the others the short one
+    for _ in range(3):  # the first call takes the complete path, the others the fast path
         for bias in (None, 5.0):
             w = oplib.tensor([2.0], requires_grad=True)
             b = None if bias is None else oplib.tensor([bias], requires_grad=True)

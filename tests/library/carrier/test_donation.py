@@ -1,4 +1,4 @@
-"""Ops that write, on plain arrays: they return new values, in the old buffer where the caller donates it."""
+"""Ops that write, on plain arrays: they return new values, in the old buffer if the caller donates it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_where_the_caller_donates_the_new_value_stands_in_the_old_buffer(step) -
     assert_stepped(results)
 
 
-def test_where_nobody_donates_nothing_is_taken(step) -> None:
+def test_without_donation_no_buffer_is_reused(step) -> None:
     p, m, g = make_arrays()
     run = jax.jit(step.functional)
     assert "input_output_alias" not in run.lower(p, m, g).compile().as_text()
@@ -89,7 +89,7 @@ def test_donates_is_about_tensors_and_takes_nothing_from_arrays() -> None:
     assert (given_away.unsafe_buffer_pointer(), p.is_deleted()) == (buffer, True)
 
 
-def test_a_host_kernel_writes_into_a_copy_whoever_donates() -> None:
+def test_a_host_kernel_always_writes_into_a_copy() -> None:
     @custom_op("dona::fill_", mutates_args=("x",))
     def fill_(x: np.ndarray, value: float) -> None:
         x[...] = value

@@ -1,4 +1,4 @@
-"""What an op costs inside compiled code: no more than the same written by hand with ``jax.custom_vjp``."""
+"""The cost of an op in compiled code: the same as by hand with ``jax.custom_vjp``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def push(primals: Any, tangents: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def registered() -> Iterator[tuple[Any, Any]]:
-    """The same with a backward formula, and with a jvp rule."""
+    """Registers the same op with a backward formula, and with a jvp rule."""
     before = registry.save()
 
     @custom_op("hlo::soft_product")
@@ -74,7 +74,7 @@ def registered() -> Iterator[tuple[Any, Any]]:
 
 
 def count_operations(function: Any, *args: Any) -> tuple[Counter[str], Counter[str]]:
-    """The operations of the optimised program by their names, and its fusions by their kinds."""
+    """Returns the operations of the optimised program by name, and its fusions by kind."""
     hlo = jax.jit(function).lower(*args).compile().as_text()
     return Counter(OPCODE.findall(hlo)), Counter(FUSION.findall(hlo))
 
@@ -101,11 +101,11 @@ PROGRAMS: dict[str, Any] = {
 def test_the_optimised_program_is_that_of_custom_vjp(program: Any, registered: Any) -> None:
     mine, its = (count_operations(program(op), X, Y) for op in (registered[0], by_hand))
     assert mine == its
-    assert mine[0]["tanh"] > 0  # the counting counts
+    assert mine[0]["tanh"] > 0  # checks that the counting works
 
 
 def test_a_second_derivative_takes_no_more_operations(registered: Any) -> None:
-    """JAX differentiates our formula by fewer of its arguments, so the programs are not the same."""
+    """JAX differentiates oplib's formula by fewer arguments, so the programs differ."""
     mine, its = (
         jax.jit(jax.grad(lambda x, y, op=op: jax.grad(loss(op))(x, y).sum()))
         for op in (registered[0], by_hand)

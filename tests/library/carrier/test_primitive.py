@@ -1,7 +1,7 @@
-"""The carrier: what an op is inside of JAX's transformations, beside the matrix of them in ``matrix/``.
+"""The carrier: an op inside JAX's transformations; ``matrix/`` tests their combinations.
 
 Rules are marked: the backward formula is the true gradient times 7, the jvp rule the true tangent times 5. So
-every number says which rule ran.
+every number shows which rule ran.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def total(op: CustomOpDef) -> Any:
     return lambda x: op(x).sum()
 
 
-def test_nested_vmap_sums_the_gradients_of_what_is_not_batched() -> None:
+def test_nested_vmap_sums_the_gradients_of_unbatched_inputs() -> None:
     @custom_op("carrier::scale")
     def scale(x: jax.Array, w: jax.Array) -> jax.Array:
         return x * w
@@ -79,7 +79,7 @@ def test_an_op_without_a_formula_raises_and_names_the_cure() -> None:
         jax.grad(total(opaque))(X)
 
 
-def test_a_constant_op_has_zero_gradients_and_a_missing_one_says_why() -> None:
+def test_a_constant_derivative_is_zero_and_a_missing_one_raises_with_its_reason() -> None:
     @custom_op("carrier::rounded")
     def rounded(x: jax.Array) -> jax.Array:
         return jnp.round(x)
@@ -328,7 +328,7 @@ def specialize(op: CustomOpDef) -> BoundCall:
     return BoundCall(overload, make_layout(overload._schema, [X], frozenset(), op=overload.name())[0])
 
 
-def test_a_formula_gets_arrays_also_of_what_jax_knows_as_a_number() -> None:
+def test_a_formula_gets_arrays_for_numbers_of_a_jaxpr() -> None:
     def differentiate(x: Any) -> Any:
         return oplib.copysign(jnp.reshape(x, ()), -1.0) * x[0]
 

@@ -1,4 +1,4 @@
-"""The bounded cache of specializations, and what one of them holds for its layout."""
+"""The bounded cache of specializations, and the contents of a specialization."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_attribute_is_the_recorder_from_the_second_call_on(overload: OpOverlo
     assert special.recorders_by_bits[1] is special.recorders[(True,)]
 
 
-def test_what_is_planned_after_a_plain_run_is_what_a_recorder_gives(overload: OpOverload) -> None:
+def test_a_plan_after_a_plain_run_equals_that_of_a_recorder(overload: OpOverload) -> None:
     special = specialize(overload, 3.0)
     structure, outputs = special.run(X)
     plan, output, extra = special.plan_after(structure, (True,), (X,), outputs)

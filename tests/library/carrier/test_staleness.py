@@ -45,7 +45,7 @@ def test_values_that_were_seen_do_not_count_again() -> None:
         note(watch, 100.0, 1, "c")
 
 
-def test_what_cannot_be_an_operand_never_warns() -> None:
+def test_an_argument_that_cannot_be_an_operand_never_warns() -> None:
     watch = StaticWatch("t::f")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""Arguments of compiled kernels that are fixed when they are traced, and operands, which are not."""
+"""Static arguments of compiled kernels, and operands, which are not static."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oplib.library import custom_op, ops
 from oplib.library.calls import dispatch
 
 
-def test_static_arguments_are_told_apart_by_type_and_bits() -> None:
+def test_static_arguments_are_distinguished_by_type_and_bits() -> None:
     @custom_op("compiled::sign_of")
     def sign_of(x: jax.Array, value: float) -> jax.Array:
         return x * np.copysign(1.0, value)
@@ -156,7 +156,7 @@ def test_an_array_of_one_element_passes_for_a_static_number() -> None:
     assert [float(element(jnp.ones(()), count)) for count in (jnp.array(2), np.array(2), 2)] == [2.0] * 3
 
 
-def test_a_list_argument_is_told_apart_by_the_types_of_its_members() -> None:
+def test_list_arguments_are_distinguished_by_the_types_of_their_items() -> None:
     @custom_op("compiled::lists")
     def lists(x: jax.Array, values: list[float]) -> jax.Array:
         return x * sum(values)

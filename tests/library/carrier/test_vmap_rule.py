@@ -1,6 +1,6 @@
 """Batching rules under nested maps, of arrays and of Tensors.
 
-What a rule is told and may return is compared with torch in ``tests/parity/test_vmap.py``.
+The arguments and results of a rule are compared with torch in ``tests/parity/test_vmap.py``.
 """
 
 import jax
@@ -17,7 +17,7 @@ ROWS = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 
 
 class Doubling:
-    """An op that doubles; its rule runs the op again and then takes ten times that, its formula seven."""
+    """An op that doubles; its rule returns ten times the result, its formula is scaled by seven."""
 
     def __init__(self, kind, rule=None):
         def double(x):
@@ -90,7 +90,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("title", BAD)
-def test_what_a_rule_does_wrong_is_said_inside_a_map_of_tensors_too(kind, title):
+def test_errors_of_a_rule_are_raised_in_a_map_of_tensors_too(kind, title):
     rule, error, text = BAD[title]
     op = Doubling(kind, rule).op
     with pytest.raises(error, match=rf"register_vmap::{kind}: .*{text}"):

@@ -1,4 +1,4 @@
-"""Which backward formulas are seen to be linear in their cotangents, and which are not transposed."""
+"""The check that a backward formula is linear in its cotangents, and the formulas that it refuses."""
 
 from __future__ import annotations
 

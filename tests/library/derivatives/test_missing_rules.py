@@ -1,4 +1,4 @@
-"""What is missing is derived, or an error that names op, transformation and cure; and nothing is in vain."""
+"""A missing rule is derived, or raises an error with op, transformation and cure; unused rules raise too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def count_operations(function: Any, *args: Any) -> Counter[str]:
-    """How often each operation stands in the optimised program of a jitted function."""
+    """Counts each operation in the optimised program of a jitted function."""
     return Counter(OPCODE.findall(jax.jit(function).lower(*args).compile().as_text()))
 
 
@@ -185,7 +185,7 @@ class TestNothingInVain:
         pair.register_autograd(backward, setup_context=setup)
         return pair
 
-    def test_a_formula_gets_none_for_outputs_that_nobody_used(self) -> None:
+    def test_a_formula_gets_none_for_unused_outputs(self) -> None:
         given: list[Any] = []
         pair, w = self.make_pair(given, materialize=False), jnp.float32(2)
         grads = jax.grad(lambda x, w: pair(x, w)[0].sum(), argnums=(0, 1))(X, w)
@@ -216,7 +216,7 @@ class TestNothingInVain:
         jax.grad(lambda x: mapped(x, jnp.float32(2))[0].sum())(jnp.stack([X, X]))
         assert given[-1][:2] == (False, True)
 
-    def test_a_jvp_rule_gets_none_for_what_does_not_move(self) -> None:
+    def test_a_jvp_rule_gets_none_for_an_input_without_tangent(self) -> None:
         given: list[Any] = []
 
         @custom_op("miss::moved")
@@ -339,7 +339,7 @@ class TestFakeKernelsThatDoNotFit:
         assert half(X).dtype == jnp.bfloat16
 
 
-def test_a_derivative_of_an_op_that_writes_says_that_it_can_have_no_rule() -> None:
+def test_a_derivative_of_an_op_that_writes_raises_with_the_reason() -> None:
     @custom_op("missing::writes", mutates_args=("x",))
     def writes(x: jax.Array, y: jax.Array) -> jax.Array:
         return x + y

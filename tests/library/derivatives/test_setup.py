@@ -1,4 +1,4 @@
-"""What the formula of an op saves, and what becomes of it."""
+"""The values that the formula of an op saves, and their use."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_intermediates_are_linked_again_in_a_double_backward() -> None:
 
 
 def test_a_saved_output_that_equals_its_input_keeps_its_place_in_the_graph() -> None:
-    """An identity-like op: saved input and saved output hold the same numbers but differ in history."""
+    """An op like the identity: saved input and saved output have equal numbers but different histories."""
 
     @custom_op("rule::reverse")
     def reverse(x: jax.Array) -> jax.Array:

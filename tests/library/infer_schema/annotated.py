@@ -1,4 +1,4 @@
-"""Functions with the annotations that a test chooses."""
+"""Functions with annotations chosen by a test."""
 
 from typing import Any, Optional  # noqa: F401  hints that are strings name it, and are read here
 

@@ -147,7 +147,7 @@ def test_an_unsupported_hint_is_refused_by_the_parameters_name(hint):
         (Literal["a", 1], "must be of one type"),
     ],
 )
-def test_a_refusal_says_what_to_write_instead(hint, advice):
+def test_the_error_names_the_supported_annotation(hint, advice):
     with pytest.raises(SchemaInferenceError) as caught:
         infer_schema(annotate(hint))
     assert advice in str(caught.value)

@@ -1,4 +1,4 @@
-"""What kind of kernel a function is."""
+"""The kind of kernel of a function."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class TestArrayKernelsThatWrite:
             infer_schema(step, mutates_args=("p", "s")) == "(Tensor(a0!)[] p, Tensor g, Tensor(a2!)? s) -> ()"
         )
 
-    def test_what_follows_the_new_values_are_results(self):
+    def test_the_returns_after_the_new_values_are_results(self):
         def step(p: jax.Array) -> tuple[jax.Array, jax.Array, int]: ...
 
         assert infer_schema(step, mutates_args=("p",)) == "(Tensor(a0!) p) -> (Tensor, int)"

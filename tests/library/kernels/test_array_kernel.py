@@ -1,4 +1,4 @@
-"""Kernels annotated jax.Array: traced once, run as one jit, with everything a trace may not do refused."""
+"""Kernels annotated jax.Array: traced once, run as one jit; actions that a trace does not allow raise."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_ctx_is_read_only_in_a_compiled_formula() -> None:
         writer(x).sum().backward()
 
 
-def test_what_no_setup_has_set_is_an_attribute_error_that_names_the_cure() -> None:
+def test_reading_an_unset_attribute_raises_with_the_cure() -> None:
     @custom_op("compiled::forgetful")
     def forgetful(x: jax.Array, scale: float) -> jax.Array:
         return x * scale

@@ -174,7 +174,7 @@ def test_a_host_op_with_lists_and_numbers() -> None:
     assert ([x.tolist() for x in doubled], count, total) == ([[2.0], [4.0]], 2, 3.0)
 
 
-def test_jax_is_not_asked_to_derive_what_runs_on_the_host() -> None:
+def test_deriving_a_host_kernel_by_jax_is_refused() -> None:
     sine = make_sine("host::derived")
     with pytest.raises(RegistrationError, match=r"host::derived: JAX cannot derive.*Register a formula"):
         sine.register_autograd("derive")
@@ -183,7 +183,7 @@ def test_jax_is_not_asked_to_derive_what_runs_on_the_host() -> None:
     assert '"derive"' not in str(raised.value)
 
 
-def test_a_fake_kernel_that_says_something_else_is_named() -> None:
+def test_a_fake_kernel_that_disagrees_is_named() -> None:
     @custom_op("host::mismatch")
     def mismatch(x: np.ndarray) -> np.ndarray:
         return np.sin(x)
@@ -224,7 +224,7 @@ def test_a_kernel_cannot_write_into_the_callers_numpy_array() -> None:
     mine = np.ones(2, np.float32)
     with pytest.raises(ValueError, match="read-only"):
         vandal(mine)
-    mine[0] = 2.0  # still the caller's to write
+    mine[0] = 2.0  # the caller may still write it
 
 
 def test_integers_are_narrowed_alike_at_once_and_under_a_trace() -> None:
@@ -321,7 +321,7 @@ def test_it_is_right_under_grad_and_vmap_and_scan(formula_on_host: bool) -> None
 def test_in_shard_map_a_replicated_weight_has_its_gradient_once(
     formula_on_host: bool, check_vma: bool
 ) -> None:
-    """A bare callback has it silently wrong by the size of the mesh."""
+    """Fails if a derivative is wrong by the size of the mesh, as that of a bare callback is."""
     product = make_product("host::mesh", formula_on_host=formula_on_host)
     mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     split, whole = jax.sharding.PartitionSpec("d"), jax.sharding.PartitionSpec()
@@ -353,10 +353,10 @@ def test_the_result_of_a_jitted_call_on_spread_arrays_has_a_sharding() -> None:
 
 
 @either
-def test_export_refuses_what_runs_on_the_host_and_names_the_op(formula_on_host: bool) -> None:
+def test_export_refuses_a_host_kernel_and_names_the_op(formula_on_host: bool) -> None:
     product = make_product("host::export", formula_on_host=formula_on_host)
     functions = [product]
-    if formula_on_host:  # of the gradient of the sum, nothing but the formula is left
+    if formula_on_host:  # only the formula remains in the gradient of the sum
         functions.append(jax.grad(lambda x, w: product(x, w).sum()))
     for function in functions:
         with pytest.raises(TracingError, match=r"host::export: a host function cannot be exported"):

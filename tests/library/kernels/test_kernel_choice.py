@@ -1,4 +1,4 @@
-"""Kernels per platform: which one runs is decided when a call is lowered, for one platform or several."""
+"""Kernels per platform: lowering decides which one runs, for one platform or several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scale(factor):
 
 
 def make_op(name="plat::f", **kernels):
-    """Makes an op whose kernels multiply; ``default=None`` leaves the default one out."""
+    """Makes an op whose kernels multiply; ``default=None`` omits the default kernel."""
     default = kernels.pop("default", 2)
     op = custom_op(name, scale(default or 2), device_types=None if default else ())
     for platform, factor in kernels.items():
@@ -39,7 +39,7 @@ def lower(op, *platforms, x=X):
 
 
 def factors_in(module):
-    """The numbers by which a lowered module multiplies."""
+    """Returns the factors in a lowered module."""
     found = (line.split("dense<")[1].split(">")[0] for line in module.splitlines() if "dense<" in line)
     return {float(number) for number in found if "e+" in number}
 
@@ -129,7 +129,7 @@ class TestWhichKernelRuns:
         np.testing.assert_allclose(program.call(X), [3, 3])
 
     def test_the_code_for_one_platform_is_not_shared_with_another(self):
-        """JAX lowers a function once per module, and Cholesky's is a call of LAPACK on CPUs alone."""
+        """JAX lowers a function once per module, and its Cholesky calls LAPACK on CPUs only."""
 
         def factor(x: jax.Array) -> jax.Array:
             return jnp.linalg.cholesky(x)
@@ -157,7 +157,7 @@ class TestWhereThereIsNone:
     def test_the_default_stands_in(self):
         assert factors_in(lower(make_op(tpu=7), "cuda", "tpu")) == {2, 7}
 
-    def test_an_eager_call_says_which_platforms_there_are(self):
+    def test_the_error_of_an_eager_call_lists_the_platforms(self):
         op = make_op(default=None, tpu=7, cuda=5)
         with pytest.raises(
             MissingRuleError,
@@ -165,7 +165,7 @@ class TestWhereThereIsNone:
         ):
             op(X)
 
-    def test_lowering_says_it_for_any_of_its_platforms(self):
+    def test_lowering_raises_for_any_of_its_platforms(self):
         op = make_op(default=None, cpu=3, cuda=5)
         assert factors_in(lower(op, "cpu", "cuda")) == {3, 5}
         with pytest.raises(MissingRuleError, match=r"for platform 'tpu'\. Registered: cpu, cuda\. Register"):
@@ -179,7 +179,7 @@ class TestWhereThereIsNone:
         with pytest.raises(MissingRuleError, match="for platform 'cpu'"):
             op(X)
 
-    def test_an_op_without_any_kernel_says_so_under_a_trace_too(self):
+    def test_an_op_without_kernels_raises_under_a_trace_too(self):
         op = make_op(default=None)
         with pytest.raises(MissingRuleError, match=r"platform 'cpu'\. Registered: none"):
             jax.jit(lambda x: op(x))(X)

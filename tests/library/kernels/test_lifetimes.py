@@ -1,4 +1,4 @@
-"""Kernels, rules and ops that come and go, in every kind of kernel: nothing compiled outlives them."""
+"""Replacement and removal of kernels, rules and ops: compiled code does not outlive them."""
 
 from __future__ import annotations
 

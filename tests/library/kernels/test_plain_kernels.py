@@ -1,4 +1,4 @@
-"""Kernels that run as plain Python (``compile=False``), and the derivative that JAX takes of them."""
+"""Kernels that run as plain Python (``compile=False``), and JAX's derivative of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COS = np.cos(np.array(VALUES, np.float32))
 
 
 def make_sine(seen: list[Any], *, compiled: bool) -> CustomOpDef:
-    """A sine by JAX's derivative, whose kernel branches on values and notes them."""
+    """A sine with JAX's derivative, whose kernel branches on values and records them."""
 
     @custom_op("plain::sine", compile=None if compiled else False)
     def sine(x: jax.Array) -> jax.Array:
@@ -85,7 +85,7 @@ def test_a_jvp_rule_alone_differentiates_it_in_both_modes_and_sees_values() -> N
     assert seen == [3.0, 3.0]
 
 
-def test_what_jax_does_not_tell_of_a_value_raises_with_the_way_to_read_it() -> None:
+def test_a_value_that_jax_hides_raises_with_the_cure() -> None:
     @custom_op("plain::reads", compile=False)
     def reads(x: jax.Array) -> jax.Array:
         return x * float(x.sum())

@@ -1,4 +1,4 @@
-"""Kernels on Tensors: plain Python on every call, their rules too."""
+"""Kernels on Tensors: plain Python on every call, like their rules."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_composite_kernel_is_differentiated_through() -> None:
     assert x.grad.tolist() == [2.0, 6.0]
 
 
-def test_a_backward_that_raises_says_whose_formula_it_was() -> None:
+def test_an_error_in_a_backward_names_the_op_of_the_formula() -> None:
     @custom_op("eager::broken")
     def broken(x: Tensor) -> Tensor:
         return x * 2
@@ -269,7 +269,7 @@ def test_an_out_op_refuses_gradients() -> None:
         lambda x: float(jnp.sum(x.array)),
     ],
 )
-def test_a_kernel_that_reads_values_under_a_trace_is_told_at_which_line(read) -> None:
+def test_the_error_of_a_kernel_that_reads_traced_values_names_the_line(read) -> None:
     def kernel(x: Tensor) -> Tensor:
         read(x)
         return x.clone()
@@ -281,7 +281,7 @@ def test_a_kernel_that_reads_values_under_a_trace_is_told_at_which_line(read) ->
         jax.jit(lambda x: op(x))(jnp.ones(2))
     with pytest.raises(TracingError, match=where):
         jax.jit(lambda x: op(Tensor.from_array(x)).array)(jnp.ones(2))
-    op(jnp.ones(2))  # at once it may
+    op(jnp.ones(2))  # an eager call may read values
 
 
 def test_a_kernel_that_calls_one_that_reads_values_hears_of_the_inner_one() -> None:

@@ -1,4 +1,4 @@
-"""Around kernels and rules: an error that leaves one says whose it was."""
+"""The context of kernels and rules: an error that passes through names the kernel or rule."""
 
 from __future__ import annotations
 

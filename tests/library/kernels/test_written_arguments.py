@@ -1,4 +1,4 @@
-"""Kernels annotated jax.Array whose op writes: they return the new values first."""
+"""Kernels annotated jax.Array of ops that write: they return the new values first."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_new_value_of_another_shape_is_refused_and_changes_nothing() -> None:
     assert (x.tolist(), y.tolist(), x._version) == ([1.0], [2.0], 0)
 
 
-def test_nothing_is_donated_unless_the_op_says_so() -> None:
+def test_nothing_is_donated_unless_the_op_declares_it() -> None:
     @custom_op("compiled::keep", mutates_args=("x",))
     def keep(x: jax.Array) -> jax.Array:
         return x + 1

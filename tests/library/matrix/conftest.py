@@ -1,4 +1,4 @@
-"""The marked ops, registered once for the whole folder, and JAX's own checks switched on."""
+"""The marked ops, registered once for the whole folder, with JAX's own checks on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.library.matrix.marked import FACTORS, Marked, make_marked
 
 @pytest.fixture(scope="package")
 def marked_ops() -> Iterator[dict[str, Marked]]:
-    """The marked ops by their rules; they go with the folder."""
+    """Returns the marked ops by their rules; they are removed after the folder."""
     before = registry.save()
     yield {rules: make_marked(rules) for rules in FACTORS}
     registry.restore(before)
@@ -21,12 +21,12 @@ def marked_ops() -> Iterator[dict[str, Marked]]:
 
 @pytest.fixture(params=FACTORS)
 def marked(request: pytest.FixtureRequest, marked_ops: dict[str, Marked]) -> Marked:
-    """One of them after the other."""
+    """Returns the marked ops one after the other."""
     return marked_ops[request.param]
 
 
 @pytest.fixture(autouse=True)
 def check_everything() -> Iterator[None]:
-    """JAX checks every jaxpr that a cell makes, as under ``JAX_ENABLE_CHECKS=1``."""
+    """Makes JAX check every jaxpr of a cell, as under ``JAX_ENABLE_CHECKS=1``."""
     with jax.enable_checks(True):
         yield

@@ -1,7 +1,7 @@
-"""The ops that the matrix runs: their rules are marked, so that every number tells which rule gave it.
+"""The ops of the matrix: their rules are marked, so that every number shows which rule computed it.
 
-The backward formula is the true gradient times 7, the jvp rule the true tangent times 5. An op has both, one
-of them, or neither and JAX's own derivative instead.
+The backward formula is the true gradient times 7, the jvp rule the true tangent times 5. An op has both
+rules, one of them, or JAX's own derivative instead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ COUNT = X.size
 
 @dataclass(frozen=True)
 class Marked:
-    """An op and what its rules scale derivatives by.
+    """An op and the factors of its rules.
 
     Attributes:
         op: ``(x, w) -> w * sin(x)``, for one ``w`` that all elements share.
         rules: ``b`` for a backward formula, ``j`` for a jvp rule, ``d`` for JAX's own.
         reverse: the factor of reverse mode.
         forward: the factor of forward mode.
-        answers: what cells that were run together have given.
+        answers: the results of cells that ran together.
     """
 
     op: CustomOpDef
@@ -42,10 +42,10 @@ class Marked:
     answers: dict[Any, Any] = field(default_factory=dict)
 
     def find(self, cells: Mapping[str, Callable[[Any], Any]], name: str) -> Any:
-        """Returns what one cell of a table gives for this op; all of a table run as one jitted program.
+        """Returns the result of one cell for this op; all cells of a table run as one jitted program.
 
-        Compiling takes most of the time of a cell, and takes less for all of them at once. A cell that raises
-        keeps its error to itself.
+        Compilation takes most of the time of a cell, and is faster for all cells together. The error of a
+        cell is stored for that cell.
         """
         key = id(cells)
         if key not in self.answers:
@@ -57,7 +57,7 @@ class Marked:
 
 
 def run_together(cells: Mapping[str, Callable[[Any], Any]], op: Any) -> dict[str, Any]:
-    """Runs all cells in one jitted program; a cell that raises gives its error."""
+    """Runs all cells in one jitted program; a cell that raises returns its error."""
     errors: dict[str, Any] = {}
 
     def run() -> dict[str, Any]:
@@ -82,7 +82,7 @@ FACTORS = {
 
 
 def make_marked(rules: str) -> Marked:
-    """Registers ``w * sin(x)`` with the marked rules that are asked for."""
+    """Registers ``w * sin(x)`` with the given marked rules."""
 
     @custom_op(f"matrix::bend_{rules}")
     def bend(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -98,18 +98,18 @@ def make_marked(rules: str) -> Marked:
 
 
 def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keeps what both rules need."""
+    """Saves the values that both rules need."""
     ctx.save_for_backward(*inputs)
 
 
 def pull(ctx: Any, grad: Any) -> tuple[Any, Any]:
-    """The backward formula, marked."""
+    """Computes the marked backward formula."""
     x, w = ctx.saved_tensors
     return REVERSE * grad * w * jnp.cos(x), REVERSE * (grad * jnp.sin(x)).sum()
 
 
 def push(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """The jvp rule, marked."""
+    """Computes the marked jvp rule."""
     (x, w), (dx, dw) = primals, tangents
     tangent = jnp.zeros_like(x)
     if dx is not None:
@@ -120,10 +120,10 @@ def push(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 def sum_of(op: Any) -> Any:
-    """The op, then the sum, for what wants a scalar."""
+    """Sums the result of the op to a scalar."""
     return lambda x, w: op(x, w).sum()
 
 
 def by_both(function: Any) -> Any:
-    """The gradients by x and by w."""
+    """Returns the gradients by x and by w."""
     return jax.grad(function, argnums=(0, 1))

@@ -1,4 +1,4 @@
-"""Whatever the arguments are, the derivatives are by the tensors among them."""
+"""Derivatives are by the tensors among the arguments, for all kinds of arguments."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_half_precision_stays_half(marked: Marked) -> None:
 
 
 def attach(op: CustomOpDef, rules: str, pull: Any, push: Any, save: Any) -> None:
-    """Registers the rules that are asked for."""
+    """Registers the given rules."""
     if "b" in rules:
         op.register_autograd(pull, setup_context=save)
     if "j" in rules:
@@ -74,7 +74,7 @@ def attach(op: CustomOpDef, rules: str, pull: Any, push: Any, save: Any) -> None
 
 
 def make_pick(rules: str) -> CustomOpDef:
-    """An integer input, an integer output between two float ones, and a keyword-only number."""
+    """An op with an integer input, an integer output between two float outputs, and a keyword-only number."""
 
     @custom_op(f"matrix::pick_{rules}")
     def pick(x: jax.Array, index: jax.Array, *, scale: float = 2.0) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -125,7 +125,7 @@ def test_integer_inputs_and_outputs_have_no_derivative_and_the_others_theirs(rul
 
 
 @KINDS
-def test_gradients_by_integers_are_what_jax_has_for_them(rules: str) -> None:
+def test_gradients_by_integers_follow_jax(rules: str) -> None:
     pick = make_pick(rules)
     _, pull_back = jax.vjp(lambda x, i: pick(x, i)[0], X, jnp.array(1))
     by_index = pull_back(jnp.float32(1))[1]
@@ -133,7 +133,7 @@ def test_gradients_by_integers_are_what_jax_has_for_them(rules: str) -> None:
 
 
 def make_blend(rules: str) -> CustomOpDef:
-    """A list, an optional tensor, a list of optional tensors and a list as result."""
+    """An op with a list, an optional tensor, a list of optional tensors, and a list as result."""
 
     @custom_op(f"matrix::blend_{rules}", schema="(Tensor[] xs, Tensor? bias, Tensor?[] more) -> Tensor[]")
     def blend(xs: list[jax.Array], bias: jax.Array | None, more: list[jax.Array | None]) -> list[jax.Array]:

@@ -12,7 +12,7 @@ from jax import lax
 
 from tests.library.matrix.marked import COS, COUNT, ONES, SIN, Marked, W, X, by_both
 
-# Each is the sum over the elements of w * sin(x), computed by the control flow it is named for.
+# Each is the sum over the elements of w * sin(x), computed by the control flow in its name.
 LOOPS: dict[str, Any] = {
     "scan": lambda op: lambda x, w: lax.scan(lambda c, v: (c + op(v, w), None), 0.0, x)[0],
     "unrolled scan": lambda op: lambda x, w: lax.scan(lambda c, v: (c + op(v, w), None), 0.0, x, unroll=2)[0],
@@ -34,7 +34,7 @@ LOOPS: dict[str, Any] = {
 
 
 def while_loop(op: Any) -> Any:
-    """Goes through the elements in a loop whose length JAX does not know: it has no reverse mode."""
+    """Sums in a loop whose length JAX does not know, and which therefore has no reverse mode."""
 
     def run(x: Any, w: Any) -> Any:
         def step(state: Any) -> Any:
@@ -46,7 +46,7 @@ def while_loop(op: Any) -> Any:
 
 
 def run_both_modes(f: Any) -> Any:
-    """The value, the gradients and a tangent."""
+    """Returns the value, the gradients and a tangent."""
     return f(X, W), by_both(f)(X, W), jax.jvp(f, (X, W), (ONES, W))[1]
 
 
@@ -69,7 +69,7 @@ def test_a_while_loop_has_values_and_tangents(marked: Marked) -> None:
 
 
 def test_an_op_as_the_step_of_an_associative_scan_keeps_its_rules(marked: Marked) -> None:
-    """The op is batched, sliced and nested by the scan; its value there is w * sin of a running sum."""
+    """The scan batches, slices and nests the op; its value is w * sin of a running sum."""
     loop = lambda x: lax.associative_scan(lambda a, b: marked.op(a + b, W), x)[1]  # noqa: E731
     plain = lambda x: lax.associative_scan(lambda a, b: W * jnp.sin(a + b), x)[1]  # noqa: E731
     (mine, grads), (its, true_grads) = (jax.jit(jax.value_and_grad(f))(X[:2]) for f in (loop, plain))

@@ -1,4 +1,4 @@
-"""Both modes and all orders of differentiation find the rule that is theirs."""
+"""Both modes and all orders of differentiation use the correct rule."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FORWARD: dict[str, Any] = {
     "jit of linearize": lambda op: jax.jit(lambda *at: jax.linearize(op, *at[:2])[1](*at[2:]))(X, W, ONES, W),
     "checkpoint": lambda op: jax.jvp(jax.checkpoint(op), (X, W), (ONES, W))[1],
 }
-# By x, of the sum: outer over inner. The rule of the innermost mode is the one that is left.
+# By x, of the sum: outer over inner. The rule of the innermost mode is the one that remains.
 SECOND: dict[str, Any] = {
     "forward over reverse": lambda op: jax.jacfwd(jax.jacrev(sum_of(op)))(X, W),
     "reverse over reverse": lambda op: jax.jacrev(jax.jacrev(sum_of(op)))(X, W),
@@ -63,7 +63,7 @@ THIRD: dict[str, Any] = {
     "reverse over reverse over forward": lambda op: jax.grad(jax.grad(jax.jacfwd(op)))(X[0], W),
     "forward over forward over forward": lambda op: jax.jacfwd(jax.jacfwd(jax.jacfwd(op)))(X[0], W),
 }
-# Without a jit around them, every step is dispatched by itself.
+# Without an outer jit, every step is dispatched separately.
 EAGER: dict[str, Any] = {
     "grad": lambda op: jax.grad(sum_of(op))(X, W),
     "vjp": lambda op: jax.vjp(op, X, W)[1](ONES)[0],

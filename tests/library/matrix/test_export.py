@@ -79,7 +79,7 @@ print("loaded", len(FACTORS))
 
 
 @pytest.mark.slow
-def test_what_is_serialised_runs_in_another_process_that_has_the_op(
+def test_a_serialised_program_runs_in_another_process_that_has_the_op(
     tmp_path: Path, marked_ops: dict[str, Marked]
 ) -> None:
     pytest.importorskip("flatbuffers")

@@ -1,4 +1,4 @@
-"""A shorter matrix for other kinds of kernels: on Tensors, in numpy, in plain Python, made of other ops."""
+"""A shorter matrix for the other kinds of kernels: on Tensors, in numpy, in plain Python, composite."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def make_plain() -> CustomOpDef:
 
 
 def make_batched() -> CustomOpDef:
-    """An op with a batching rule of its own."""
+    """An op with a batching rule."""
 
     @custom_op("matrix::batched")
     def bend(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -97,7 +97,7 @@ def make_batched() -> CustomOpDef:
 
 
 def make_composite() -> Any:
-    """An op made of others, into which JAX looks."""
+    """A composite op, which JAX looks into."""
     define("matrix::composite", "(Tensor x, Tensor w) -> Tensor")
     impl("matrix::composite", "", lambda x, w: w * x.sin())
     return ops.matrix.composite
@@ -113,7 +113,7 @@ KINDS: dict[str, tuple[Callable[[], Any], float, float]] = {
     "composite": (make_composite, 1.0, 1.0),
 }
 ROWS = jnp.stack([X, 2 * X])
-# Each with what it gives for the factors of reverse and forward mode.
+# Each op with its factors of reverse and forward mode.
 CELLS: dict[str, Any] = {
     "value": lambda op: op(X, W),
     "grad": lambda op: by_both(sum_of(op))(X, W)[0],

@@ -37,7 +37,7 @@ def test_shard_map_with_a_sharded_and_a_replicated_input(check_vma: bool, marked
 
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma checked", "vma not checked"])
 def test_derivatives_inside_shard_map(check_vma: bool, marked: Marked) -> None:
-    """By a replicated weight, each device has its own share, unless JAX knows what varies and sums them."""
+    """A replicated weight gets each device's own share, unless JAX knows the varying axes and sums."""
 
     def inside(x: Any, w: Any) -> Any:
         by_x, by_w = by_both(sum_of(marked.op))(x, w)

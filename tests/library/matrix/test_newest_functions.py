@@ -1,6 +1,6 @@
-"""Kernels and rules that call functions which JAX's newest version makes primitives of a higher kind.
+"""Kernels and rules with functions that JAX's newest version makes primitives of a higher level.
 
-``jnp.searchsorted`` is one of these. They are made of other primitives only when a program is lowered.
+``jnp.searchsorted`` is an example. JAX expands such primitives when a program is lowered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.library.matrix.marked import REVERSE, run_together
 
 EDGES = jnp.array([0.0, 0.4, 0.6])
 X = jnp.array([0.1, 0.5, 0.9])
-STEPS = np.array([1.0, 2.0, 3.0], np.float32)  # how many of the edges are below
+STEPS = np.array([1.0, 2.0, 3.0], np.float32)  # the number of edges below
 
 
 def step(x: Any) -> Any:
@@ -35,7 +35,7 @@ def keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 @pytest.fixture(scope="module")
 def ops() -> Iterator[dict[str, CustomOpDef]]:
-    """``x * step(x)`` with a formula that is scaled by 7, with a jvp rule so, and with JAX's derivative."""
+    """``x * step(x)`` with a formula scaled by 7, with such a jvp rule, and with JAX's derivative."""
     before = registry.save()
 
     def make(name: str) -> CustomOpDef:

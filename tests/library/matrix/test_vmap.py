@@ -1,4 +1,4 @@
-"""Under vmap, wherever it stands and whatever it maps, the op keeps its rules."""
+"""The op keeps its rules under vmap, at any nesting and for any mapped arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_WEIGHT: dict[str, Any] = {
 
 
 def run_both_modes(f: Any) -> Any:
-    """The value, the gradients and a tangent."""
+    """Returns the value, the gradients and a tangent."""
     return f(ROWS, W), by_both(sum_of(f))(ROWS, W), jax.jvp(f, (ROWS, W), (jnp.ones_like(ROWS), W))[1]
 
 

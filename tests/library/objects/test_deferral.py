@@ -1,4 +1,4 @@
-"""Registrations that wait until somebody asks for their op."""
+"""Deferred registrations: an op is registered at its first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.threads import run_in_threads
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lists the names that are registered, in order; nothing else waits."""
+    """Lists the registered names in order; no other op is deferred."""
     names: list[str] = []
     monkeypatch.setattr(deferral, "_waiting", {})
     defer(["later::a", "later::b", "other::c"], names.append)

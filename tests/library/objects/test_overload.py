@@ -1,4 +1,4 @@
-"""Overloads, packets and namespaces: finding, naming, comparing, copying and pickling ops."""
+"""Overloads, packets and namespaces: lookup, names, comparison, copies and pickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python's own tools show of an op: its signature, and its help."""
+"""The signature and the help of an op, as Python's tools show them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from oplib.library.schema import parse_schema
         ("demo::f(int[] from=[1]) -> (Tensor a, Tensor b)", "(from_: 'int[]' = [1]) -> '(Tensor, Tensor)'"),
     ],
 )
-def test_a_signature_says_what_the_schema_says(schema, text):
+def test_a_signature_equals_the_schema(schema, text):
     assert str(make_signature(parse_schema(schema))) == text
 
 
-def test_inspect_and_help_read_an_overload_and_what_stands_for_it():
+def test_inspect_and_help_read_overloads_and_packets():
     @custom_op("signed::scale")
     def scale(x: jax.Array, by: float = 2.0) -> jax.Array:
         """Scales, and says so."""

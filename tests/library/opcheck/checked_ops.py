@@ -62,7 +62,7 @@ def define_op(schema, kernel, key="CompositeExplicitAutograd"):
 
 
 def assert_fails(op, args, test, kind, text):
-    """Asserts that this one test fails, in this way."""
+    """Asserts that exactly this test fails, with this error."""
     with pytest.raises(OpCheckError, match=f"(?s){test} failed with .*{text}") as caught:
         opcheck(op, args, test_utils=test)
     assert isinstance(caught.value.__cause__, kind)

@@ -1,4 +1,4 @@
-"""What the ops under check are called on."""
+"""The arguments of the ops under check."""
 
 from __future__ import annotations
 

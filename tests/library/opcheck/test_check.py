@@ -1,4 +1,4 @@
-"""The call of opcheck: its tests by name, its tolerances, and arguments of all kinds."""
+"""Calls of opcheck: its tests by name, its tolerances, and arguments of all kinds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_other_tests_raise(x, names):
         opcheck(make_op(), (x,), test_utils=names)
 
 
-def test_an_op_is_an_overload_what_custom_op_gave_or_a_packet_with_one(x):
+def test_an_op_is_an_overload_a_custom_op_or_a_packet_with_one_overload(x):
     op = make_op()
     packet = getattr(oplib.ops.opcheck_test, op._opoverload.name().partition("::")[2])
     for given in (op, op._opoverload, packet):

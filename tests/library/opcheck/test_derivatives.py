@@ -1,4 +1,4 @@
-"""opcheck catches derivatives and batching rules that are wrong."""
+"""opcheck finds wrong derivatives and batching rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opcheck catches kernels, fake kernels and formulas that do not do what they are registered for."""
+"""opcheck finds kernels, fake kernels and formulas that break their registration."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class TestFunctions:
             custom_op("cop::g", lambda x: x + 1)
 
     @pytest.mark.parametrize("schema", [None, "(Tensor x) -> Tensor"])
-    def test_what_cannot_be_called_is_refused_at_once(self, schema):
+    def test_an_object_that_is_not_callable_is_refused_at_once(self, schema):
         with pytest.raises(
             TypeError, match=r"custom_op\(cop::f\): the function is required to be a callable. Got int"
         ):
@@ -139,7 +139,7 @@ class TestSchema:
         assert not custom_op("cop::f", add_one)._schema.is_mutable
 
     @pytest.mark.parametrize("names", [(), ("y",), ("x", "y"), "unknown"])
-    def test_a_schema_that_writes_other_arguments_than_are_said_is_refused(self, names):
+    def test_a_schema_that_contradicts_mutates_args_is_refused(self, names):
         with pytest.raises(ValueError, match=r"'schema' and 'mutates_args' disagree.* op mutates \['x'\]"):
             custom_op(
                 "cop::f", lambda x, y: None, schema="(Tensor(a!) x, Tensor y) -> ()", mutates_args=names

@@ -1,4 +1,4 @@
-"""What custom_op gives: the object, new definitions of it, and its kernels switched off and on."""
+"""The result of custom_op: the object, new definitions of it, and its kernels disabled and enabled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestNewDefinition:
         before = custom_op("cop::f", add_one)._opoverload.record.version
         assert custom_op("cop::f", add_one)._opoverload.record.version > before
 
-    def test_what_a_library_registered_stays(self):
+    def test_registrations_of_a_library_stay(self):
         custom_op("cop::f", add_one)
         library = Library("cop", "IMPL")
 
@@ -114,7 +114,7 @@ class TestObject:
         with pytest.raises(UnknownOperatorError, match="operator cop::g does not exist"):
             pickle.loads(data)
 
-    def test_unpickling_what_define_made_tells_who_made_it(self):
+    def test_unpickling_an_op_of_define_names_its_origin(self):
         define("cop::g", "(Tensor x) -> Tensor")
         data = pickle.dumps(custom_op("cop::f", add_one)).replace(b"cop::f", b"cop::g")
         with pytest.raises(RegistrationError, match="cop::g was not made by custom_op"):
@@ -169,12 +169,12 @@ class TestSwitchingKernels:
         with op.set_kernel_enabled(None, False):
             assert op(X)[0] == 1
 
-    def test_nothing_to_switch_is_told_to_the_log(self, op, caplog):
+    def test_the_log_reports_a_missing_kernel(self, op, caplog):
         with op.set_kernel_enabled("tpu", False):
             pass
         assert "cop::f: no kernel was registered for device type tpu" in caplog.text
 
-    def test_switching_on_what_is_on_is_told_to_the_log(self, op, caplog):
+    def test_the_log_reports_a_kernel_that_is_enabled_already(self, op, caplog):
         with op.set_kernel_enabled("cpu"):
             pass
         assert "cop::f: the kernel for device type cpu was already enabled" in caplog.text

@@ -1,4 +1,4 @@
-"""custom_op: where an op runs, and what its tags promise."""
+"""custom_op: the devices of an op, and the promises of its tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""register_kernel and get_kernel: for which devices, by which name, and for how long."""
+"""register_kernel and get_kernel: devices, names and lifetimes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestRegisterKernel:
         with pytest.raises(TypeError, match="unexpected keyword argument 'func'"):
             op.register_kernel("cpu", func=add_two)
 
-    def test_what_cannot_be_called_is_refused(self, op):
+    def test_an_object_that_is_not_callable_is_refused(self, op):
         with pytest.raises(
             TypeError, match=r"register_kernel\(ker::f\): the kernel is required to be a callable"
         ):
@@ -143,7 +143,7 @@ class TestGetKernel:
         library._destroy()
         with pytest.raises(
             RuntimeError,
-            match=r"ker::f: this handle on its kernel has been invalidated.*test_register_kernel\.py:\d+",
+            match=r"ker::f: this handle on its kernel has been invalidated.*test_kernel_registration\.py:\d+",
         ):
             handle(1)
         assert "invalidated" in repr(handle)

@@ -1,4 +1,4 @@
-"""Library, define and impl: kinds, names, overriding, lifetimes, and the errors about each."""
+"""Library, define and impl: kinds, names, overriding, lifetimes, and their errors."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class TestLibraryImpl:
         with pytest.raises(RuntimeError, match=r"\(other\) does not match namespace"):
             lib.impl("other::f", adding(1), "CPU")
 
-    def test_what_cannot_be_called_is_refused(self, lib):
+    def test_an_object_that_is_not_callable_is_refused(self, lib):
         with pytest.raises(TypeError, match=r"required to be a callable\. Got int"):
             lib.impl("f", 3)
 
@@ -276,7 +276,7 @@ class TestLibraryImpl:
 
 
 class TestOverrideWarning:
-    def test_the_first_override_of_a_process_is_told_and_no_other(self, lib, monkeypatch):
+    def test_only_the_first_override_of_a_process_warns(self, lib, monkeypatch):
         monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
@@ -432,7 +432,7 @@ class TestImpl:
         with pytest.raises(RegistrationValueError, match='of the form "namespace::name"'):
             impl("f", "cpu", adding(1))
 
-    def test_what_cannot_be_called_is_refused(self):
+    def test_an_object_that_is_not_callable_is_refused(self):
         with pytest.raises(RegistrationTypeError, match="required to be a callable"):
             impl("lab::f", "cpu", 3)
 

@@ -1,4 +1,4 @@
-"""register_autograd: the ways to say how an op differentiates, and which ops have no derivative."""
+"""register_autograd: the declarations of a derivative, and the ops that have none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def derivative_of(op):
 
 
 class TestForms:
-    def test_before_any_registration_nothing_is_said(self, op):
+    def test_before_a_registration_the_derivative_is_empty(self, op):
         assert derivative_of(op) == Derivative()
 
     def test_a_call_registers_formula_and_setup(self, op):
@@ -57,7 +57,7 @@ class TestForms:
         op.register_autograd("derive")
         assert derivative_of(op) == Derivative(derive=True)
 
-    def test_constant_and_missing_are_said_with_a_reason(self, op):
+    def test_constant_and_missing_need_a_reason(self, op):
         op.register_autograd(constant="because it counts")
         assert derivative_of(op) == Derivative(constant="because it counts")
         op.register_autograd(missing="because nobody needed it")

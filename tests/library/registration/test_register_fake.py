@@ -110,7 +110,7 @@ class TestRegisterFake:
         op.register_fake(outer_shape)
         assert fake_of(op) is outer_shape
 
-    def test_what_cannot_be_called_is_refused(self, op):
+    def test_an_object_that_is_not_callable_is_refused(self, op):
         with pytest.raises(TypeError, match="the fake kernel is required to be a callable"):
             op.register_fake(3)
 

@@ -1,4 +1,4 @@
-"""Contributions of libraries: which is in force, what happens when one goes, and many threads at once."""
+"""Contributions of libraries: which one is in force, what their removal does, and many threads at once."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class TestVersions:
 
 
 class TestBuilding:
-    def test_what_a_call_runs_is_built_at_the_first_call_and_once(self, monkeypatch):
+    def test_the_function_of_a_call_is_built_once_at_the_first_call(self, monkeypatch):
         built = []
 
         def build(overload):
@@ -232,7 +232,7 @@ class TestThreads:
     def test_a_library_that_dies_while_another_registers_is_still_taken_away(self):
         def act(number):
             for turn in range(10):
-                define(f"f{number}_{turn}")  # dies at once
+                define(f"f{number}_{turn}")  # removed at once
 
         run_in_threads(act)
         assert not any(name.startswith("f") for name in ops.reg)

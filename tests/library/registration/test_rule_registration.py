@@ -1,4 +1,4 @@
-"""register_jvp, register_vmap and register_sharding; and the names that only say that they are absent."""
+"""register_jvp, register_vmap and register_sharding; and the names that only raise an error."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TestAbsentNames:
         with pytest.raises(NotImplementedError, match="fallthrough_kernel: it should never be called"):
             fallthrough_kernel()
 
-    def test_load_library_says_what_to_use(self):
+    def test_load_library_names_the_alternative(self):
         with pytest.raises(OSError, match=r"Could not load this library: lib\.so.*jax\.ffi"):
             load_library("lib.so")
 

@@ -144,7 +144,7 @@ def test_a_list_default_is_fresh_on_every_read():
     assert argument.default_value == [1, 2]
 
 
-def test_an_argument_without_default_reads_none_and_says_so():
+def test_an_argument_without_default_reads_none():
     argument = read_argument("int x")
     assert argument.default_value is None
     assert not argument.has_default_value()
@@ -173,7 +173,7 @@ def test_a_mark_without_exclamation_writes_nothing():
     assert not schema.arguments[0].is_written
 
 
-def test_an_argument_knows_what_a_dispatcher_asks():
+def test_an_argument_has_the_properties_of_its_type():
     rows = {
         "Tensor(a!) x": "is_tensor has_tensor is_written",
         "Tensor? x": "is_optional_tensor has_tensor",
@@ -191,7 +191,7 @@ def test_an_argument_knows_what_a_dispatcher_asks():
         assert " ".join(name for name in asked if getattr(argument, name)) == expected, text
 
 
-def test_the_four_lists_of_tensors_are_told_from_the_other_types():
+def test_the_four_lists_of_tensors_are_recognized():
     optional = OptionalType(TENSOR)
     alike = [
         ListType(TENSOR),

@@ -1,4 +1,4 @@
-"""What does not parse, and what the error says."""
+"""Schemas that do not parse, and their errors."""
 
 import pytest
 
@@ -41,7 +41,7 @@ from oplib.library.schema import parse_schema
         ("f(int x='a)->()", "but found '''"),
     ],
 )
-def test_a_malformed_schema_says_what_was_expected_and_what_came(text, message):
+def test_the_error_names_the_expected_and_the_found_token(text, message):
     with pytest.raises(SchemaError) as caught:
         parse_schema(text)
     assert message in str(caught.value)
@@ -62,7 +62,7 @@ def test_a_malformed_schema_says_what_was_expected_and_what_came(text, message):
         ("Dict(str, Tensor)", "type 'Dict' is not supported"),
     ],
 )
-def test_an_unknown_type_is_refused_with_what_to_write(type_, message):
+def test_an_unknown_type_is_refused_with_the_cure(type_, message):
     with pytest.raises(SchemaError) as caught:
         parse_schema(f"f({type_} x) -> ()")
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Any schema is what its text parses to."""
+"""Every schema equals the schema that its text parses to."""
 
 import math
 import pickle
@@ -49,7 +49,7 @@ SETS = st.frozensets(st.sampled_from(["a", "b0", "*"]), min_size=1)
 
 @st.composite
 def marks(draw, type_):
-    """A mark that the grammar can write on this type, or None."""
+    """Returns a mark that the grammar allows on this type, or None."""
     if isinstance(type_, OptionalType):
         return draw(marks(type_.element))
     parts = {ListType: lambda: (type_.element,), TupleType: lambda: type_.elements}.get(

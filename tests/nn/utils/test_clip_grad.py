@@ -1,4 +1,4 @@
-"""Gradients are clipped in place; numbers are compared with torch in ``tests/parity/test_nn_utils.py``."""
+"""Gradient clipping in place; numbers are compared with torch in ``tests/parity/test_nn_utils.py``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One vector of all parameters, and back."""
+"""Conversion of parameters to one vector, and back."""
 
 import pytest
 

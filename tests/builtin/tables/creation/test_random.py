@@ -1,4 +1,4 @@
-"""Ops that draw random numbers: what repeats them, how they are distributed, and how they differentiate.
+"""Ops that draw random numbers: repetition, distribution and derivatives.
 
 A generator of random bits takes a third of a second to compile, so a run takes some of the ops, drawn by
 ``OPLIB_TEST_SEED``; ``OPLIB_OPS_SAMPLES=all`` takes them all.
@@ -28,7 +28,7 @@ PASSING_ON = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_drop
 
 
 def choose(count: int, *, without: tuple[str, ...] = (), among: tuple[str, ...] = ()) -> list[Any]:
-    """Returns so many samples, or all of all where the environment says so."""
+    """Returns ``count`` samples, or all if the environment says so."""
     cases = [
         (f"oplib::{name}", sample)
         for name, samples in SAMPLES.items()
@@ -73,7 +73,7 @@ def test_every_op_that_draws_has_samples() -> None:
 
 
 @pytest.mark.parametrize(("name", "sample"), choose(5), ids=name_case)
-def test_a_key_says_everything_in_both_worlds_under_jit_and_vmap(name: str, sample: Sample) -> None:
+def test_a_key_determines_the_draws_in_both_worlds_under_jit_and_vmap(name: str, sample: Sample) -> None:
     arrays = list_arrays(sample)
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         first = call(name, sample, KEYS[0], *arrays)
@@ -93,7 +93,7 @@ def test_a_key_says_everything_in_both_worlds_under_jit_and_vmap(name: str, samp
     choose(2, without=(*PASSING_ON, "multinomial")),
     ids=name_case,
 )
-def test_what_is_drawn_does_not_move_with_what_it_is_drawn_from(name: str, sample: Sample) -> None:
+def test_draws_have_no_gradient_by_their_parameters(name: str, sample: Sample) -> None:
     leaves = [
         Tensor.from_array(array, requires_grad=array.dtype.kind in "fc") for array in list_arrays(sample)
     ]
@@ -133,7 +133,7 @@ ROOT = math.sqrt(COUNT)
 
 
 def distance(values: np.ndarray, distribution: Any) -> float:
-    """The largest distance of the distribution of some values from a given one (Kolmogorov and Smirnov)."""
+    """Returns the largest distance of an empirical distribution from a given one (Kolmogorov and Smirnov)."""
     expected = distribution(np.sort(values.astype(np.float64)))
     steps = np.arange(len(values) + 1) / len(values)
     return max(np.abs(expected - steps[1:]).max(), np.abs(expected - steps[:-1]).max())
@@ -160,8 +160,8 @@ CONTINUOUS: dict[str, tuple[Any, Any]] = {
 def test_continuous_numbers_have_their_distribution(case: str) -> None:
     draw, distribution = CONTINUOUS[case]
     values = draw(oplib.zeros(COUNT), seeded()).numpy()
-    assert distance(values, distribution) < 1.63 / ROOT  # a right one exceeds this once in a hundred seeds
-    assert distance(values, lambda x: distribution(x * 0.9)) > 1.63 / ROOT  # and a wrong one is found
+    assert distance(values, distribution) < 1.63 / ROOT  # a correct one exceeds this once in a hundred seeds
+    assert distance(values, lambda x: distribution(x * 0.9)) > 1.63 / ROOT  # a wrong one is found
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_a_step_that_is_given_a_key_draws_anew_for_each_key_and_the_same_for_the
     assert not all(np.array_equal(one, differs) for one, differs in zip(first, other, strict=True))
 
 
-def test_a_draw_under_a_trace_without_a_generator_says_what_to_do() -> None:
+def test_a_draw_under_a_trace_without_a_generator_raises_with_the_cure() -> None:
     state = oplib.get_rng_state()
     for draw in (oplib.bernoulli, F.dropout, lambda x: oplib.normal(x, x)):
         with pytest.raises(TracingError, match=r"Generator: a draw inside a trace .*from_key\(key\) inside"):
@@ -351,7 +351,7 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
     assert dropped.var() == pytest.approx(1, abs=10 / ROOT)
 
 
-def test_dropout_in_place_writes_into_what_it_is_given() -> None:
+def test_dropout_in_place_writes_into_its_argument() -> None:
     leaf = oplib.ones(50, requires_grad=True)
     x = leaf * 1
     y = F.dropout(x, 0.5, inplace=True, generator=seeded())

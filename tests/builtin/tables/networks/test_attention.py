@@ -1,4 +1,4 @@
-"""scaled_dot_product_attention: the formula of CPUs beside that of jax.nn, and both spread over devices."""
+"""scaled_dot_product_attention: the formula for CPUs and that of jax.nn, both spread over devices too."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw(heads: int, dtype: str = "float32") -> list[jax.Array]:
 
 
 def run_all(kernel: Any) -> Any:
-    """Values and gradients of all cases, also of one head and without a batch, in one program."""
+    """Computes values and gradients of all cases, also of one head and without a batch, in one program."""
 
     def run(case: str, *arrays: Any) -> Any:
         _, mask, how = CASES[case]
@@ -69,7 +69,7 @@ def run_all(kernel: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_the_formula_of_cpus_computes_what_jax_nn_does_and_zeros_where_no_key_is_seen() -> None:
+def test_the_formula_for_cpus_agrees_with_jax_nn_and_masked_queries_are_zero() -> None:
     mine, its = run_all(BY_FORMULA), run_all(BY_JAX)
     assert not mine["bools"][0][:, :, 1].any()
     for case, found in mine.items():
@@ -83,7 +83,7 @@ def test_the_formula_of_cpus_computes_what_jax_nn_does_and_zeros_where_no_key_is
 
 
 def lower(platform: str, *shapes: tuple[int, ...], dtype: str = "float32", mask: Any = None) -> str:
-    """The program of a value and its gradients for a platform, with the names of what it was made from."""
+    """Returns the program of a value and its gradients for a platform, with the names of its sources."""
 
     def lose(*arrays: Any) -> Any:
         return F.scaled_dot_product_attention(*arrays, mask).sum()
@@ -107,7 +107,7 @@ def test_accelerators_get_jax_nn_and_cpus_the_formula(mask: Any) -> None:
     assert found == {"cuda", "rocm", "tpu"}
 
 
-def test_what_jax_nn_does_not_take_is_the_formula_on_accelerators_too() -> None:
+def test_operands_that_jax_nn_refuses_use_the_formula_on_accelerators_too() -> None:
     assert EINSUM not in lower("cuda", *ALIKE[:2], (2, 4, 3, 5))  # values of another width
     assert EINSUM not in lower("cuda", *[(1, *ALIKE[0])] * 3)  # five axes
     with jax.enable_x64(True):
@@ -120,7 +120,7 @@ def test_what_jax_nn_does_not_take_is_the_formula_on_accelerators_too() -> None:
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
 @pytest.mark.parametrize(("length", "heads"), [(6, 8), (6, 4), pytest.param(513, 4, marks=pytest.mark.slow)])
 def test_batches_and_heads_are_spread_and_nothing_is_gathered(kind: Any, length: int, heads: int) -> None:
-    """Short and long, with heads of their own and shared ones; forward and backward."""
+    """Tests short and long sequences, with separate and shared heads; forward and backward."""
     mesh = jax.make_mesh((2, 4), ("batch", "heads"), axis_types=(kind, kind))
 
     def lose(*arrays: Any) -> Any:

@@ -33,13 +33,13 @@ def draw(*shape: int, seed: int = 0, dtype: Any = "float32") -> jax.Array:
 
 
 def make_operands(heads: int, shared: int, dtype: Any = "float32") -> list[jax.Array]:
-    """Lengths that fill no block, of several blocks, and three widths; so many heads share one of keys."""
+    """Returns lengths that fill no block or several, three widths, and numbers of heads that share keys."""
     shapes = ((2, heads, shared, 40, 5), (2, heads, 21, 5), (2, heads, 21, 3))
     return [draw(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
 
 
 def attend_plainly(query: Any, key: Any, value: Any, *, is_causal: bool) -> tuple[Any, Any]:
-    """The textbook formula, in JAX's own softmax, and without any of oplib."""
+    """Computes the textbook formula by JAX's own softmax, without oplib."""
     scores = jnp.einsum("...gle,...se->...gls", query, key).astype("float32") * SCALE
     if is_causal:
         places = [jnp.arange(size) for size in scores.shape[-2:]]
@@ -49,7 +49,7 @@ def attend_plainly(query: Any, key: Any, value: Any, *, is_causal: bool) -> tupl
 
 
 def interpret(platform: str) -> Any:
-    """A platform in small blocks, so that small operands have several."""
+    """Returns a platform with small blocks, so that small operands have several."""
     found = kernels.interpret(kernels.PLATFORMS[platform])
     return kernels.Platform(found.run, 16, found.find_width)
 
@@ -62,7 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("platform", "is_causal", "heads", "dtype"), CASES)
-def test_the_kernels_compute_what_the_textbook_says(
+def test_the_kernels_agree_with_the_textbook_formula(
     platform: str, is_causal: bool, heads: tuple[int, int], dtype: str
 ) -> None:
     operands = make_operands(*heads, dtype=dtype)
@@ -87,7 +87,7 @@ def test_the_kernels_compute_what_the_textbook_says(
 
 
 @pytest.mark.slow
-def test_the_forward_kernel_computes_what_the_textbook_says() -> None:
+def test_the_forward_kernel_agrees_with_the_textbook_formula() -> None:
     operands = make_operands(1, 2)
     run = jax.jit(partial(kernels.attend, interpret("tpu"), is_causal=True, scale=SCALE))
     by_the_book = jax.jit(partial(attend_plainly, is_causal=True))
@@ -97,7 +97,7 @@ def test_the_forward_kernel_computes_what_the_textbook_says() -> None:
 
 @pytest.fixture
 def interpreted(forget_ops: None) -> None:
-    """Has the kernels of TPUs run on this machine, for operands of any length."""
+    """Runs the kernels for TPUs on this machine, for operands of any length."""
     platform = interpret("tpu")
 
     def attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> Any:
@@ -164,7 +164,7 @@ def shape_operands(length: int, dtype: Any = "float32") -> list[jax.ShapeDtypeSt
 
 
 def lower(length: int, platform: str) -> str:
-    """The program of forward and backward for a platform that is not here."""
+    """Returns the program of forward and backward for a platform that is absent here."""
     step = jax.jit(jax.grad(lose(attend), (0, 1, 2)))
     return step.trace(*shape_operands(length)).lower(lowering_platforms=(platform,)).as_text()
 

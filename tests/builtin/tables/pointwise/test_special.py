@@ -1,4 +1,4 @@
-"""Special functions where they are more, or less, than their rows in the grid show."""
+"""Special functions at points that the samples of the grid do not cover."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Views of memory beyond what is compared with torch: writing through them, saving, errors."""
+"""Views of memory beyond the comparison with torch: writes through them, saving, errors."""
 
 import pickle
 
