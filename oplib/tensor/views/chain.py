@@ -189,7 +189,8 @@ class _Forms:
 
         def run(*arguments: Any) -> Any:
             result = function(*arguments)
-            require_memory("view", result.shape, result.dtype, in_jit=True)
+            for array in result if isinstance(result, tuple) else (result,):
+                require_memory("view", array.shape, array.dtype, in_jit=True)
             return result
 
         self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
