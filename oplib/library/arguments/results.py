@@ -18,7 +18,7 @@ from .plain_conversions import CONVERTERS, Converter, UnfitError, is_array, to_b
 Check = Callable[[Any], list[Any]]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def check_results(schema: FunctionSchema) -> Check:
     """Returns the function that checks and converts the results of kernels of this schema.
 

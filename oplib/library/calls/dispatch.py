@@ -78,7 +78,7 @@ class Dispatcher:
         self.name = overload.name()
         self.schema = record.schema
         self.binder = Binder(record.schema, operand=record.operand)
-        self.carrier = find_carrier(self.name)
+        self.carrier = find_carrier(overload)
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
         self.returns_one = len(record.schema.returns) == 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from weakref import finalize
 
 import jax
 from jax.extend.core import Primitive, jaxpr_as_fun
@@ -20,6 +21,7 @@ from jax.interpreters import ad, batching, mlir, xla
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
 from oplib.library.kernels.kernel_choice import require_kernels
+from oplib.library.objects.overload import OpOverload
 from oplib.tracebacks import entry_point
 
 from .bound_call import BoundCall
@@ -30,14 +32,40 @@ from .several_platforms import lower_for_each, lower_late
 _carriers: dict[str, Carrier] = {}
 
 
-def find_carrier(name: str) -> Carrier:
-    """Returns the pair of primitives of a qualified name; a name has one pair for ever."""
+_unused: list[Carrier] = []
+
+
+def find_carrier(overload: OpOverload) -> Carrier:
+    """Returns the pair of primitives of an overload.
+
+    JAX's tables keep a primitive for ever. So a pair whose overload is gone is given to another one: a jaxpr
+    holds the overload by its parameters, and so none has the primitives any more.
+    """
+    name = overload.name()
     found = _carriers.get(name)
-    return found if found is not None else _carriers.setdefault(name, Carrier(name))
+    if found is None:
+        found = _carriers.setdefault(name, _take_unused(name) or Carrier(name))
+        finalize(overload, _release, name).atexit = False
+    return found
+
+
+def _take_unused(name: str) -> Carrier | None:
+    try:
+        carrier = _unused.pop()
+    except IndexError:
+        return None
+    carrier.call.name, carrier.linear.name = name, f"{name}.lin"
+    return carrier
+
+
+def _release(name: str) -> None:
+    carrier = _carriers.pop(name, None)
+    if carrier is not None:
+        _unused.append(carrier)
 
 
 class Carrier:
-    """The two primitives of one qualified name; made once and kept for ever.
+    """The two primitives of one qualified name.
 
     Args:
         name: the qualified name, which jaxprs show.

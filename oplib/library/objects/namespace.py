@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from inspect import Signature
 from typing import Any
+from weakref import WeakValueDictionary
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 from oplib.library.arguments.binding import Binder
@@ -161,6 +162,7 @@ class OpsNamespaces:
 ops = OpsNamespaces()
 
 _packets: dict[str, OpOverloadPacket] = {}
+_retired: WeakValueDictionary[str, OpOverloadPacket] = WeakValueDictionary()
 _interning = threading.Lock()
 
 
@@ -169,7 +171,10 @@ def intern_packet(qualname: Qualname) -> OpOverloadPacket:
     with _interning:
         packet = _packets.get(qualname.packet)
         if packet is None:
-            packet = _packets[qualname.packet] = OpOverloadPacket(qualname.namespace, qualname.name)
+            packet = _retired.pop(qualname.packet, None)
+            if packet is None:
+                packet = OpOverloadPacket(qualname.namespace, qualname.name)
+            _packets[qualname.packet] = packet
         return packet
 
 
@@ -191,6 +196,9 @@ def withdraw(overload: OpOverload) -> None:
         _replace_overloads(packet, others)
     else:  # the last overload stays, and raises if called
         vars(getattr(ops, qualname.namespace)).pop(qualname.name, None)
+        with _interning:
+            _retired[qualname.packet] = packet
+            _packets.pop(qualname.packet, None)
 
 
 def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]) -> None:

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from oplib.errors import RegistrationError, UnknownOperatorError
 from oplib.library.records.nearest import name_nearest
@@ -19,6 +20,7 @@ from .deferral import settle, settle_all
 from .signature import LateSignature, make_signature
 
 _interned: dict[str, OpOverload] = {}
+_retired: WeakValueDictionary[str, OpOverload] = WeakValueDictionary()  # found again while somebody has it
 _interning = threading.Lock()
 
 
@@ -172,8 +174,16 @@ def intern_overload(qualname: Qualname) -> OpOverload:
     overload = _interned.get(name)
     if overload is None:
         with _interning:
-            overload = _interned.setdefault(name, OpOverload(qualname))
+            made = _retired.pop(name, None)
+            overload = _interned.setdefault(name, OpOverload(qualname) if made is None else made)
     return overload
+
+
+def retire_overload(overload: OpOverload) -> None:
+    """Forgets an overload that nothing defines any more, as soon as nobody has it."""
+    with _interning:
+        if _interned.pop(overload._name, None) is not None:
+            _retired[overload._name] = overload
 
 
 def list_overloads() -> list[OpOverload]:
@@ -213,7 +223,7 @@ def explain_unknown(name: str, *, subject: str) -> str:
 def _refuse_calls_of_orphan() -> None:
     """Makes every op raise in a process in which JAX would hang; ops defined later raise when bound."""
     if is_orphan():
-        for overload in _interned.values():
+        for overload in [*_interned.values(), *_retired.values()]:
             overload._drop_dispatcher()
             overload.call = overload.arrays = overload.functional = refuse_call
 

@@ -18,7 +18,7 @@ from oplib.errors import RegistrationError
 from oplib.library.calls.assembly import build_call
 from oplib.library.objects.deferral import settle, settle_all
 from oplib.library.objects.namespace import publish, withdraw
-from oplib.library.objects.overload import OpOverload, intern_overload
+from oplib.library.objects.overload import OpOverload, intern_overload, retire_overload
 from oplib.library.records.contribution import (
     FOREVER,
     Contribution,
@@ -196,6 +196,7 @@ class Registry:
             (publish if overload.alive else withdraw)(overload)
         if not pieces:
             del self._contributions[qualname]
+            retire_overload(overload)
         return overload
 
     def _build(self, overload: OpOverload) -> None:

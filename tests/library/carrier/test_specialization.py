@@ -32,7 +32,7 @@ def overload() -> OpOverload:
 
 def specialize(overload: OpOverload, k: float) -> Specialization:
     layout, _ = make_layout(overload._schema, [X, k], frozenset(), op=overload.name())
-    return Specialization(overload, layout, find_carrier(overload.name()), ())
+    return Specialization(overload, layout, find_carrier(overload), ())
 
 
 def test_it_runs_the_op_for_its_static_arguments(overload: OpOverload) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import jax
@@ -18,7 +19,8 @@ from oplib.errors import (
     UnsupportedRegistrationError,
 )
 from oplib.library import Library, Tag, _scoped_library, custom_op, define, fallthrough_kernel, impl, ops
-from oplib.tensor import Tensor
+from oplib.library.arguments.results import check_results
+from oplib.tensor import Tensor, box
 from tests.library.sample_kernels import ILLEGAL_NAMES, adding
 
 X = jnp.zeros(2)
@@ -454,3 +456,39 @@ class TestImpl:
 def test_an_op_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(UnknownOperatorError):
         _ = ops.lab.nothing
+
+
+def define_and_destroy(name):
+    library = Library("test_forgotten", "FRAGMENT")
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: x + 1, "cpu")
+    assert getattr(ops.test_forgotten, name)(box(jnp.ones(1))).item() == 2
+    library._destroy()
+
+
+def count_objects():
+    check_results.cache_clear()  # it is bounded, but by many
+    for _ in range(3):
+        gc.collect()
+    return len(gc.get_objects())
+
+
+def test_a_destroyed_library_keeps_nothing_for_each_new_name():
+    for place in range(30):  # primitives are used again when the collector has freed their op
+        define_and_destroy(f"warm{place}")
+    before = count_objects()
+    for place in range(30):
+        define_and_destroy(f"name{place}")
+    assert count_objects() - before < 30
+
+
+def test_an_op_that_somebody_holds_is_the_same_object_when_its_name_is_defined_again():
+    library = Library("test_forgotten", "FRAGMENT")
+    library.define("held(Tensor x) -> Tensor")
+    overload, packet = ops.test_forgotten.held.default, ops.test_forgotten.held
+    library._destroy()
+    again = Library("test_forgotten", "FRAGMENT")
+    again.define("held(Tensor x) -> Tensor")
+    assert ops.test_forgotten.held.default is overload
+    assert ops.test_forgotten.held is packet
+    again._destroy()
