@@ -260,6 +260,7 @@ def count_complete_calls(function):
     return len(counted)
 
 
+@pytest.mark.fast_path
 def test_a_call_inside_has_a_fast_path_of_its_own(x, made):
     with oplib.inference_mode():
         _ = x * 2.0, x + made, made.max(0)
@@ -287,6 +288,7 @@ def test_a_call_that_the_fast_path_inside_refuses_raises_the_error_of_the_schema
             _ = x * oplib.ones(3)
 
 
+@pytest.mark.fast_path
 def test_after_the_mode_calls_are_recorded_by_the_ordinary_fast_path(x):
     with oplib.inference_mode():
         _ = x * 2.0

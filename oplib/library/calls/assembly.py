@@ -1,4 +1,4 @@
-"""Putting together what an overload's calls run."""
+"""Builds the functions that the calls of an overload run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .fast_path import make_fast_call
 
 
 def build_call(overload: OpOverload) -> Function:
-    """Returns the function that does the whole work of a call, after assigning its siblings."""
+    """Returns the function of ``overload.call``, and assigns those of its other calls."""
     dispatcher = Dispatcher(overload)
     overload.arrays = entry_point(lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True))
     overload.functional = entry_point(lambda *args, **kwargs: dispatcher.call_functional(args, kwargs))

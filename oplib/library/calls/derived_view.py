@@ -1,4 +1,4 @@
-"""View ops that users register: what the op does to the places of items tells the frame of the view."""
+"""View ops that users register. The frame of a view is derived from the moves of items in the op."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAPACITY = 256
 
 
 def gives_views(record: Record) -> bool:
-    """Whether results of an op share memory with its first tensor, as its tag or its schema says."""
+    """Tells whether results of an op share memory with its first tensor, by its tag or its schema."""
     return Tag.view in record.tags or any(returned.is_view for returned in record.schema.returns)
 
 
@@ -25,7 +25,7 @@ class ViewDeriver:
     """Makes the results of one op views of its argument.
 
     Attributes:
-        name: of the op.
+        name: the name of the op.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,13 +35,13 @@ class ViewDeriver:
     def link(
         self, layout: Layout, tensors: Sequence[Tensor | None], results: Sequence[Tensor], run: Run
     ) -> None:
-        """Makes results views of the first Tensor of a call; what is no view of it cannot be written.
+        """Makes results views of the first Tensor of a call. A result that is no view becomes read-only.
 
         Args:
-            layout: of the call.
-            tensors: its arguments that are arrays, None for what is no Tensor.
-            results: what it gave, boxed.
-            run: from the arrays of the arguments to the results, for finding out.
+            layout: the layout of the call.
+            tensors: its array arguments, with None for those that are no Tensors.
+            results: its results as Tensors.
+            run: computes the results from the arrays of the arguments.
         """
         place = next((place for place, tensor in enumerate(tensors) if tensor is not None), None)
         if place is None:
@@ -58,7 +58,7 @@ class ViewDeriver:
     def _find_frames(
         self, layout: Layout, place: int, tensors: Sequence[Any], results: Sequence[Tensor], *, run: Run
     ) -> list[IndexMap | None]:
-        """The frames of all results; known from the layout and the shape where no other array has a say."""
+        """Returns the frames of all results. They are cached if they depend on layout and shape only."""
         whole = tensors[place]._storage.array
         key = (layout, whole.shape, whole.dtype) if len(tensors) == 1 else None
         found = None if key is None else self._known.get(key)

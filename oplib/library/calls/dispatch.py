@@ -57,18 +57,18 @@ from .worlds import refuse_bare_lists, refuse_numbers, refuse_writing, tells_wor
 
 
 class Dispatcher:
-    """Everything a call of one overload needs, prepared once for its record.
+    """Serves the calls of one overload; prepared once for its record.
 
     Attributes:
         overload: the op.
-        specializations: by layout.
+        specializations: the specializations by layout.
         is_fast: the fast path may serve calls.
         fast_key: how the fast path makes a key from unconverted arguments.
         fast_keys: specializations by these keys. A plain dictionary that counts no uses, emptied at half the
             capacity of ``specializations``: a frequent call then counts as a use there before it would be the
             least recently used.
         array_types: classes of arrays that have been seen, which the fast path takes as they are.
-        node_class: of the nodes that its calls record.
+        node_class: the class of the nodes that calls record.
     """
 
     def __init__(self, overload: OpOverload) -> None:
@@ -98,14 +98,14 @@ class Dispatcher:
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 
     def close(self) -> None:
-        """Lets the fast path serve no call any more: the op has another record now, or none."""
+        """Stops the fast path, because the op has another record now, or none."""
         self._is_closed = True
         self.fast_keys.clear()
 
     # The worlds ---------------------------------------------------------------------------------------------
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
-        """Does one call, whatever its arguments are."""
+        """Does one call with any arguments."""
         check_process()
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
@@ -128,7 +128,7 @@ class Dispatcher:
     def _fill_fast_path(
         self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
-        """Enters what the generated code looks up, so that it serves the next call like this one."""
+        """Fills the caches of the generated code, so that it serves the next call of this kind."""
         if not self.is_fast or self._is_closed or not config.fast_path:
             return
         state = modes.state
@@ -144,11 +144,11 @@ class Dispatcher:
         specialization = self.specialize(layout)
         if len(self.fast_keys) >= CAPACITY // 2:
             self.fast_keys.clear()
-        with suppress(TypeError, ValueError):  # an array of one element passes for a number, but is no key
+        with suppress(TypeError, ValueError):  # an array of one item is taken as a number, but has no hash
             self.fast_keys[self.fast_key.make(given)] = specialization
 
     def _give_generators(self, layout: Layout, flat: list[Any], values: list[Any]) -> list[Any]:
-        """The bound values, with Generators that begin at the keys that the call has drawn."""
+        """Returns the bound values, with Generators that start at the keys drawn for this call."""
         given = layout.rebuild(flat)
         return [
             given[place] if argument.is_generator else value
@@ -156,7 +156,7 @@ class Dispatcher:
         ]
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Calls the op on arrays; new values of written arguments come before the results."""
+        """Calls the op on arrays, and returns the new values of written arguments before the results."""
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
         arrays = [unbox(value) for value in (draw_keys(flat) if self._draws else flat)]
@@ -166,7 +166,7 @@ class Dispatcher:
     def _call_without_tensors(
         self, layout: Layout, flat: list[Any], values: list[Any], *, arrays_wanted: bool
     ) -> Any:
-        """An op without tensor arguments gives Tensors; ``op.arrays`` gives arrays."""
+        """Does one call without tensor arguments: the results are Tensors, or arrays for ``op.arrays``."""
         if self.record.takes_tensors and not arrays_wanted:
             return run_on_tensors(self.overload, values, self._autograd_impl)
         structure, outputs = self._run_on_arrays(layout, flat, device=find_device(self.record, values))
@@ -175,7 +175,7 @@ class Dispatcher:
         return structure.arrange([Tensor.from_array(output) for output in outputs])
 
     def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
-        """Does one call with a Tensor among its arguments, which are bound; tangents are not looked at."""
+        """Does one call with a Tensor among its bound arguments, without tangents."""
         refuse_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
         if self.record.takes_tensors and not self.record.derivative.derive:
@@ -191,7 +191,7 @@ class Dispatcher:
         if wanted is not None and Tag.out in self.record.tags:
             raise refuse_out_gradient(self.name)
         if wanted is None:
-            donating = bool(written) and not is_observed()  # who observes may keep what is written
+            donating = bool(written) and not is_observed()  # an observer may keep the written arrays
             run = partial(self._run_on_arrays, layout, arrays, donating=donating)
             structure, outputs = run_observed(self.overload, values, run, read_run)
             recorded = None
@@ -218,7 +218,7 @@ class Dispatcher:
     def _run_viewing(
         self, layout: Layout, tensors: Sequence[Tensor | None], arrays: Sequence[Any], wholes: Sequence[Any]
     ) -> Sequence[Any]:
-        """Runs the op on something else in the place of the Tensor that its results are views of."""
+        """Runs the op with another array instead of the Tensor that its results are views of."""
         given = list(arrays)
         given[next(place for place, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
         return self._run_on_arrays(layout, given)[1]
@@ -226,7 +226,7 @@ class Dispatcher:
     def _return_written(
         self, values: list[Any], histories: Sequence[tuple[Tensor, Tensor]], results: list[Any]
     ) -> Any:
-        """The results in order, where some are written arguments: themselves, or aliases with a history."""
+        """Returns the results in order. Some are written arguments, or aliases of them with a history."""
         aliases = {
             id(tensor): share_storage(recorded, tensor, self.name)
             for tensor, recorded in histories
@@ -236,7 +236,7 @@ class Dispatcher:
         return pack([aliases.get(id(value), value) for value in given])
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
-        """For each array whether its gradient is needed; None where the call is not recorded."""
+        """Tells for each array whether its gradient is needed; None if the call is not recorded."""
         if not modes.grad_enabled or modes.inference or self.record.derivative.constant is not None:
             return None
         wanted = tuple([tensor is not None and tensor._requires_grad for tensor in tensors])
@@ -245,7 +245,7 @@ class Dispatcher:
     # Running ------------------------------------------------------------------------------------------------
 
     def specialize(self, layout: Layout) -> Specialization:
-        """Returns the specialization of a layout, made where it is new."""
+        """Returns the specialization of a layout, and makes it if it is new."""
         found = self.specializations.get(layout)
         if found is None:
             self._watch.note(layout)
@@ -265,19 +265,19 @@ class Dispatcher:
         return places
 
     def _is_immediate(self, arrays: Sequence[Any]) -> bool:
-        """Whether the kernel runs now as plain Python, outside any jit."""
+        """Tells whether the kernel runs now as plain Python, outside any jit."""
         record = self.record
         if record.kind == "array" and record.compiled and config.compile_kernels:
             return False
         if record.sharding is not None and any(map(is_spread, arrays)):
-            return False  # each device runs its part, which only compiled code can do
+            return False  # only compiled code runs a part on each device
         return not any(isinstance(array, Tracer) for array in arrays)
 
     def _run_on_arrays(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Device | None = None
     ) -> tuple[Structure, Sequence[Any]]:
         require_kernel(self.record, arrays, device)
-        if device is not None:  # what a factory makes stands there
+        if device is not None:  # the results of a factory are on this device
             with jax.default_device(device.to_jax()):
                 return self._run_here(layout, arrays, donating=donating, device=device)
         return self._run_here(layout, arrays, donating=donating)
@@ -311,6 +311,6 @@ class Dispatcher:
 
 
 def _find_saved_names(schema: FunctionSchema) -> tuple[str, ...]:
-    """The arguments and results of which a node may have saved something."""
+    """Returns the names of the arguments and results that a node may have saved."""
     arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
     return (*arguments, *name_results(len(schema.returns)))

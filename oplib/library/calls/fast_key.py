@@ -101,7 +101,7 @@ def list_frozen_parts(value: Any) -> tuple[Any, ...]:
 
 
 def freeze_softly(value: Any) -> object:
-    """As ``freeze``, but what cannot be hashed gives a key that nothing has."""
+    """As ``freeze``, but a value that cannot be hashed gives a key that no other value has."""
     try:
         return freeze(value)
     except TypeError:
@@ -109,5 +109,5 @@ def freeze_softly(value: Any) -> object:
 
 
 def freeze_ints(value: Any) -> object:
-    """As ``freeze_softly``, for what is nearly always a short list of numbers."""
+    """As ``freeze_softly``, for a value that is nearly always a short list of numbers."""
     return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)

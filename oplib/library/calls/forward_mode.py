@@ -1,8 +1,8 @@
 """Forward mode: a call on Tensors in an open dual level computes the tangents of its results too.
 
-The call itself runs as ever. Then one array function, compiled per op and pattern of tangents, computes the
-tangents by the rule that JAX's transformations find too (jvp rule, transposed backward formula, or JAX's own
-derivative of the kernel) and is called on the tape as an op of its own: tangents have a history like values.
+The call runs as without tangents. Then one array function computes the tangents; it is compiled for each op
+and pattern of tangents. It uses the same rule as JAX's transformations: the jvp rule, the transposed backward
+formula, or JAX's derivative of the kernel. The tape records it as an op, so tangents have a history.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class RecordedOp(Protocol):
 
 
 def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
-    """Does one call with a Tensor among its arguments, and carries their tangents on.
+    """Does one call with a Tensor among its arguments, and computes the tangents of the results.
 
     Args:
-        dispatcher: of the op.
-        layout: of the call.
-        flat: what stands in its array places.
+        dispatcher: the dispatcher of the op.
+        layout: the layout of the call.
+        flat: the array arguments.
         values: one value for each argument of the schema.
 
     Raises:
-        MissingRuleError: an argument has a tangent, and the op no rule for it. An op that writes an argument
-            cannot have one.
+        MissingRuleError: an argument has a tangent, and the op has no rule for it. An op that writes an
+            argument cannot have one.
     """
     record = dispatcher.record
     tensors = [value if isinstance(value, Tensor) else None for value in flat]

@@ -49,11 +49,11 @@ class Text(NamedTuple):
     """A function as text.
 
     Attributes:
-        name: of the function.
-        parameters: what it takes. A line refers to the default of ``x`` as ``__d_x``.
+        name: the name of the function.
+        parameters: its parameters. A line refers to the default of ``x`` as ``__d_x``.
         lines: the body, indented by one step.
-        namespace: what the lines refer to.
-        place: the file name of the text.
+        namespace: the names that the lines refer to.
+        place: the file name of the text in tracebacks.
         doc: the docstring.
     """
 
@@ -91,7 +91,7 @@ def _spell_head(text: Text, spelling: Spelling) -> str:
 
 
 def _spell_call(function: Function) -> Text:
-    """The text of a function that calls another one."""
+    """Returns the text of a function that calls another one."""
     parameters = list(inspect.signature(function).parameters.values())
     line = f"    return __whole({', '.join(spell_parameters(parameters).given)})"
     name = function.__name__

@@ -21,12 +21,12 @@ class LateBinding:
     """Binds the arguments of one overload that Python has not bound to their parameters.
 
     Args:
-        arguments: of the schema.
+        arguments: the arguments of the schema.
         complete: the complete path of a call.
 
     Attributes:
         call: the generated function.
-        make_inference_call: makes the generated function for inference mode; None where there is none.
+        make_inference_call: makes the generated function for inference mode; None if there is none.
     """
 
     call: Callable[..., Any]
@@ -59,7 +59,7 @@ class LateBinding:
         return self._complete((*given, *rest), {**_given(keyword_only), **named})
 
     def decline(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
-        """Calls what serves a call that the generated function does not."""
+        """Serves a call that the generated function does not serve."""
         state = modes.state
         if state.inference and state.watchers == 1 and self.make_inference_call is not None:
             if self._inference_call is None:

@@ -1,4 +1,4 @@
-"""Parameters as text, for functions that are written out: how they are declared, and handed on."""
+"""Parameters as text, for generated functions: how they are declared, and how they are passed on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Spelling(NamedTuple):
     """Parameters as text.
 
     Attributes:
-        declared: as they stand in the head of a function, without further keyword-only ones.
-        given: as they are handed on.
-        rest: what takes all other names, at the end of the head; nothing where there is no such.
-        namespace: the defaults, which the head refers to.
+        declared: the parameters in the head of a function, without ``**`` parameters.
+        given: the arguments of a call that passes them on.
+        rest: the ``**`` parameter for the end of the head, if there is one.
+        namespace: the defaults that the head refers to.
     """
 
     declared: list[str]
@@ -24,7 +24,7 @@ class Spelling(NamedTuple):
 
 
 def spell_parameters(parameters: Sequence[Parameter]) -> Spelling:
-    """Writes parameters out; the default of ``x`` is called ``__d_x``.
+    """Returns parameters as text. The default of ``x`` has the name ``__d_x``.
 
     Example:
         >>> import inspect

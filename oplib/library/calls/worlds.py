@@ -1,4 +1,4 @@
-"""The world of a call, Tensors or arrays: what tells it, and what is refused in it."""
+"""The world of a call, Tensors or arrays: how it is found, and which arguments it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 
 
 def tells_world(record: Record, layout: Layout) -> bool:
-    """Whether an array stands in a tensor's place, not only in those of operands."""
+    """Tells whether an argument that is a tensor is given, and not only operands."""
     return any(
         count_arrays(entry) and entry is not Slot.key and argument.name not in record.operand
         for entry, argument in zip(layout.entries, record.schema.arguments, strict=True)
@@ -23,10 +23,10 @@ def tells_world(record: Record, layout: Layout) -> bool:
 
 
 def refuse_numbers(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
-    """Refuses a number in a tensor's place among Tensors, as torch does.
+    """Refuses a number for a tensor in a call with Tensors, as torch does.
 
     Raises:
-        ArgumentError: there is one.
+        ArgumentError: the call has one.
     """
     if not any(isinstance(value, _NUMBERS) for value in flat):
         return
@@ -49,10 +49,10 @@ def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
 
 
 def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
-    """Refuses numbers in a list of tensors where nothing else says that arrays are meant, as torch does.
+    """Refuses numbers in a list of tensors if no argument is an array, as torch does.
 
     Raises:
-        ArgumentError: there is one.
+        ArgumentError: the call has one.
     """
     for place, entry in enumerate(layout.entries):
         if isinstance(entry, tuple) and True in entry and all(isinstance(one, _NUMBERS) for one in flat):
@@ -63,7 +63,7 @@ def refuse_writing(record: Record, layout: Layout) -> None:
     """Refuses a call that would write into arrays.
 
     Raises:
-        ArgumentError: it would.
+        ArgumentError: an argument would be written.
     """
     for place in layout.written_places:
         if layout.entries[place] is not Slot.absent:
