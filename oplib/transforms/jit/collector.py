@@ -8,15 +8,16 @@ from typing import Any
 from jax.core import Tracer
 
 from oplib.errors import TracingError
-from oplib.pytree import tree_flatten
+from oplib.pytree import tree_flatten, tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
 
 from .boundary import Boundary
 from .candidates import Candidates
-from .effects import Effects, New, NewTensor, Operand, Source
-from .places import SCALARS, FoundObject
+from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
+from .entries import read_entries, restore_entry
+from .places import SCALARS, FoundObject, Walk
 from .snapshot import StateSnapshot
 
 
@@ -45,6 +46,7 @@ class Collector:
         self._snapshot = snapshot
         self._tensors: dict[int, New] = {}
         self._storages: dict[Storage, int] = {}
+        self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
         self._on_the_way = candidates.find_ancestors()
 
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
@@ -126,16 +128,31 @@ class Collector:
     def _collect_containers(self) -> None:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
         for number, (place, before) in enumerate(self._snapshot.containers):
-            for key, value in _entries(place.value).items():
+            for key, value in (read_entries(place.value) or {}).items():
                 if key in before and before[key] is value:
                     continue
-                if isinstance(value, Tensor):
-                    if key in before or not isinstance(place.value, (list, deque)):
-                        self.effects.places.append((number, key, self._source(value)))
-                    elif id(value) not in self._candidates.numbers:
-                        self.made.append(value)
-                elif isinstance(value, SCALARS) and id(place.value) in self._on_the_way:
-                    self._refuse_scalar(place, key, before.get(key), value)
+                is_added = key not in before and not isinstance(place.value, (list, deque))
+                if isinstance(value, SCALARS):
+                    if id(place.value) not in self._on_the_way:
+                        continue
+                    if not is_added:
+                        self._refuse_scalar(place, key, before.get(key), value)
+                self._collect_entry(number, key, value, is_placed=is_added or key in before)
+
+    def _collect_entry(self, number: int, key: Any, value: Any, *, is_placed: bool) -> None:
+        """Notes what a container holds now, if a call can make it again."""
+        leaves, spec = tree_flatten_dataclasses(value)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if is_placed and (tensors or isinstance(value, SCALARS)):
+            place, before = self._snapshot.containers[number]
+            self._placed.append((place.value, key, before))
+            operand = self._candidates.numbers.get(id(key))
+            shown = key if operand is None else Operand(operand)
+            sources = [self._collect_result(leaf) for leaf in leaves]
+            self.effects.places.append(NewEntry(number, shown, key not in before, sources, spec))
+        else:
+            kept = Walk(value, tensors).tensors.values()
+            self.made += [one.value for one in kept if id(one.value) not in self._candidates.numbers]
 
     def _refuse_scalar(self, place: FoundObject, key: Any, before: Any, after: Any) -> None:
         is_item = isinstance(place.value, (dict, list, deque))
@@ -148,14 +165,9 @@ class Collector:
 
     def restore_places(self) -> None:
         """Puts back what stood where a call puts a Tensor."""
-        for number, key, _ in self.effects.places:
-            place, before = self._snapshot.containers[number]
-            if isinstance(place.value, (list, deque)):
-                place.value[key] = before[key]
-            elif key in before:
-                _entries(place.value)[key] = before[key]
-            else:
-                del _entries(place.value)[key]
+        for container, key, before in self._placed:
+            if key in (read_entries(container) or {}):
+                restore_entry(container, key, before)
 
     def _source(self, tensor: Tensor) -> Source:
         number = self._candidates.numbers.get(id(tensor))
@@ -202,10 +214,3 @@ class Collector:
 def _is_fixed(storage: ViewStorage) -> bool:
     """Whether a view shows the same items at every call."""
     return storage.base is storage.owner and not any(isinstance(start, Tracer) for start in storage.starts)
-
-
-def _entries(value: Any) -> dict[Any, Any]:
-    """The live entries of a container whose snapshot has been taken."""
-    if isinstance(value, dict):
-        return value
-    return dict(enumerate(value)) if isinstance(value, (list, deque)) else value.__dict__

@@ -51,6 +51,25 @@ class NewTensor:
     starts: Any = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """What a container holds under a key after the call.
+
+    Attributes:
+        container: its number.
+        key: the key; an operand for a Tensor.
+        is_new: whether the container has held nothing under the key.
+        leaves: as in :attr:`Effects.results`.
+        spec: the structure of the leaves.
+    """
+
+    container: int
+    key: Any
+    is_new: bool
+    leaves: list[Any]
+    spec: Any
+
+
 @dataclass(slots=True)
 class Effects:
     """What one program does beside computing.
@@ -65,7 +84,7 @@ class Effects:
         data: for operands whose ``data`` was assigned: the Tensor whose memory they share.
         flags: for operands whose ``requires_grad`` has changed: the value.
         histories: for operands that were written with a history: the output of the node.
-        places: for containers that hold another Tensor: the container, the key and the Tensor.
+        places: what containers hold after the call that they did not hold before.
         generators: for each Generator that was drawn from how often, or the state it was set to.
         results: the leaves of the result: a Tensor, the number of an array in a tuple, or a constant in a
             list.
@@ -80,7 +99,7 @@ class Effects:
     data: list[tuple[int, Source]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)
-    places: list[tuple[int, Any, Source]] = field(default_factory=list)
+    places: list[NewEntry] = field(default_factory=list)
     generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     spec: Any = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +17,8 @@ import jax
 import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
+
+from .entries import is_empty_cell, list_names, list_own_slots
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 """Values that are frozen into a program, and compared at the next call."""
@@ -109,6 +111,9 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
         for attribute in ("_grad", "_root"):
             if (held := value.__dict__.get(attribute)) is not None:
                 yield FoundObject(held, place, f"{{}}.{attribute}", f"{place.name}.{attribute.strip('_')}")
+        for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
+            for number, hook in (value.__dict__.get(attribute) or {}).items():
+                yield FoundObject(hook, place, f"{{}}.{attribute}[{number}]", f"a hook of {place.name}")
     elif isinstance(value, types.FunctionType):
         yield from _list_function(place, value)
     elif isinstance(value, types.MethodType):
@@ -139,7 +144,8 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
                     f"{place.name}.{name}",
                 )
     elif isinstance(value, types.CellType):
-        return
+        if not is_empty_cell(value):
+            yield _from_code(value.cell_contents, place, "{}.cell_contents", place.name, place.names)
     else:
         yield from _list_attributes(place, value)
 
@@ -157,14 +163,10 @@ def _unwrapping(item: Any) -> str:
 
 
 def _list_function(place: FoundObject, function: types.FunctionType) -> Iterator[FoundObject]:
-    names = frozenset(_list_names(function.__code__))
+    names = list_names(function.__code__)
     for index, cell in enumerate(function.__closure__ or ()):
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not yet assigned
-            continue
         name = function.__code__.co_freevars[index]
-        yield _from_code(held, place, f"{{}}.__closure__[{index}].cell_contents", name, names)
+        yield _from_code(cell, place, f"{{}}.__closure__[{index}]", name, names)
     for name in names & function.__globals__.keys():
         yield _from_code(function.__globals__[name], place, f"{{}}.__globals__[{name!r}]", name, names)
     for index, default in enumerate(function.__defaults__ or ()):
@@ -179,13 +181,6 @@ def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: fro
     place = FoundObject(value, parent, step, name)
     place.names = names
     return place
-
-
-def _list_names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _list_names(constant)
 
 
 def _list_items(place: FoundObject, items: dict[Any, Any]) -> Iterator[FoundObject]:
@@ -203,7 +198,7 @@ def _list_attributes(place: FoundObject, value: Any) -> Iterator[FoundObject]:
         for name, held in attributes.items():
             yield FoundObject(held, place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}")
     for cls in type(value).__mro__:
-        for name in _list_slots(cls):
+        for name in list_own_slots(cls):
             held = getattr(value, name, None)
             if held is not None:
                 yield FoundObject(held, place, f"{{}}.{name}", f"{place.name}.{name}")
@@ -211,24 +206,3 @@ def _list_attributes(place: FoundObject, value: Any) -> Iterator[FoundObject]:
             yield FoundObject(
                 cls, place, f"{{}}.__class__.__mro__[{type(value).__mro__.index(cls)}]", cls.__name__
             )
-
-
-def _list_slots(cls: type) -> Iterator[str]:
-    slots = cls.__dict__.get("__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else slots:
-        if not name.startswith("__"):
-            yield name
-
-
-def read_entries(value: Any) -> dict[Any, Any] | None:
-    """Returns the items or attributes of a container that a user changes; None for other objects."""
-    if isinstance(value, dict):
-        return OrderedDict(value)
-    if isinstance(value, (list, deque)):
-        return dict(enumerate(value))
-    if isinstance(
-        value, (type, types.ModuleType, types.FunctionType, types.MethodType, tuple, functools.partial)
-    ):
-        return None
-    attributes = getattr(value, "__dict__", None)
-    return dict(attributes) if isinstance(attributes, dict) else None

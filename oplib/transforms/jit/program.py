@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from .arguments import CallArguments
 from .backward import Backward, Recipe, fetch
 from .candidates import Candidates
 from .effects import New, NewTensor, Operand, Source
+from .entries import put_entry
 from .node import CompiledCallBackward
 from .places import FoundObject
 from .pruning import find_used_inputs, prune, rename_function
@@ -67,9 +67,10 @@ class Program:
             [candidates.operands[operand] for operand in needed],
             [trace.snapshot.tensors[operand][2] for operand in needed],
             {place for _, place in self._donated},
+            [(*trace.snapshot.containers[one.container], one.key) for one in self._effects.places],
         )
         self.read, self.explain = reader.read, reader.explain
-        containers = [trace.snapshot.containers[number][0] for number, _, _ in self._effects.places]
+        containers = [trace.snapshot.containers[one.container][0] for one in self._effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]
         self._draws = [_compile_way(place, self._name) for place in candidates.generators]
         self._edges = [self._operands[number] for number in trace.edges]
@@ -121,9 +122,8 @@ class Program:
         found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
         found |= {one[0] for one in (*effects.writes, *effects.alias_writes, *effects.grads, *effects.data)}
         found |= {one[0] for one in (*effects.flags, *effects.histories)} | set(trace.edges)
-        shown = [source for _, source in effects.grads] + [
-            one[-1] for one in (*effects.data, *effects.places)
-        ]
+        shown = [source for _, source in (*effects.grads, *effects.data)]
+        shown += [source for one in effects.places for source in (one.key, *one.leaves)]
         found |= {source.number for source in (*effects.results, *shown) if isinstance(source, Operand)}
         for tensor in effects.new_tensors:
             found |= {number for number in (tensor.base, tensor.root) if number is not None}
@@ -161,7 +161,9 @@ class Program:
             node = self._make_node(recipe, outputs, [tensor._storage.version for tensor in tensors])
         self._write(tensors, storages, outputs)
         made = self._make_tensors(tensors, outputs, node)
-        self._apply(function, leaves, tensors, made, node)
+        self._apply(tensors, made, node)
+        if self._places:
+            self._put_entries([way(function, leaves) for way in self._places], tensors, made, outputs)
         for number, change in self._effects.generators:
             _advance(generators[number], change)
         results = [self._give(one, tensors, made, outputs) for one in self._effects.results]
@@ -193,15 +195,8 @@ class Program:
         for operand, count in self._effects.alias_writes:
             tensors[self._operands[operand]]._storage.version += count
 
-    def _apply(
-        self,
-        function: Any,
-        leaves: Sequence[Any],
-        tensors: Sequence[Tensor],
-        made: Sequence[Tensor],
-        node: Any,
-    ) -> None:
-        """Gives operands their new gradients, histories and data, and containers their new Tensors."""
+    def _apply(self, tensors: Sequence[Tensor], made: Sequence[Tensor], node: Any) -> None:
+        """Gives operands their new gradients, histories and data."""
         effects, at = self._effects, self._operands
 
         def find(source: Source) -> Tensor:
@@ -216,8 +211,15 @@ class Program:
             tensor._storage = AliasStorage(find(source)._storage, tensor._storage.version)
         for operand, source in effects.grads:
             tensors[at[operand]]._grad = None if source is None else find(source)
-        for way, (_, key, source) in zip(self._places, effects.places, strict=True):
-            _store(way(function, leaves), key, find(source))
+
+    def _put_entries(
+        self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
+    ) -> None:
+        """Lets containers hold what they hold after the call."""
+        for container, one in zip(containers, self._effects.places, strict=True):
+            key = tensors[self._operands[one.key.number]] if isinstance(one.key, Operand) else one.key
+            leaves = [self._give(leaf, tensors, made, outputs) for leaf in one.leaves]
+            put_entry(container, key, tree_unflatten(leaves, one.spec))
 
     def _give(
         self, one: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]
@@ -262,13 +264,6 @@ class Program:
                 read.append((recipe.tensors[place]._storage, versions[place]))
         edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
         return self._backward.make_node(edges, saved, read, recipe)
-
-
-def _store(container: Any, key: Any, value: Tensor) -> None:
-    if isinstance(container, (dict, list, deque)):
-        container[key] = value
-    else:
-        setattr(container, key, value)
 
 
 def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -19,9 +19,11 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import FreshStorage, peek
 from oplib.tensor.views import ViewStorage
 
+from .entries import read_entries
 from .places import SCALARS, FoundObject
 
 _numbers = itertools.count()
+_MISSING = object()
 _PLAIN = frozenset([Storage, FreshStorage])
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -34,20 +36,29 @@ class Reader:
         places: of the operands, in the order of the result.
         before: for each operand its attributes before the trace.
         donated: the numbers of the operands whose buffers the program uses again. Their storages stay fresh.
+        changed: for each entry of a container that a call changes the container, its entries before the
+            trace, and the key.
 
     Attributes:
         read: the reader: ``(function, leaves) -> (tensors, storages, arrays)``, or None.
     """
 
     def __init__(
-        self, name: str, places: list[FoundObject], before: list[dict[str, Any]], donated: set[int]
+        self,
+        name: str,
+        places: list[FoundObject],
+        before: list[dict[str, Any]],
+        donated: set[int],
+        changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
     ) -> None:
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
         self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek}
         for number, (place, attributes) in enumerate(zip(places, before, strict=True)):
             self._add_tensor(place, attributes, "peek({})" if number in donated else "{}.array")
-        self._add_aliases(places)
+        for container, entries, key in changed:
+            self._add_changed(container, entries, key)
+        self._add_aliases([*places, *[container for container, _, _ in changed]])
         tensors = ", ".join(self._names[id(place)] for place in places)
         arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
         owners = ", ".join(f"o{self._names[id(place)]}" for place in places)
@@ -133,6 +144,20 @@ class Reader:
         self._refuse(
             f"{get}({expression}) != {values}", f"a number, bool or string of {owner} has changed: {keys}"
         )
+
+    def _add_changed(self, place: FoundObject, before: dict[Any, Any], key: Any) -> None:
+        """Adds a test that an entry that a call changes is what the function found."""
+        name = self._add(place)
+        if isinstance(place.value, (dict, list)):
+            return  # lengths and numbers of these are compared
+        missing = self._constant(_MISSING)
+        held = before.get(key, _MISSING)
+        if held is _MISSING or isinstance(held, SCALARS):
+            self._namespace["read_entries"] = read_entries
+            self._refuse(
+                f"read_entries({name}).get({key!r}, {missing}) != {self._constant(held)}",
+                f"{place.name} holds another {key}",
+            )
 
     def _add_tensor(self, place: FoundObject, before: dict[str, Any], read: str) -> None:
         if isinstance(parent := place.parent, FoundObject) and isinstance(parent.value, Tensor):

@@ -8,7 +8,8 @@ from typing import Any
 from oplib.tensor import Tensor
 from oplib.tensor.views import AliasStorage
 
-from .places import FoundObject, read_entries
+from .entries import read_entries, restore_entries
+from .places import FoundObject
 
 
 class StateSnapshot:
@@ -56,13 +57,7 @@ class StateSnapshot:
     def restore_containers(self) -> None:
         """Puts the entries of containers back."""
         for place, entries in self.containers:
-            value = place.value
-            if isinstance(value, dict):
-                _put_back(value, entries)
-            elif isinstance(value, list):
-                value[:] = entries.values()
-            elif hasattr(value, "__dict__"):
-                _put_back(value.__dict__, entries)
+            restore_entries(place.value, entries)
 
 
 def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:

@@ -1,0 +1,114 @@
+"""Entries: what a container holds, by its keys, indices, attributes or global names."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Any
+
+_MISSING = object()
+_WITHOUT = (type, types.ModuleType, types.MethodType, tuple, functools.partial)
+
+
+def read_entries(value: Any) -> dict[Any, Any] | None:
+    """Returns what a container holds that a user changes; None for other objects.
+
+    A function holds the globals that its code names, and a closure cell its content.
+    """
+    if isinstance(value, dict):
+        return OrderedDict(value)
+    if isinstance(value, (list, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, types.FunctionType):
+        names = list_names(value.__code__)
+        return {name: value.__globals__[name] for name in names if name in value.__globals__}
+    if isinstance(value, _WITHOUT):
+        return None
+    found = {name: getattr(value, name, _MISSING) for name in list_slots(type(value))}
+    if isinstance(value, types.CellType):
+        found = {"cell_contents": read_cell(value)}
+    found |= _attributes(value) or {}
+    return {name: held for name, held in found.items() if held is not _MISSING}
+
+
+def put_entry(container: Any, key: Any, value: Any) -> None:
+    """Lets a container hold a value."""
+    if isinstance(container, (dict, list, deque)):
+        container[key] = value
+    elif isinstance(container, types.FunctionType):
+        container.__globals__[key] = value
+    elif (attributes := _attributes(container)) is not None and key not in list_slots(type(container)):
+        attributes[key] = value
+    else:
+        object.__setattr__(container, key, value)
+
+
+def restore_entry(container: Any, key: Any, before: dict[Any, Any]) -> None:
+    """Lets a container hold under a key what it held before."""
+    if key in before:
+        put_entry(container, key, before[key])
+    elif isinstance(container, dict):
+        del container[key]
+    elif isinstance(container, types.FunctionType):
+        del container.__globals__[key]
+    elif (attributes := _attributes(container)) is not None and key in attributes:
+        del attributes[key]
+    else:
+        object.__delattr__(container, key)
+
+
+def restore_entries(container: Any, before: dict[Any, Any]) -> None:
+    """Lets a container hold what it held before, touching only what differs."""
+    if isinstance(container, list):
+        container[:] = before.values()
+        return
+    if isinstance(container, deque):
+        container.clear()
+        container.extend(before.values())
+        return
+    now = read_entries(container) or {}
+    for key in {**now, **before}:
+        if now.get(key, _MISSING) is not before.get(key, _MISSING):
+            restore_entry(container, key, before)
+
+
+def read_cell(cell: types.CellType) -> Any:
+    """Returns what a closure cell holds, or a mark that is nothing else."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet assigned
+        return _MISSING
+
+
+def is_empty_cell(cell: types.CellType) -> bool:
+    """Whether a closure cell holds nothing yet."""
+    return read_cell(cell) is _MISSING
+
+
+def list_slots(cls: type) -> list[str]:
+    """Returns the names of the slots of a class and its bases; not those of private names."""
+    return [name for one in cls.__mro__ for name in list_own_slots(one)]
+
+
+def list_own_slots(cls: type) -> Iterator[str]:
+    """Yields the names of the slots that one class adds; not those of private names."""
+    slots = cls.__dict__.get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if not name.startswith("__"):
+            yield name
+
+
+def list_names(code: types.CodeType) -> frozenset[str]:
+    """Returns the names of globals and attributes in code and in the functions inside it."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= list_names(constant)
+    return frozenset(found)
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    attributes = getattr(value, "__dict__", None)
+    return attributes if isinstance(attributes, dict) else None
