@@ -71,7 +71,7 @@ with collecting_later():
     from .tensor.dtypes.names import *
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .transforms import apply_in_map, jit, map_examples, vmap
+    from .transforms import apply_in_map, cond, jit, map_examples, scan, vmap, while_loop
 
 if _typing.TYPE_CHECKING:
     from . import random, utils, visual
@@ -115,6 +115,7 @@ __all__ = [
     "as_tensor",
     "autograd",
     "can_cast",
+    "cond",
     "config",
     "custom_op",
     "default_generator",
@@ -168,6 +169,7 @@ __all__ = [
     "randperm",
     "result_type",
     "save",
+    "scan",
     "seed",
     "set_default_dtype",
     "set_grad_enabled",
@@ -178,6 +180,7 @@ __all__ = [
     "utils",
     "visual",
     "vmap",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

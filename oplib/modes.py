@@ -11,6 +11,7 @@ generator with ``contextmanager`` changes no mode: an interrupted one is closed 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 
 class ModeState:
@@ -25,6 +26,8 @@ class ModeState:
         inference: whether ``inference_mode`` is active.
         locations: whether each recorded node stores the line of code that it comes from.
         multithreading: the flag of ``set_multithreading_enabled``.
+        region: the body of a control flow function that this thread traces, which decides what array a Tensor
+            has there; an object of the transforms floor, or None.
         tracing: the name of the op whose compiled kernel or rule oplib is tracing, or None.
         tracing_scope: the number of such traces so far; a tensor made inside one stores it.
         sequence_nr: the number of the next node that this thread records.
@@ -42,6 +45,7 @@ class ModeState:
         "inference",
         "locations",
         "multithreading",
+        "region",
         "sequence_nr",
         "tracing",
         "tracing_scope",
@@ -57,6 +61,7 @@ class ModeState:
         self.inference = False
         self.locations = False
         self.multithreading = True
+        self.region: Any = None
         self.tracing: str | None = None
         self.tracing_scope = 0
         self.sequence_nr = 0
@@ -93,6 +98,7 @@ class ThreadModes(threading.local):
     multithreading: bool = _delegate("multithreading")  # type: ignore[assignment]
     tracing: str | None = _delegate("tracing")  # type: ignore[assignment]
     tracing_scope: int = _delegate("tracing_scope")  # type: ignore[assignment]
+    region: Any = _delegate("region")
     sequence_nr: int = _delegate("sequence_nr")  # type: ignore[assignment]
     watchers: int = _delegate("watchers")  # type: ignore[assignment]
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
-from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor import Tensor, box, read_array, upcalls
 
 from .array_functions.array_function import Mask, has_gradient
 
@@ -170,7 +170,7 @@ def _freeze(tensor: Tensor) -> Tensor:
     """Returns a tensor with the same value and edge. A leaf that requires grad is returned itself."""
     if tensor._requires_grad and tensor._grad_fn is None:
         return tensor
-    frozen = box(tensor._storage.array)
+    frozen = box(read_array(tensor))
     frozen._trace = tensor._trace
     frozen._requires_grad = tensor._requires_grad
     frozen._grad_fn = tensor._grad_fn

@@ -9,6 +9,7 @@ import numpy as np
 
 from oplib.autograd.recording.in_place import note_history, write_in_place
 from oplib.errors import ArgumentTypeError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 
 
@@ -64,7 +65,8 @@ def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
         name: of the in-place op.
     """
     spec = tensor._storage.spec
-    if isinstance(value, np.ndarray) and not value.ndim and tensor._root is not None:
+    is_plain = modes.region is None and tensor._root is not None  # the body of a loop may not write outside
+    if is_plain and isinstance(value, np.ndarray) and not value.ndim:
         tensor._storage.write(value)  # broadcast where it is put in, by the same call
         note_history(tensor, None)
         return

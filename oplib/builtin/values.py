@@ -9,12 +9,12 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, TracingError, describe
-from oplib.tensor import Tensor, default_int_dtype
+from oplib.tensor import Tensor, default_int_dtype, read_array
 
 
 def find_array(value: Any) -> Any:
     """Returns the array of a Tensor, and any other value unchanged."""
-    return value._storage.array if isinstance(value, Tensor) else value
+    return read_array(value) if isinstance(value, Tensor) else value
 
 
 def is_traced(value: Any) -> bool:

@@ -31,7 +31,7 @@ from .random.generator import (
 from .random.likeness import rand_like, randint_like, randn_like
 from .storage.metadata import is_tensor
 from .storage.storage import Storage
-from .tensor import Tensor, box
+from .tensor import Tensor, box, read_array
 from .upcalls import upcalls
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "read_array",
     "result_dtype",
     "result_type",
     "save",

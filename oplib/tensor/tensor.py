@@ -119,7 +119,10 @@ class Tensor(
     @property
     def array(self) -> Any:
         """The ``jax.Array`` (or tracer) of this tensor. It has no history."""
-        if modes.state.tracing is not None:
+        state = modes.state
+        if state.region is not None:
+            return state.region.read(self)
+        if state.tracing is not None:
             self._refuse_reading_while_tracing()
         return self._storage.array
 
@@ -169,6 +172,12 @@ _new: Callable[[type[Any]], Any] = object.__new__
 
 
 @inlined
+def read_array(tensor: Tensor) -> Any:
+    """Returns the array of an operand. In the body of a control flow function it is the one of the trace."""
+    region = modes.state.region
+    return tensor._storage.array if region is None else region.read(tensor)
+
+
 def box(array: Any) -> Tensor:
     """Makes a Tensor around an array without any check, for internal use."""
     storage = _new(Storage)

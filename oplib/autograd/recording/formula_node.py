@@ -17,7 +17,7 @@ from oplib.autograd.tangents import TangentSlot, find_tangents, has_tangents, pu
 from oplib.config import config
 from oplib.generated_code import inlined
 from oplib.modes import ModeState, modes
-from oplib.tensor import Storage, Tensor, box
+from oplib.tensor import Storage, Tensor, box, read_array
 
 from .lazy_edges import LazyEdges, link_inputs
 from .origins import enter_node
@@ -291,7 +291,7 @@ def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | No
 
 def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
     """Calls an array function on tensors. The call is recorded if grad mode and an input require it."""
-    arrays = [tensor._storage.array for tensor in tensors]
+    arrays = list(map(read_array, tensors))
     wanted = tuple([tensor._requires_grad for tensor in tensors])
     if not modes.grad_enabled or not any(wanted):
         return [None if output is None else box(output) for output in function(*arrays)]

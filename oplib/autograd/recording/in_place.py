@@ -149,7 +149,10 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
     storage = tensor._storage
-    if seen is None:
+    region = modes.state.region
+    if region is not None:
+        storage.write(region.keep_derivative(tensor, fitted))
+    elif seen is None:
         storage.write(fitted._storage.array)
     elif storage.__class__ is Storage:  # storage.exchange, inlined
         array = fitted._storage.array

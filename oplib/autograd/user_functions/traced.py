@@ -19,11 +19,11 @@ from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.escape import refuse_escape
 
 from .function_call import FunctionCall
-from .node import BackwardCFunction, FunctionClass
+from .node import BackwardCFunction, FunctionClass, refuse_gradient
 from .recording import finish_call
 from .trees import flatten_values, unflatten_values
 
@@ -32,12 +32,15 @@ Arrays = Sequence[Any]
 
 
 def is_differentiated_by_jax(cls: FunctionClass, call: FunctionCall) -> bool:
-    """Returns whether JAX gets the rule: the call is not recorded, has traced inputs, and has a rule."""
-    if call.recording or call.tangents is not None or not cls._is_users:
+    """Returns whether JAX gets the rule: the call is not recorded, has traced inputs, and has a rule.
+
+    JAX differentiates the body of a control flow function, so there JAX gets the rule of a recorded call too.
+    """
+    if (call.recording and modes.region is None) or call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
         return False
-    return any(is_tracer_class[type(tensor._storage.array)] for tensor in call.inputs)
+    return any(is_tracer_class[type(read_array(tensor))] for tensor in call.inputs)
 
 
 def call_traced(
@@ -62,11 +65,15 @@ def call_traced(
     Raises:
         TracingError: a tensor from outside the trace would be written.
     """
+    operands = list(map(read_array, call.inputs))
+    if call.recording:  # the program of the body outlives the call, and must not hold Tensors of the user
+        call.inputs = list(map(ARRAYS.box, operands))
+        boxes = iter(call.inputs)
+        leaves = [next(boxes) if flag else leaf for leaf, flag in zip(leaves, call.flags, strict=True)]
     traced = _TracedCall(cls, leaves, call, positional=len(args), names=list(keywords))
-    run = jax.custom_vjp(traced.forward)
+    run = traced.run = jax.custom_vjp(traced.forward)
     run.defvjp(traced.forward_and_save, traced.backward)
-    arrays = run(*[tensor._storage.array for tensor in call.inputs])
-    return traced.rebuild(arrays)
+    return traced.rebuild(run(*operands))
 
 
 class _TracedCall:
@@ -86,6 +93,7 @@ class _TracedCall:
         self._names = names
         self._leaves = leaves
         self._call = call
+        self.run: Any = None  # forward with its rule
         self._ctx: BackwardCFunction
         self._outputs: list[Any]  # flat results, with a placeholder for each Tensor
         self._kind: Any
@@ -100,7 +108,22 @@ class _TracedCall:
         outputs, saved = self._run(arrays)
         attributes = {name: value for name, value in vars(self._ctx).items() if _is_array(value)}
         residuals = [None if tensor is None else tensor._storage.array for tensor in saved]
-        return outputs, (residuals, {name: _unbox(value) for name, value in attributes.items()})
+        values = {name: _unbox(value) for name, value in attributes.items()}
+        if self._call.recording:
+            residuals, outputs = self._give_rule(residuals, outputs, arrays)
+        return outputs, (residuals, values)
+
+    def _give_rule(
+        self, residuals: list[Any], outputs: tuple[Any, ...], arrays: Arrays
+    ) -> tuple[list[Any], tuple[Any, ...]]:
+        """Replaces the outputs of forward by those of a call with the rule.
+
+        Otherwise a second derivative would differentiate forward, and ignore the rule of the user.
+        """
+        state = dict(vars(self))
+        ruled = dict(zip(map(id, outputs), self.run(*arrays), strict=True))
+        vars(self).update(state)
+        return [ruled.get(id(one), one) for one in residuals], tuple(ruled[id(one)] for one in outputs)
 
     def _run(self, arrays: Arrays) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
         call = self._call
@@ -184,20 +207,32 @@ class _TracedCall:
 
     def rebuild(self, arrays: Arrays) -> Any:
         """Returns the result of forward, with the arrays of JAX in its Tensors."""
-        left = iter(arrays)
+        left = iter(zip(arrays, self._constant, strict=True))
         leaves: list[Any] = []
         for output in self._outputs:
             if isinstance(output, _Other):
                 leaves.append(output.value)
             elif output is _FRESH:
-                leaves.append(ARRAYS.box(next(left)))
+                leaves.append(self._box(*next(left)))
             else:
-                leaves.append(_write(self._call.inputs[output], next(left), self._cls.__name__))
+                leaves.append(_write(self._call.inputs[output], next(left)[0], self._cls.__name__))
         ctx = self._ctx
         packed = unflatten_values(leaves, ctx._output_count, ctx._output_specs)
         if not issubclass(self._kind, tuple):
             return packed[0]
         return self._kind(*packed) if hasattr(self._kind, "_fields") else packed
+
+    def _box(self, array: Any, is_constant: bool) -> Tensor:
+        """Boxes a result of forward. It requires grad if the call is recorded and JAX differentiates it."""
+        fresh = ARRAYS.box(array)
+        if is_constant or not self._call.recording or not has_gradient(array.dtype):
+            return fresh
+        return refuse_gradient(
+            fresh,
+            f"{self._cls.__name__}: JAX differentiates a Function in the body of a control flow function, "
+            "together with the body. The body asked for a gradient through the Function. Take the gradient "
+            "outside of the body, or register an op: oplib.custom_op.",
+        )
 
 
 class _Other:

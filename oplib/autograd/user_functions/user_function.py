@@ -180,7 +180,7 @@ class Function(metaclass=FunctionMeta):
             recording=recording,
         )
         state.sequence_nr += recording
-        if not recording and is_differentiated_by_jax(cls, call):
+        if is_differentiated_by_jax(cls, call):
             return call_traced(cls, args, keywords, leaves, call)
         result = call.run_below(cls._call_forward, ctx, args, keywords)
         return finish_call(ctx, result, call)

@@ -14,7 +14,7 @@ from oplib.builtin.kernels.dims import name_places
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
 from oplib.errors import ArgumentError, DimensionError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, read_array
 
 from .matrices import CHECKED_RESULTS
 from .shares import make_share_check
@@ -37,7 +37,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     Raises:
         DimensionError: the tensor contains such a number.
     """
-    array = index._storage.array if isinstance(index, Tensor) else index
+    array = read_array(index) if isinstance(index, Tensor) else index
     if (
         isinstance(array, Tracer)
         or getattr(array, "dtype", np.dtype(bool)).kind not in "iu"
@@ -116,7 +116,7 @@ def _masked(name: str) -> Check:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
 
     def check(input: Any, mask: Any, source: Any) -> None:
-        array = mask._storage.array if isinstance(mask, Tensor) else mask
+        array = read_array(mask) if isinstance(mask, Tensor) else mask
         is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
         if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
             count = int(np.asarray(array).sum())

@@ -11,7 +11,7 @@ from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.inference import mark_inference, refuse_saving
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.ingestion import to_array
@@ -43,7 +43,7 @@ def _to_constant(value: Any) -> Any:
 
 def unbox(value: Any) -> Any:
     """Returns the array of a Tensor; any other value is returned unchanged."""
-    return value._storage.array if isinstance(value, Tensor) else value
+    return read_array(value) if isinstance(value, Tensor) else value
 
 
 def box_results(outputs: Sequence[Any]) -> list[Tensor]:

@@ -15,7 +15,7 @@ from oplib.library.arguments.results import take_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.records.record import Record, Tag
 from oplib.library.schema import split_values
-from oplib.tensor import Generator, Tensor
+from oplib.tensor import Generator, Tensor, read_array
 
 from .kernel_choice import choose_kernel, find_device
 from .tensor_kernel import (
@@ -48,7 +48,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
     if record.kind != "tensor" or record.schema.is_mutable:
         return False
     has_rules = record.vmap is not None or record.jvp is not None or record.derivative.backward is not None
-    return has_rules and any_traced([tensor._storage.array for tensor in find_tensors(values)])
+    return has_rules and any_traced(map(read_array, find_tensors(values)))
 
 
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:

@@ -1,0 +1,226 @@
+"""The functions that control flow calls, each traced into a pure function of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from oplib.autograd.nodes.accumulate import AccumulateGrad
+from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.node import Gradients, TapeNode
+from oplib.autograd.recording.origins import number_node
+from oplib.errors import AutogradError, ResultError, TracingError, describe
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor
+
+from .leaves import Layout, flatten, share
+from .region import Captured, Region, run_in_region
+
+_new: Any = object.__new__
+
+
+class BodyInput(TapeNode):
+    """Stands for the history of an argument inside of a body."""
+
+    results_are_checked = True
+    has_one_slot = True
+
+    def name(self) -> str:  # noqa: D102
+        return "oplib::BodyInput"
+
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
+        return ()
+
+
+@dataclass(frozen=True)
+class Body:
+    """A traced function.
+
+    Attributes:
+        run: ``(*captured, *constants, *arguments) -> results``, of arrays.
+        captured: what it reads of outside.
+        constants: arrays that came into being while it was traced, or that it reads past the Tensors.
+        layouts: of the result; of each part of it, where it is a tuple of a known length.
+        types: of the results, as ``jax.typeof`` gives them.
+        requires_grad: for each result, whether the tape would have a history for it.
+    """
+
+    run: Callable[..., Sequence[Any]]
+    captured: list[Captured]
+    constants: list[Any]
+    layouts: tuple[Layout, ...]
+    types: list[Any]
+    requires_grad: list[bool]
+
+    @property
+    def operand_count(self) -> int:
+        """How many operands come before the arguments."""
+        return len(self.captured) + len(self.constants)
+
+    @property
+    def operands(self) -> list[Tensor]:
+        """The operands that come before the arguments."""
+        return [one.tensor for one in self.captured] + [share(Storage(array)) for array in self.constants]
+
+
+@dataclass(frozen=True)
+class BodyFunction:
+    """A function to be traced.
+
+    Attributes:
+        function: of the user.
+        what: the function, for errors, such as ``scan: 'f'``.
+        layouts: of its arguments.
+        types: of all leaves of the arguments, as ``jax.typeof`` gives them.
+        known: the ids of outside Tensors that can be found again.
+        results: how many trees the result has to be; 0 if it is one.
+    """
+
+    function: Callable[..., Any]
+    what: str
+    layouts: tuple[Layout, ...]
+    types: tuple[Any, ...]
+    known: frozenset[int]
+    results: int = 0
+
+    def trace(self, requires_grad: Sequence[bool], *, recording: bool) -> Body:
+        """Traces it: once to see what it reads, and then with that as operands.
+
+        Args:
+            requires_grad: for each leaf of the arguments.
+            recording: whether the tape is to differentiate it; None if that depends on what it captures.
+
+        Returns:
+            What it is as a function of arrays.
+        """
+        first = _Trace(self, (), requires_grad, cutting=False)
+        captured = first.find_captured()
+        is_recorded = recording and (
+            any(requires_grad) or any(one.owner is not None and one.owner._requires_grad for one in captured)
+        )
+        if not captured and not is_recorded:
+            return first.finish()
+        return _Trace(self, captured, requires_grad, cutting=is_recorded).finish()
+
+
+class _Trace:
+    """One trace of a body."""
+
+    def __init__(
+        self,
+        body: BodyFunction,
+        captured: Sequence[Captured],
+        requires_grad: Sequence[bool],
+        *,
+        cutting: bool,
+    ) -> None:
+        self._body = body
+        self._captured = list(captured)
+        self._requires_grad = requires_grad
+        self._cutting = cutting
+        self._layouts: tuple[Layout, ...]
+        self._flags: list[bool]
+        types = [jax.typeof(one.value) for one in captured]
+        self.closed = jax.make_jaxpr(self._run)(*types, *body.types)
+
+    def _run(self, *arrays: Any) -> list[Any]:
+        count = len(self._captured)
+        operands = {one.key: array for one, array in zip(self._captured, arrays[:count], strict=True)}
+        region = self.region = Region(self._body.known, operands, cutting=self._cutting)
+        return run_in_region(region, lambda: self._call(region, arrays[count:]))
+
+    def _call(self, region: Region, arrays: Sequence[Any]) -> list[Any]:
+        first = modes.sequence_nr
+        inputs = list(map(_enter, arrays, self._requires_grad))
+        results = self._flatten(self._body.function(*self._arrange(inputs)))
+        self._check_written(inputs)
+        self._refuse_hooks(results, first)
+        self._flags = [tensor._requires_grad for tensor in results]
+        return list(map(region.read, results))
+
+    def _flatten(self, results: Any) -> list[Tensor]:
+        body = self._body
+        if body.results and (not isinstance(results, (tuple, list)) or len(results) != body.results):
+            raise ResultError(
+                f"{body.what} has to return a pair: the new carry, and what is kept of this call. Got "
+                f"{describe(results)}. Return (carry, None) if nothing is kept."
+            )
+        flat = [
+            flatten(tree, f"{body.what}: its result") for tree in (results if body.results else [results])
+        ]
+        self._layouts = tuple(layout for _, layout in flat)
+        return [tensor for tensors, _ in flat for tensor in tensors]
+
+    def _arrange(self, inputs: Sequence[Tensor]) -> list[Any]:
+        rest = list(inputs)
+        arguments: list[Any] = []
+        for layout in self._body.layouts:
+            arguments.append(layout.build(rest[: layout.count]))
+            rest = rest[layout.count :]
+        return arguments
+
+    def _check_written(self, inputs: Sequence[Tensor]) -> None:
+        for tensor in inputs:
+            if tensor._storage.version:
+                raise AutogradError(
+                    f"{self._body.what}: the function writes into an argument. Got {describe(tensor)}, which "
+                    "is a value of the program, and no Tensor that outlives the call. Write into "
+                    "tensor.clone(), and return that."
+                )
+        for one in self._captured:
+            if one.storage.version != one.version:
+                one.storage.array = one.value
+                one.storage.version = one.version
+                raise TracingError(
+                    f"{self._body.what}: the function writes into a Tensor that it captures. Got "
+                    f"{describe(one.value)}. Return the new value, and write it after the call."
+                )
+
+    def _refuse_hooks(self, results: Sequence[Tensor], first: int) -> None:
+        """Raises if the function has registered a hook: JAX differentiates the body, and runs no hook."""
+        ahead: list[Any] = [tensor._grad_fn for tensor in results]
+        seen: set[Any] = set()
+        while ahead:
+            node = ahead.pop()
+            if node is None or node in seen or node.sequence_nr < first or isinstance(node, AccumulateGrad):
+                continue
+            if node.has_hooks:
+                raise AutogradError(
+                    f"{self._body.what}: the function registers a hook. Got one on {node.name()}. The call "
+                    "is differentiated as a whole, so the hook would never run. Register it outside, on an "
+                    "argument or a result of the call."
+                )
+            seen.add(node)
+            ahead += [None if edge is None else edge[0] for edge in node.edges]
+
+    def find_captured(self) -> list[Captured]:
+        """What the body has read that stood outside: JAX made constants of it."""
+        constants = {id(value) for value in self.closed.consts}
+        return [one for one in self.region.seen.values() if id(one.value) in constants]
+
+    def finish(self) -> Body:
+        """Returns the result of the trace."""
+        jaxpr, count, constants = self.closed.jaxpr, len(self._captured), list(self.closed.consts)
+        first = count + len(constants)
+
+        def run(*arrays: Any) -> Sequence[Any]:
+            closed = ClosedJaxpr(jaxpr, arrays[count:first])
+            return jaxpr_as_fun(closed)(*arrays[:count], *arrays[first:])
+
+        types = list(self.closed.out_avals)
+        return Body(run, self._captured, constants, self._layouts, types, self._flags)
+
+
+def _enter(array: Any, requires_grad: bool) -> Tensor:
+    """Makes the Tensor that stands for an argument inside."""
+    tensor = Tensor.from_array(array)
+    if requires_grad:
+        node: BodyInput = _new(BodyInput)
+        node.input_metadata = (jax.typeof(array),)
+        number_node(node, modes.state)
+        tensor._requires_grad, tensor._grad_fn = True, node
+    return tensor

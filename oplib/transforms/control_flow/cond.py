@@ -1,0 +1,141 @@
+"""``cond``: one of two functions, as a Tensor decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.array_functions.residual_function import ResidualFunction
+from oplib.autograd.tangents import run_without_tangents
+from oplib.errors import ArgumentTypeError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor, box
+
+from .agreement import compare, require_function
+from .body import Body, BodyFunction
+from .dual import DualFunction, hang_on, need_tangents, split
+from .leaves import flatten
+from .program import Outcome, Program, run_program
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """Calls one of two functions. A Tensor decides which one; its value is not read in Python.
+
+    Both functions are traced, and one of them runs. The call is one compiled program and one node on the
+    tape. Both functions obey the rules for the function of :func:`oplib.scan`. Under ``vmap`` both run, and
+    each example takes the result of one.
+
+    Args:
+        pred: a Tensor with one item, or a bool; a number counts as true if it is not 0.
+        true_fn: called with the operands if ``pred`` is true.
+        false_fn: called with them if it is not. Both return the same structure, shapes and dtypes.
+        *operands: Tensors, in any containers.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        ArgumentTypeError: ``pred`` is no Tensor with one item; an operand or a result holds something that is
+            no Tensor.
+        ResultError: the functions return different structures, shapes or dtypes.
+        TracingError: a function reads a value, draws from an outside Generator, or writes a captured Tensor.
+
+    Gradient:
+        That of the function that runs; zeros by what only the other one reads.
+
+    Source:
+        ``jax.lax.cond``.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.tensor([3.0, -4.0])
+        >>> oplib.cond(x.sum() > 0, lambda x: x * 2, lambda x: -x, x)
+        tensor([-3.,  4.])
+    """
+    require_function("cond: 'true_fn'", true_fn)
+    require_function("cond: 'false_fn'", false_fn)
+    arguments = [_read_pred(pred), *flatten(operands, "cond: an operand")[0]]
+    outcome = run_without_tangents(_run, arguments[0], true_fn, false_fn, operands)
+    if need_tangents(outcome, arguments):
+        pairs = tuple(map(split, operands))
+        (dual,) = _run(arguments[0], DualFunction(true_fn), DualFunction(false_fn), pairs).build()
+        hang_on(outcome, arguments, dual[1])
+    return outcome.build()[0]
+
+
+def _run(
+    pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...]
+) -> Outcome:
+    flat = [flatten(operand, "cond: an operand") for operand in operands]
+    tensors = [tensor for members, _ in flat for tensor in members]
+    layouts = tuple(layout for _, layout in flat)
+
+    def build(known: frozenset[int]) -> tuple[Program, Sequence[Body]]:
+        types = tuple(jax.typeof(one.array) for one in tensors)
+        needs = [one._requires_grad for one in tensors]
+        recording = modes.grad_enabled and not modes.inference
+        pairs = ((true_fn, "cond: 'true_fn'"), (false_fn, "cond: 'false_fn'"))
+        bodies = [
+            BodyFunction(function, what, layouts, types, known).trace(needs, recording=recording)
+            for function, what in pairs
+        ]
+        _check_branches(*bodies)
+        return _make_program(*bodies), bodies
+
+    return run_program([true_fn, false_fn], [pred, *tensors], ("cond", layouts), build)
+
+
+def _check_branches(yes: Body, no: Body) -> None:
+    compare(
+        yes.layouts[0],
+        yes.types,
+        no.layouts[0],
+        no.types,
+        "cond: 'false_fn' returns something else than 'true_fn'",
+        "Return the same structure, shapes and dtypes from both functions",
+    )
+
+
+def _make_program(yes: Body, no: Body) -> Program:
+    first, second = yes.operand_count, yes.operand_count + no.operand_count
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        pred, *operands = arrays[second:]
+
+        def take_true(first_captured: Any, _: Any, operands: Any) -> Any:
+            return tuple(yes.run(*first_captured, *operands))
+
+        def take_false(_: Any, second_captured: Any, operands: Any) -> Any:
+            return tuple(no.run(*second_captured, *operands))
+
+        return jax.lax.cond(
+            pred.reshape(()).astype(bool),
+            take_true,
+            take_false,
+            arrays[:first],
+            arrays[first:second],
+            operands,
+        )
+
+    flags = tuple(one or other for one, other in zip(yes.requires_grad, no.requires_grad, strict=True))
+    return Program(ResidualFunction(run, "Cond"), yes.layouts, flags)
+
+
+def _read_pred(pred: Any) -> Tensor:
+    """Returns the predicate as a Tensor without history.
+
+    Raises:
+        ArgumentTypeError: it is nothing of one item.
+    """
+    if isinstance(pred, (bool, int, float, np.bool_, np.number, np.ndarray, jax.Array)):
+        pred = box(jnp.asarray(pred))
+    if not isinstance(pred, Tensor) or pred.numel() != 1:
+        raise ArgumentTypeError(
+            f"cond: 'pred' is not one truth value. Got {describe(pred)}, of type {type(pred).__name__}. "
+            "Give a Tensor with one item, such as (x > 0).all()."
+        )
+    return pred.detach()

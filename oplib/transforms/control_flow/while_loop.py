@@ -1,0 +1,127 @@
+"""``while_loop``: a loop that goes on as long as a Tensor says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.tangents import run_without_tangents
+from oplib.autograd.user_functions.node import refuse_gradient
+from oplib.errors import ResultError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+from .agreement import check_carry, require_function
+from .body import Body, BodyFunction
+from .dual import DualFunction, Pair, hang_on, need_tangents, split
+from .leaves import flatten
+from .program import Outcome, Program, run_program
+
+_NO_REVERSE = (
+    "while_loop: it has no backward. The number of turns is not known before the loop has run, so its "
+    "program cannot save the values of each turn. Use oplib.scan with the largest number of turns and "
+    "oplib.cond inside, or forward mode, or call while_loop under oplib.no_grad()."
+)
+
+
+def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Any:
+    """Calls a function on its own result as long as another function returns true.
+
+    The loop is one compiled program. Both functions obey the rules for the function of :func:`oplib.scan`.
+
+    Args:
+        cond_fn: from the carry to a Tensor with one item: whether to go on.
+        body_fn: from the carry to the next one, of the same structure, shapes and dtypes.
+        init: the first carry: Tensors, in any containers.
+
+    Returns:
+        The first carry for which ``cond_fn`` is false.
+
+    Raises:
+        ArgumentTypeError: the carry holds something that is no Tensor.
+        ResultError: ``body_fn`` returns another carry than it gets, or ``cond_fn`` no truth value.
+        TracingError: a function reads a value, draws from an outside Generator, or writes a captured Tensor.
+
+    Gradient:
+        In forward mode that of the loop. There is none in reverse mode: a backward pass that reaches the
+        result raises.
+
+    Source:
+        ``jax.lax.while_loop``.
+
+    Example:
+        >>> import oplib
+        >>> oplib.while_loop(lambda x: x < 100, lambda x: x * 2, oplib.tensor(3))
+        tensor(192)
+    """
+    require_function("while_loop: 'cond_fn'", cond_fn)
+    require_function("while_loop: 'body_fn'", body_fn)
+    arguments = flatten(init, "while_loop: 'init'")[0]
+    outcome = run_without_tangents(_run, cond_fn, body_fn, init)
+    if need_tangents(outcome, arguments):
+        dual_outcome = _run(_DualCondition(cond_fn), DualFunction(body_fn), split(init))
+        hang_on(outcome, arguments, dual_outcome.build()[0][1])
+    return outcome.build()[0]
+
+
+class _DualCondition:
+    """A condition on the values of a pair."""
+
+    def __init__(self, cond_fn: Callable[[Any], Any]) -> None:
+        self.function = cond_fn
+
+    def __call__(self, pair: Pair) -> Any:
+        return self.function(pair[0])
+
+
+def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Outcome:
+    carry, layout = flatten(init, "while_loop: 'init'")
+    needs_gradient = modes.grad_enabled and not modes.inference
+
+    def build(known: frozenset[int]) -> tuple[Program, Sequence[Body]]:
+        types = tuple(jax.typeof(one.array) for one in carry)
+        needs = [one._requires_grad for one in carry]
+        test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, known)
+        turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, known)
+        bodies = [test.trace(needs, recording=False), turn.trace(needs, recording=False)]
+        _check_condition(bodies[0])
+        check_carry(turn.what, layout, types, bodies[1])
+        return _make_program(*bodies), bodies
+
+    with no_grad():
+        outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
+    if needs_gradient and any(one._requires_grad for one in (*carry, *outcome.operands)):
+        outcome.results[:] = [_refuse(result) for result in outcome.results]
+    return outcome
+
+
+def _refuse(result: Tensor) -> Tensor:
+    return refuse_gradient(result, _NO_REVERSE) if jnp.issubdtype(result.dtype, jnp.inexact) else result
+
+
+def _check_condition(test: Body) -> None:
+    if len(test.types) != 1 or test.types[0].size != 1:
+        raise ResultError(
+            f"while_loop: 'cond_fn' returns no truth value. Got {describe(list(test.types))}. Return a "
+            "Tensor with one item, such as (x > 0).all()."
+        )
+
+
+def _make_program(test: Body, turn: Body) -> Program:
+    first, second = test.operand_count, test.operand_count + turn.operand_count
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        def go_on(carry: Any) -> Any:
+            return test.run(*arrays[:first], *carry)[0].reshape(()).astype(bool)
+
+        def step(carry: Any) -> Any:
+            return tuple(turn.run(*arrays[first:second], *carry))
+
+        return jax.lax.while_loop(go_on, step, tuple(arrays[second:]))
+
+    return Program(ArrayFunction(run, "WhileLoop"), turn.layouts, tuple([False] * len(turn.types)))
