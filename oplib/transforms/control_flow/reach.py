@@ -133,8 +133,8 @@ class Reach:
         owner = storage.owner
         self.tensors.append(tensor)
         shared = self._places.setdefault(id(owner), len(self._places))
-        flags = tensor._requires_grad, tensor._grad_fn is None, shared
-        self._parts.append((jax.typeof(storage.array), *flags))  # a view is read here, outside of the trace
+        kind = jax.typeof(storage.array)  # a view is read here, outside of the trace
+        self._parts.append((kind, tensor._requires_grad, shared))
 
     def _look_into_function(self, function: types.FunctionType) -> None:
         code = function.__code__
