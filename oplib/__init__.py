@@ -74,7 +74,7 @@ with collecting_later():
     from .transforms import apply_in_map, cond, jit, map_examples, scan, vmap, while_loop
 
 if _typing.TYPE_CHECKING:
-    from . import random, utils, visual
+    from . import optim, random, utils, visual
     from .builtin.functions.registry import *
 
 __version__ = "0.1.0.dev0"
@@ -156,6 +156,7 @@ __all__ = [
     "ones",
     "ones_like",
     "ops",
+    "optim",
     "pi",
     "promote_types",
     "pytree",
@@ -190,7 +191,7 @@ __all__ += _registry.__all__
 
 def __getattr__(name: str) -> _typing.Any:
     """Makes the function of an op, such as ``oplib.exp``, at its first use; imports rarely used modules."""
-    if name in ("random", "utils", "visual"):
+    if name in ("optim", "random", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
     if name not in _registry.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -64,8 +64,12 @@ from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
+from oplib.transforms.control_flow.cond import cond as cond
 from oplib.transforms.jit.function import jit as jit
+from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.vmap.vmap import vmap as vmap
+from oplib.transforms.control_flow.while_loop import while_loop as while_loop
+import oplib.optim as optim
 import oplib.random as random
 import oplib.utils as utils
 import oplib.visual as visual
@@ -203,6 +207,7 @@ __all__ = [
     "complex64",
     "concat",
     "concatenate",
+    "cond",
     "config",
     "conj",
     "conj_physical",
@@ -500,6 +505,7 @@ __all__ = [
     "ones",
     "ones_like",
     "ops",
+    "optim",
     "orgqr",
     "outer",
     "pad",
@@ -555,6 +561,7 @@ __all__ = [
     "rsub",
     "save",
     "scaled_dot_product_attention",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_reduce",
@@ -659,6 +666,7 @@ __all__ = [
     "vsplit",
     "vstack",
     "where",
+    "while_loop",
     "xlogy",
     "xlogy_",
     "zero_",

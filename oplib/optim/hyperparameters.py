@@ -1,0 +1,80 @@
+"""The hyperparameters of an optimizer, which stand in its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.errors import ArgumentError, describe
+from oplib.tensor import Tensor, upcalls
+
+
+class Hyperparameters(MutableMapping[str, Tensor]):
+    """The hyperparameters that ``optax.inject_hyperparams`` has put into a state, by name.
+
+    Reading one gives the Tensor in the state. Setting one writes into that Tensor, so nothing compiles again.
+
+    Args:
+        state: the leaves of the state.
+        structure: how optax arranges them.
+    """
+
+    def __init__(self, state: Sequence[Tensor], structure: Any) -> None:
+        places = jax.tree_util.tree_unflatten(structure, range(len(state)))
+        self._tensors = {name: [state[place] for place in found] for name, found in _find(places).items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._find(name)[0]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        for tensor in self._find(name):
+            array = value._storage.array if isinstance(value, Tensor) else jnp.asarray(value)
+            if array.shape != tensor.shape:
+                raise ArgumentError(
+                    f"optimizer.hyperparams: {name!r} has another shape. Got {describe(array)} for "
+                    f"{describe(tensor)}. Give a number."
+                )
+            with no_grad():
+                upcalls.copy_(tensor, Tensor.from_array(array.astype(tensor.dtype)))
+
+    def __delitem__(self, name: str) -> None:
+        raise ArgumentError(
+            f"optimizer.hyperparams: {name!r} cannot be deleted. The transformation reads it at each step. "
+            "Set it to another value."
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return repr({name: tensors[0] for name, tensors in self._tensors.items()})
+
+    def _find(self, name: str) -> list[Tensor]:
+        if name not in self._tensors:
+            raise KeyError(
+                f"optimizer.hyperparams: there is no {name!r}. Got {sorted(self._tensors)}. Wrap the "
+                f"function that makes the transformation: optax.inject_hyperparams(optax.adam)({name}=...)."
+            )
+        return self._tensors[name]
+
+
+def _find(places: Any) -> dict[str, list[int]]:
+    """Finds the places of hyperparameters in a state; a name that several wrappers use has several."""
+    found: dict[str, list[int]] = {}
+    nodes = [places]
+    while nodes:
+        node = nodes.pop()
+        if hasattr(node, "hyperparams") and hasattr(node, "inner_state"):
+            for name, place in node.hyperparams.items():
+                found.setdefault(name, []).append(place)
+            nodes.append(node.inner_state)
+        elif not isinstance(node, int):
+            nodes.extend(jax.tree_util.tree_leaves(node, is_leaf=lambda one, node=node: one is not node))
+    return found

@@ -1,0 +1,289 @@
+"""``Optimizer``: a transformation of optax that updates Tensors in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.recording.in_place import write_in_place
+from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
+from oplib.pytree import tree_flatten, tree_unflatten
+from oplib.tensor import Tensor, box
+
+from .hyperparameters import Hyperparameters
+
+Mask = tuple[bool, ...]
+Update = Callable[..., tuple[list[Any], list[Any]]]
+
+
+class Optimizer:
+    """Updates parameters in place by their gradients, as a transformation of optax says.
+
+    A step is one compiled call. The state stands in Tensors, so a compiled training step finds it. A step
+    leaves a parameter without ``grad`` alone, and its part of the state too. What all parameters share, such
+    as the count of steps, goes on.
+
+    Args:
+        transformation: of optax, such as ``optax.adam(1e-3)``.
+        params: the parameters: leaves of the tape, in any containers.
+
+    Raises:
+        ImportError: optax is not installed.
+        ArgumentTypeError: ``transformation`` is none, or a parameter is no Tensor.
+        ArgumentValueError: there is no parameter, one is given twice, or one is no leaf.
+
+    Example:
+        >>> import optax
+        >>> import oplib
+        >>> w = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = oplib.optim.Optimizer(optax.sgd(0.1), [w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8000, 1.6000], requires_grad=True)
+    """
+
+    def __init__(self, transformation: Any, params: Any) -> None:
+        self._optax = _import_optax()
+        if not callable(getattr(transformation, "init", None)) or not callable(
+            getattr(transformation, "update", None)
+        ):
+            raise ArgumentTypeError(
+                f"Optimizer: 'transformation' is none of optax. Got {describe(transformation)}. Give the "
+                "result of a function such as optax.adam(1e-3)."
+            )
+        self.transformation = transformation
+        leaves, self._spec = tree_flatten(list(params) if hasattr(params, "__next__") else params)
+        self.params = _check_params(leaves)
+        self._flags = [leaf is not None for leaf in leaves]
+        arrays = self._arrange([param.array for param in self.params])
+        state = self._place(transformation.init(arrays), arrays)
+        flat, self._structure = jax.tree_util.tree_flatten(state)
+        self._owners = self._find_owners(state)
+        self.state = [Tensor.from_array(_strengthen(leaf)) for leaf in flat]
+        self.hyperparams = Hyperparameters(self.state, self._structure)
+        self._updates: dict[Mask, Update] = {}
+
+    def __repr__(self) -> str:
+        return f"Optimizer({len(self.params)} parameters, {len(self.state)} Tensors of state)"
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients of all parameters.
+
+        Args:
+            set_to_none: set them to None; otherwise write zeros into them.
+
+        Example:
+            >>> import optax
+            >>> import oplib
+            >>> w = oplib.ones(1, requires_grad=True)
+            >>> (w * 2).sum().backward()
+            >>> oplib.optim.Optimizer(optax.sgd(0.1), [w]).zero_grad()
+            >>> w.grad is None
+            True
+        """
+        for param in self.params:
+            if set_to_none:
+                param.grad = None
+            elif param.grad is not None:
+                with no_grad():
+                    param.grad.detach_().zero_()
+
+    def step(self, **extra: Any) -> None:
+        """Updates the parameters that have a gradient.
+
+        Args:
+            **extra: what the transformation reads besides, such as ``value`` of the loss: Tensors or arrays.
+
+        Raises:
+            TracingError: a trace of JAX would update parameters or a state that were made outside of it.
+
+        Example:
+            >>> import optax
+            >>> import oplib
+            >>> w = oplib.ones(1, requires_grad=True)
+            >>> optimizer = oplib.optim.Optimizer(optax.sgd(0.5), [w])
+            >>> (w * 2).sum().backward()
+            >>> optimizer.step()
+            >>> w.tolist()
+            [0.0]
+        """
+        grads = [param.grad for param in self.params]
+        mask = tuple(grad is not None for grad in grads)
+        if True not in mask:
+            return
+        update = self._updates.get(mask)
+        if update is None:
+            update = self._updates[mask] = self._make_update(mask)
+        extra = {name: one.array if isinstance(one, Tensor) else one for name, one in extra.items()}
+        arrays, state = update(
+            [param.array for param in self.params],
+            [None if grad is None else grad.array for grad in grads],
+            [tensor.array for tensor in self.state],
+            extra,
+        )
+        given = [param for param, has in zip(self.params, mask, strict=True) if has]
+        with no_grad():
+            for tensor, array in zip([*given, *self.state], [*arrays, *state], strict=True):
+                write_in_place(tensor, box(array), "Optimizer.step")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns a copy of the state, which :func:`oplib.save` can store.
+
+        Example:
+            >>> import optax
+            >>> import oplib
+            >>> optimizer = oplib.optim.Optimizer(optax.adam(0.1), [oplib.ones(1, requires_grad=True)])
+            >>> sorted(optimizer.state_dict()["state"])
+            ['[0].count', '[0].mu[0]', '[0].nu[0]']
+        """
+        pairs = zip(self._names(), self.state, strict=True)
+        return {"state": {name: tensor.detach().clone() for name, tensor in pairs}}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Writes a state into that of this optimizer, all of it or nothing.
+
+        Args:
+            state_dict: what :meth:`state_dict` has returned, of an optimizer with the same transformation
+                and parameters of the same shapes.
+
+        Raises:
+            ArgumentValueError: it is not that; the differing name is given.
+
+        Example:
+            >>> import optax
+            >>> import oplib
+            >>> optimizer = oplib.optim.Optimizer(optax.adam(0.1), [oplib.ones(1, requires_grad=True)])
+            >>> optimizer.load_state_dict(optimizer.state_dict())
+        """
+        given = state_dict.get("state")
+        names = self._names()
+        if not isinstance(given, Mapping) or set(given) != set(names):
+            found = sorted(given) if isinstance(given, Mapping) else describe(given)
+            raise ArgumentValueError(
+                f"load_state_dict: it is the state of another transformation. Got {found}, expected "
+                f"{sorted(names)}. Give what state_dict() has returned for the same transformation."
+            )
+        for name, tensor in zip(names, self.state, strict=True):
+            other = given[name]
+            if not isinstance(other, Tensor) or other.shape != tensor.shape or other.dtype != tensor.dtype:
+                raise ArgumentValueError(
+                    f"load_state_dict: {name!r} does not fit. Got {describe(other)} for {describe(tensor)}. "
+                    "Give the state of an optimizer whose parameters have the same shapes and dtypes."
+                )
+        with no_grad():
+            for name, tensor in zip(names, self.state, strict=True):
+                write_in_place(tensor, given[name].detach().clone(), "load_state_dict")
+
+    # The transformation ------------------------------------------------------------------------------------
+
+    def _arrange(self, values: Sequence[Any]) -> Any:
+        """Puts one value for each parameter into the containers of the parameters."""
+        rest = iter(values)
+        return tree_unflatten([next(rest) if flag else None for flag in self._flags], self._spec)
+
+    def _names(self) -> list[str]:
+        tree = jax.tree_util.tree_unflatten(self._structure, range(len(self.state)))
+        return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+    def _place(self, state: Any, arrays: Any) -> Any:
+        """Lays the parts of the state that belong to a spread parameter out as that is."""
+        if not any(_is_spread(param) for param in self.params):
+            return state
+
+        def place(part: Any, array: Any) -> Any:
+            return jax.device_put(part, array.sharding) if part.shape == array.shape else part
+
+        return self._optax.tree_utils.tree_map_params(self.transformation, place, state, arrays)
+
+    def _find_owners(self, state: Any) -> list[int]:
+        """For each leaf of the state, the number of the parameter to which it belongs; -1 if to none."""
+        numbers = self._arrange(range(len(self.params)))
+        owners = self._optax.tree_utils.tree_map_params(
+            self.transformation, lambda _, number: number, state, numbers, transform_non_params=lambda _: -1
+        )
+        return jax.tree_util.tree_leaves(owners)
+
+    def _make_update(self, mask: Mask) -> Update:
+        """Compiles a step in which just these parameters have gradients."""
+
+        def update(params: list[Any], grads: list[Any], state: list[Any], extra: dict[str, Any]) -> Any:
+            filled = [
+                jnp.zeros_like(one) if grad is None else grad for one, grad in zip(params, grads, strict=True)
+            ]
+            tree = self._arrange(params)
+            changes, new = self.transformation.update(
+                self._arrange(filled), jax.tree_util.tree_unflatten(self._structure, state), tree, **extra
+            )
+            updated = jax.tree_util.tree_leaves(self._optax.apply_updates(tree, changes))
+            kept = [
+                before if owner >= 0 and not mask[owner] else after.astype(before.dtype)
+                for before, after, owner in zip(
+                    state, jax.tree_util.tree_leaves(new), self._owners, strict=True
+                )
+            ]
+            return [updated[place] for place, has in zip(places, mask, strict=True) if has], kept
+
+        numbers = jax.tree_util.tree_leaves(self._arrange(range(len(mask))))  # JAX sorts dictionaries
+        places = [numbers.index(number) for number in range(len(mask))]
+        return jax.jit(update, inline=True)
+
+
+def _import_optax() -> Any:
+    try:
+        import optax  # noqa: PLC0415  an optional dependency
+    except ImportError as error:
+        raise ImportError(
+            "Optimizer: optax is not installed. The optimizers of oplib are its transformations. Install it: "
+            "pip install oplib[optim]."
+        ) from error
+    return optax
+
+
+def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
+    """Returns the parameters among leaves.
+
+    Raises:
+        ArgumentTypeError: one is no Tensor.
+        ArgumentValueError: there is none, one is given twice, or one is no leaf.
+    """
+    params: list[Tensor] = []
+    for leaf in leaves:
+        if leaf is None:
+            continue
+        if not isinstance(leaf, Tensor):
+            raise ArgumentTypeError(
+                f"Optimizer: a parameter is no Tensor. Got {describe(leaf)}, of type {type(leaf).__name__}. "
+                "Give Tensors that require grad."
+            )
+        if leaf._grad_fn is not None:
+            raise ArgumentValueError(
+                f"Optimizer: can't optimize a non-leaf Tensor. Got {describe(leaf)}, made by "
+                f"{leaf._grad_fn.name()}. Give the leaf that it is computed from, or tensor.detach()."
+            )
+        if any(leaf is param for param in params):
+            raise ArgumentValueError(
+                f"Optimizer: a parameter is given twice. Got {describe(leaf)} again. Give it once: its "
+                "gradient holds the sum of all its uses."
+            )
+        params.append(leaf)
+    if not params:
+        raise ArgumentValueError(
+            "Optimizer: optimizer got an empty parameter list. Got no Tensor. Give the Tensors to update."
+        )
+    return params
+
+
+def _strengthen(leaf: Any) -> Any:
+    array = jnp.asarray(leaf)
+    return jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array
+
+
+def _is_spread(param: Tensor) -> bool:
+    array = param.array
+    return not isinstance(array, Tracer) and len(array.sharding.device_set) > 1

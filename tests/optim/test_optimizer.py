@@ -1,0 +1,328 @@
+"""``oplib.optim.Optimizer``: transformations of optax as imperative optimizers."""
+
+import io
+import logging
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import oplib
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError
+from oplib.optim import Optimizer
+
+
+def make_params():
+    return [oplib.ones(2, 3, requires_grad=True), oplib.full((3,), 2.0, requires_grad=True)]
+
+
+def take_gradients(params):
+    sum((one**3).sum() for one in params).backward()
+
+
+def run_optax(transformation, count):
+    params = [jnp.ones((2, 3)), jnp.full((3,), 2.0)]
+    state = transformation.init(params)
+    for _ in range(count):
+        updates, state = transformation.update([3 * one**2 for one in params], state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+
+
+TRANSFORMATIONS = {
+    "sgd": optax.sgd(0.01, momentum=0.9, nesterov=True),
+    "adamw": optax.adamw(0.1),
+    "chain": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.exponential_decay(0.1, 2, 0.5))),
+    "factored": optax.adafactor(0.1),
+    "lion": optax.lion(0.01),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_steps_are_those_of_optax(name):
+    params = make_params()
+    optimizer = Optimizer(TRANSFORMATIONS[name], params)
+    for _ in range(5):
+        optimizer.zero_grad()
+        take_gradients(params)
+        optimizer.step()
+    for found, expected in zip(params, run_optax(TRANSFORMATIONS[name], 5), strict=True):
+        np.testing.assert_allclose(found.detach(), expected, rtol=1e-5)
+
+
+def test_parameters_may_stand_in_containers_and_generators():
+    w, b = make_params()
+    labels = {"w": "fast", "rest": ["still"]}
+    parts = optax.multi_transform({"fast": optax.sgd(0.1), "still": optax.set_to_zero()}, labels)
+    optimizer = Optimizer(parts, {"w": w, "rest": [b]})
+    take_gradients([w, b])
+    optimizer.step()
+    np.testing.assert_allclose(w.detach(), np.full((2, 3), 0.7), rtol=1e-6)
+    assert b.tolist() == [2.0] * 3
+    made = Optimizer(optax.sgd(0.1), (one for one in (w, b))).params
+    assert [id(one) for one in made] == [id(w), id(b)]
+
+
+def test_a_step_is_one_compiled_call(caplog):
+    params = make_params()
+    optimizer = Optimizer(optax.adam(0.1), params)
+    take_gradients(params)
+    caplog.set_level(logging.WARNING, logger="jax")
+    with jax.log_compiles():
+        optimizer.step()
+        first = sum("Finished XLA compilation" in record.getMessage() for record in caplog.records)
+        optimizer.step()
+        optimizer.step()
+    assert first == 1
+    assert sum("Finished XLA compilation" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_step_writes_in_place_and_counts_the_version():
+    params = make_params()
+    alias = params[0].detach()
+    optimizer = Optimizer(optax.sgd(0.1), params)
+    take_gradients(params)
+    optimizer.step()
+    assert params[0]._version == 1
+    assert alias.tolist() == params[0].tolist()
+    assert params[0].requires_grad
+    assert params[0].is_leaf
+
+
+def test_what_was_read_before_keeps_its_value():
+    params = make_params()
+    before = params[0].detach().array
+    optimizer = Optimizer(optax.sgd(0.1), params)
+    take_gradients(params)
+    optimizer.step()
+    assert before.tolist() == [[1.0] * 3] * 2
+
+
+def test_a_parameter_without_gradient_is_left_alone_with_its_state():
+    w, b = make_params()
+    optimizer = Optimizer(optax.adamw(0.1, weight_decay=0.5), [w, b])
+    take_gradients([w, b])
+    optimizer.step()
+    kept, moments = b.tolist(), optimizer.state_dict()["state"]["[0].mu[1]"].tolist()
+    optimizer.zero_grad()
+    take_gradients([w])
+    optimizer.step()
+    assert b.tolist() == kept
+    assert optimizer.state_dict()["state"]["[0].mu[1]"].tolist() == moments
+
+
+def test_a_step_without_any_gradient_does_nothing():
+    params = make_params()
+    optimizer = Optimizer(optax.adam(0.1), params)
+    optimizer.step()
+    assert optimizer.state_dict()["state"]["[0].count"].item() == 0
+    assert params[0]._version == 0
+
+
+def test_zero_grad_clears_or_writes_zeros():
+    params = make_params()
+    optimizer = Optimizer(optax.sgd(0.1), params)
+    take_gradients(params)
+    held = params[0].grad
+    optimizer.zero_grad(set_to_none=False)
+    assert params[0].grad is held
+    assert held.tolist() == [[0.0] * 3] * 2
+    optimizer.zero_grad()
+    assert params[0].grad is None
+
+
+def test_a_schedule_counts_in_a_tensor():
+    (w, _) = make_params()
+    optimizer = Optimizer(optax.sgd(optax.piecewise_constant_schedule(1.0, {2: 0.0})), [w])
+    steps = []
+    for _ in range(4):
+        before = w.detach().clone()
+        w.grad = oplib.ones(2, 3)
+        optimizer.step()
+        steps.append((before - w.detach())[0, 0].item())
+    assert steps == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_further_arguments_reach_the_transformation():
+    w = oplib.ones(1, requires_grad=True)
+    plateau = optax.contrib.reduce_on_plateau(factor=0.5, patience=1)
+    optimizer = Optimizer(optax.chain(optax.sgd(1.0), plateau), [w])
+    for _ in range(5):
+        w.grad = oplib.ones(1)
+        optimizer.step(value=oplib.tensor(1.0))
+    assert w.item() > 1 - 5
+
+
+# Hyperparameters ------------------------------------------------------------------------------------------
+
+
+def make_injected():
+    (w, _) = make_params()
+    return w, Optimizer(optax.inject_hyperparams(optax.sgd)(learning_rate=0.5), [w])
+
+
+def test_a_hyperparameter_is_set_without_compiling(caplog):
+    w, optimizer = make_injected()
+    w.grad = oplib.ones(2, 3)
+    optimizer.step()
+    caplog.set_level(logging.WARNING, logger="jax")
+    optimizer.hyperparams["learning_rate"] = 0.25
+    with jax.log_compiles():
+        optimizer.hyperparams["learning_rate"] = 0.125
+        optimizer.step()
+    assert not [record for record in caplog.records if "Finished XLA compilation" in record.getMessage()]
+    assert w[0, 0].item() == 1 - 0.5 - 0.125
+    assert optimizer.hyperparams["learning_rate"].item() == 0.125
+
+
+def test_they_are_a_mapping():
+    _, optimizer = make_injected()
+    assert list(optimizer.hyperparams) == ["learning_rate"]
+    assert len(optimizer.hyperparams) == 1
+    optimizer.hyperparams["learning_rate"] *= 0.5
+    optimizer.hyperparams["learning_rate"] = oplib.tensor(0.1)
+    assert repr(optimizer.hyperparams) == "{'learning_rate': tensor(0.1000)}"
+
+
+def test_they_are_found_inside_other_transformations():
+    (w, _) = make_params()
+    chain = optax.chain(optax.clip(1.0), optax.inject_hyperparams(optax.adam)(learning_rate=0.5))
+    assert "learning_rate" in Optimizer(chain, [w]).hyperparams
+
+
+def test_an_unknown_hyperparameter_raises():
+    _, optimizer = make_injected()
+    with pytest.raises(KeyError, match=r"there is no 'lr'. Got .*learning_rate.*inject_hyperparams"):
+        optimizer.hyperparams["lr"] = 0.1
+    with pytest.raises(ArgumentError, match="'learning_rate' has another shape"):
+        optimizer.hyperparams["learning_rate"] = oplib.ones(2)
+    with pytest.raises(ArgumentError, match="'learning_rate' cannot be deleted"):
+        del optimizer.hyperparams["learning_rate"]
+
+
+# Its state ------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_state_goes_on_as_before():
+    first, second = make_params(), make_params()
+    one, other = (Optimizer(optax.adam(0.1), params) for params in (first, second))
+    for _ in range(3):
+        take_gradients(first)
+        one.step()
+        one.zero_grad()
+    stored = io.BytesIO()
+    oplib.save({"optimizer": one.state_dict(), "params": [p.detach() for p in first]}, stored)
+    stored.seek(0)
+    loaded = oplib.load(stored)
+    other.load_state_dict(loaded["optimizer"])
+    with oplib.no_grad():
+        for param, value in zip(second, loaded["params"], strict=True):
+            param.copy_(value)
+    for params, optimizer in ((first, one), (second, other)):
+        take_gradients(params)
+        optimizer.step()
+    assert [p.tolist() for p in first] == [p.tolist() for p in second]
+
+
+def test_a_state_dict_is_a_copy():
+    params = make_params()
+    optimizer = Optimizer(optax.adam(0.1), params)
+    stored = optimizer.state_dict()
+    take_gradients(params)
+    optimizer.step()
+    assert stored["state"]["[0].count"].item() == 0
+
+
+def test_the_wrong_state_is_refused_and_changes_nothing():
+    params = make_params()
+    optimizer = Optimizer(optax.adam(0.1), params)
+    with pytest.raises(ArgumentValueError, match="the state of another transformation"):
+        optimizer.load_state_dict(Optimizer(optax.sgd(0.1), params).state_dict())
+    with pytest.raises(ArgumentValueError, match=r"the state of another transformation. Got None"):
+        optimizer.load_state_dict({})
+    wrong = optimizer.state_dict()
+    wrong["state"]["[0].count"] += 1
+    wrong["state"]["[0].nu[1]"] = oplib.ones(7)
+    with pytest.raises(ArgumentValueError, match=r"'\[0\].nu\[1\]' does not fit. Got f32\[7\] for f32\[3\]"):
+        optimizer.load_state_dict(wrong)
+    assert optimizer.state_dict()["state"]["[0].count"].item() == 0
+
+
+# Inside JAX, and on several devices -----------------------------------------------------------------------
+
+
+def test_it_works_inside_a_trace_where_all_of_it_is_made():
+    def train(array):
+        w = oplib.Tensor.from_array(array, requires_grad=True)
+        optimizer = Optimizer(optax.adam(0.1), [w])
+        for _ in range(3):
+            w.grad = None
+            (w * w).sum().backward()
+            optimizer.step()
+        return w.detach().array
+
+    array = jnp.asarray([1.0, -2.0])
+    np.testing.assert_allclose(jax.jit(train)(array), train(array), rtol=1e-6)
+
+
+def test_a_trace_may_not_update_what_was_made_outside():
+    (w, _) = make_params()
+    optimizer = Optimizer(optax.sgd(0.1), [w])
+
+    def step(array):
+        w.grad = None
+        (gradient,) = oplib.autograd.grad((w * oplib.Tensor.from_array(array)).sum(), w)
+        w.grad = gradient
+        optimizer.step()
+
+    with pytest.raises(TracingError, match="outside this trace"):
+        jax.jit(step)(jnp.ones(3))
+    w.grad = None
+    assert w.tolist() == [[1.0] * 3] * 2
+
+
+@pytest.mark.devices(4)
+def test_parameters_and_state_keep_their_shardings():
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    w = oplib.Tensor.from_array(jax.device_put(jnp.ones((8, 2)), spread), requires_grad=True)
+    optimizer = Optimizer(optax.adam(0.1), [w])
+    for _ in range(2):
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+    parts = [one for one in optimizer.state if one.shape == (8, 2)]
+    assert len(parts) == 2
+    assert all(one.sharding.is_equivalent_to(spread, 2) for one in (w, *parts))
+
+
+# Bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda w: Optimizer(optax.adam, [w]), ArgumentTypeError, "'transformation' is none of optax"),
+        (lambda w: Optimizer(0.1, [w]), ArgumentTypeError, "'transformation' is none of optax. Got 0.1"),
+        (lambda w: Optimizer(optax.sgd(0.1), []), ArgumentValueError, "got an empty parameter list"),
+        (lambda w: Optimizer(optax.sgd(0.1), [1.0]), ArgumentTypeError, "a parameter is no Tensor. Got 1.0"),
+        (lambda w: Optimizer(optax.sgd(0.1), [w, w]), ArgumentValueError, r"is given twice. Got f32\[2,3\]"),
+        (
+            lambda w: Optimizer(optax.sgd(0.1), [w * 2]),
+            ArgumentValueError,
+            "can't optimize a non-leaf Tensor",
+        ),
+    ],
+)
+def test_bad_input(make, error, text):
+    with pytest.raises(error, match=text):
+        make(make_params()[0])
+
+
+def test_without_optax_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    with pytest.raises(ImportError, match=r"pip install oplib\[optim\]"):
+        Optimizer(object(), make_params())
