@@ -49,7 +49,16 @@ def test_the_root_shows_nothing_that_it_does_not_list():
     } == set()
 
 
-DIFFERENT_IN_LINALG = {"diagonal", "lu", "lu_solve", "norm", "qr", "svd", "vander"}  # from torch's older ones
+DIFFERENT_IN_LINALG = {
+    "cond",
+    "diagonal",
+    "lu",
+    "lu_solve",
+    "norm",
+    "qr",
+    "svd",
+    "vander",
+}  # from functions of the root
 
 
 def test_a_name_that_several_facades_list_is_one_thing():

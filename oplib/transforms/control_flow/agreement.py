@@ -8,7 +8,7 @@ from typing import Any
 from oplib.errors import ArgumentTypeError, ResultError, describe
 
 from .body import Body
-from .leaves import Layout
+from .leaves import LeafLayout
 
 
 def require_function(what: str, function: Any) -> None:
@@ -24,7 +24,7 @@ def require_function(what: str, function: Any) -> None:
         )
 
 
-def check_carry(what: str, carry: Layout, types: Sequence[Any], body: Body) -> None:
+def check_carry(what: str, carry: LeafLayout, types: Sequence[Any], body: Body) -> None:
     """Raises where a body returns another carry than it gets.
 
     Args:
@@ -47,7 +47,12 @@ def check_carry(what: str, carry: Layout, types: Sequence[Any], body: Body) -> N
 
 
 def compare(
-    due: Layout, due_types: Sequence[Any], given: Layout, given_types: Sequence[Any], subject: str, cure: str
+    due: LeafLayout,
+    due_types: Sequence[Any],
+    given: LeafLayout,
+    given_types: Sequence[Any],
+    subject: str,
+    cure: str,
 ) -> None:
     """Raises where two trees of Tensors differ in structure, or in the shape or dtype of a leaf.
 

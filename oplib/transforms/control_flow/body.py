@@ -17,8 +17,8 @@ from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
-from .leaves import Layout, flatten, share
-from .region import Captured, Region, run_in_region
+from .leaves import LeafLayout, flatten_leaves, share
+from .region import BodyRegion, Captured, run_in_region
 
 _new: Any = object.__new__
 
@@ -52,7 +52,7 @@ class Body:
     run: Callable[..., Sequence[Any]]
     captured: list[Captured]
     constants: list[Any]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[LeafLayout, ...]
     types: list[Any]
     requires_grad: list[bool]
 
@@ -82,7 +82,7 @@ class BodyFunction:
 
     function: Callable[..., Any]
     what: str
-    layouts: tuple[Layout, ...]
+    layouts: tuple[LeafLayout, ...]
     types: tuple[Any, ...]
     known: frozenset[int]
     results: int = 0
@@ -122,7 +122,7 @@ class _Trace:
         self._captured = list(captured)
         self._requires_grad = requires_grad
         self._cutting = cutting
-        self._layouts: tuple[Layout, ...]
+        self._layouts: tuple[LeafLayout, ...]
         self._flags: list[bool]
         types = [jax.typeof(one.value) for one in captured]
         self.closed = jax.make_jaxpr(self._run)(*types, *body.types)
@@ -130,10 +130,10 @@ class _Trace:
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._captured)
         operands = {one.key: array for one, array in zip(self._captured, arrays[:count], strict=True)}
-        region = self.region = Region(self._body.known, operands, cutting=self._cutting)
+        region = self.region = BodyRegion(self._body.known, operands, cutting=self._cutting)
         return run_in_region(region, lambda: self._call(region, arrays[count:]))
 
-    def _call(self, region: Region, arrays: Sequence[Any]) -> list[Any]:
+    def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
         first = modes.sequence_nr
         inputs = list(map(_enter, arrays, self._requires_grad))
         results = self._flatten(self._body.function(*self._arrange(inputs)))
@@ -150,7 +150,8 @@ class _Trace:
                 f"{describe(results)}. Return (carry, None) if nothing is kept."
             )
         flat = [
-            flatten(tree, f"{body.what}: its result") for tree in (results if body.results else [results])
+            flatten_leaves(tree, f"{body.what}: its result")
+            for tree in (results if body.results else [results])
         ]
         self._layouts = tuple(layout for _, layout in flat)
         return [tensor for tensors, _ in flat for tensor in tensors]

@@ -17,9 +17,9 @@ from oplib.tensor import Tensor, box
 
 from .agreement import compare, require_function
 from .body import Body, BodyFunction
-from .dual import DualFunction, hang_on, need_tangents, split
-from .leaves import flatten
-from .program import Outcome, Program, run_program
+from .dual import DualFunction, hang_on, need_tangents, split_dual
+from .leaves import flatten_leaves
+from .program import FlowProgram, Outcome, run_program
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -58,10 +58,10 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     """
     require_function("cond: 'true_fn'", true_fn)
     require_function("cond: 'false_fn'", false_fn)
-    arguments = [_read_pred(pred), *flatten(operands, "cond: an operand")[0]]
+    arguments = [_read_pred(pred), *flatten_leaves(operands, "cond: an operand")[0]]
     outcome = run_without_tangents(_run, arguments[0], true_fn, false_fn, operands)
     if need_tangents(outcome, arguments):
-        pairs = tuple(map(split, operands))
+        pairs = tuple(map(split_dual, operands))
         (dual,) = _run(arguments[0], DualFunction(true_fn), DualFunction(false_fn), pairs).build()
         hang_on(outcome, arguments, dual[1])
     return outcome.build()[0]
@@ -70,11 +70,11 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 def _run(
     pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...]
 ) -> Outcome:
-    flat = [flatten(operand, "cond: an operand") for operand in operands]
+    flat = [flatten_leaves(operand, "cond: an operand") for operand in operands]
     tensors = [tensor for members, _ in flat for tensor in members]
     layouts = tuple(layout for _, layout in flat)
 
-    def build(known: frozenset[int]) -> tuple[Program, Sequence[Body]]:
+    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(one.array) for one in tensors)
         needs = [one._requires_grad for one in tensors]
         recording = modes.grad_enabled and not modes.inference
@@ -100,7 +100,7 @@ def _check_branches(yes: Body, no: Body) -> None:
     )
 
 
-def _make_program(yes: Body, no: Body) -> Program:
+def _make_program(yes: Body, no: Body) -> FlowProgram:
     first, second = yes.operand_count, yes.operand_count + no.operand_count
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def _make_program(yes: Body, no: Body) -> Program:
         )
 
     flags = tuple(one or other for one, other in zip(yes.requires_grad, no.requires_grad, strict=True))
-    return Program(ResidualFunction(run, "Cond"), yes.layouts, flags)
+    return FlowProgram(ResidualFunction(run, "Cond"), yes.layouts, flags)
 
 
 def _read_pred(pred: Any) -> Tensor:

@@ -21,7 +21,7 @@ from .program import Outcome
 Pair = tuple[Any, list[Tensor]]
 
 
-def split(tree: Any) -> Pair:
+def split_dual(tree: Any) -> Pair:
     """Takes the tangents off a tree: the tree without them, and one for each leaf that can have one."""
     leaves, spec = tree_flatten(tree)
     tangents: list[Tensor] = []
@@ -33,7 +33,7 @@ def split(tree: Any) -> Pair:
     return tree_unflatten(leaves, spec), tangents
 
 
-def join(pair: Pair) -> Any:
+def join_dual(pair: Pair) -> Any:
     """Puts tangents on the leaves of a tree again."""
     tree, tangents = pair
     leaves, spec = tree_flatten(tree)
@@ -61,8 +61,8 @@ class DualFunction:
 
     def __call__(self, *pairs: Pair) -> Any:
         """Calls the function on duals."""
-        results = self.function(*map(join, pairs))
-        return tuple(map(split, results)) if self.several else split(results)
+        results = self.function(*map(join_dual, pairs))
+        return tuple(map(split_dual, results)) if self.several else split_dual(results)
 
 
 def need_tangents(outcome: Outcome, arguments: Sequence[Tensor]) -> bool:

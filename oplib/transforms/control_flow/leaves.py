@@ -16,7 +16,7 @@ _new: Any = object.__new__
 
 
 @dataclass(frozen=True)
-class Layout:
+class LeafLayout:
     """The structure of a tree of Tensors.
 
     Attributes:
@@ -57,7 +57,7 @@ def _unpack(tensor: Tensor, kind: type) -> Any:
     return tensor if kind is Tensor else tensor.array
 
 
-def flatten(tree: Any, what: str) -> tuple[list[Tensor], Layout]:
+def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:
     """Takes a tree of Tensors apart; arrays in it, such as keys, are boxed.
 
     Args:
@@ -77,7 +77,7 @@ def flatten(tree: Any, what: str) -> tuple[list[Tensor], Layout]:
         for leaf, kind in zip(leaves, kinds, strict=True)
         if kind is not None
     ]
-    return tensors, Layout(spec, tuple(kinds))
+    return tensors, LeafLayout(spec, tuple(kinds))
 
 
 def _find_kind(leaf: Any, what: str) -> type | None:

@@ -19,14 +19,14 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, get_default_dtype
 
 from .body import Body, Captured
-from .leaves import Layout, share
+from .leaves import LeafLayout, share
 from .reach import Reach, TooMuchError
 
 CAPACITY = 256  # programs
 
 
 @dataclass(frozen=True)
-class Program:
+class FlowProgram:
     """A call of control flow as a function of arrays.
 
     Attributes:
@@ -36,7 +36,7 @@ class Program:
     """
 
     function: ArrayFunction
-    layouts: tuple[Layout, ...]
+    layouts: tuple[LeafLayout, ...]
     requires_grad: tuple[bool, ...]
 
     def run(self, operands: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Tensor]:
@@ -58,7 +58,7 @@ class Outcome:
         results: the leaves of the result.
     """
 
-    program: Program
+    program: FlowProgram
     operands: list[Tensor]
     results: list[Tensor]
 
@@ -72,15 +72,15 @@ class Outcome:
         return trees
 
 
-Builder = Callable[[frozenset[int]], tuple[Program, Sequence[Body]]]
+Builder = Callable[[frozenset[int]], tuple[FlowProgram, Sequence[Body]]]
 Find = Callable[[Reach], Tensor]
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _StoredProgram:
     """A program to be used again, and how its operands are found."""
 
-    program: Program
+    program: FlowProgram
     finds: Sequence[Find]
 
 
@@ -88,17 +88,17 @@ class _Programs:
     """The programs of this process. Their keys hold objects of the user weakly."""
 
     def __init__(self) -> None:
-        self._table: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._table: OrderedDict[Hashable, _StoredProgram] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> _Kept | None:
+    def get(self, key: Hashable) -> _StoredProgram | None:
         with self._lock:
             found = self._table.get(key)
             if found is not None:
                 self._table.move_to_end(key)
             return found
 
-    def put(self, key: Hashable, kept: _Kept) -> None:
+    def put(self, key: Hashable, kept: _StoredProgram) -> None:
         with self._lock:
             self._table[key] = kept
             if len(self._table) > CAPACITY:
@@ -131,7 +131,7 @@ def run_program(
     outcome, bodies = _make(build, frozenset(map(id, reach.tensors)), arguments)
     finds = _find_operands(bodies, reach)
     if finds is not None:
-        _programs.put(key, _Kept(outcome.program, finds))
+        _programs.put(key, _StoredProgram(outcome.program, finds))
     return outcome
 
 

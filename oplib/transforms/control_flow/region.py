@@ -55,7 +55,7 @@ class Captured:
         return share(self.storage) if self.owner is None else self.owner
 
 
-class Region:
+class BodyRegion:
     """Says what array each Tensor has while a body is traced.
 
     Args:
@@ -68,7 +68,7 @@ class Region:
         self._known = known
         self._operands = operands
         self._cutting = cutting
-        self._outer: Region | None = modes.region
+        self._outer: BodyRegion | None = modes.region
         self.seen: dict[Key, Captured] = {}
 
     def read(self, tensor: Tensor) -> Any:
@@ -133,7 +133,7 @@ def _replace(old: Any, new: Any) -> Any:
     return jax.lax.stop_gradient(new) + jnp.where(jnp.isfinite(old), zero, jnp.zeros_like(old))
 
 
-def run_in_region(region: Region, work: Callable[[], Result]) -> Result:
+def run_in_region(region: BodyRegion, work: Callable[[], Result]) -> Result:
     """Calls a function while a region decides what arrays the Tensors of this thread have."""
     state = modes.state
     outer = state.region

@@ -16,9 +16,9 @@ from oplib.tensor import Tensor
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
-from .dual import DualFunction, hang_on, need_tangents, split
-from .leaves import Layout, flatten, type_of_slice
-from .program import Outcome, Program, run_program
+from .dual import DualFunction, hang_on, need_tangents, split_dual
+from .leaves import LeafLayout, flatten_leaves, type_of_slice
+from .program import FlowProgram, Outcome, run_program
 
 
 def scan(
@@ -68,10 +68,10 @@ def scan(
         (tensor(3.), tensor([1., 3.]))
     """
     require_function("scan: 'f'", f)
-    arguments = [*flatten(init, "scan: 'init'")[0], *flatten(xs, "scan: 'xs'")[0]]
+    arguments = [*flatten_leaves(init, "scan: 'init'")[0], *flatten_leaves(xs, "scan: 'xs'")[0]]
     outcome = run_without_tangents(partial(_run, f, init, xs, length, reverse=reverse))
     if need_tangents(outcome, arguments):
-        pairs = _run(DualFunction(f, several=True), split(init), split(xs), length, reverse=reverse)
+        pairs = _run(DualFunction(f, several=True), split_dual(init), split_dual(xs), length, reverse=reverse)
         (_, carry), (_, ys) = pairs.build()
         hang_on(outcome, arguments, [*carry, *ys])
     carry, ys = outcome.build()
@@ -79,11 +79,11 @@ def scan(
 
 
 def _run(f: Callable[..., Any], init: Any, xs: Any, length: int | None, *, reverse: bool) -> Outcome:
-    carry, carry_layout = flatten(init, "scan: 'init'")
-    slices, slice_layout = flatten(xs, "scan: 'xs'")
+    carry, carry_layout = flatten_leaves(init, "scan: 'init'")
+    slices, slice_layout = flatten_leaves(xs, "scan: 'xs'")
     count = _find_length(slices, length)
 
-    def build(known: frozenset[int]) -> tuple[Program, Sequence[Body]]:
+    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
         types = [jax.typeof(one.array) for one in carry]
         types += [type_of_slice(one.array) for one in slices]
         layouts = (carry_layout, slice_layout)
@@ -96,7 +96,7 @@ def _run(f: Callable[..., Any], init: Any, xs: Any, length: int | None, *, rever
     return run_program([f], [*carry, *slices], static, build)
 
 
-def _settle(traced: BodyFunction, carry: Layout, needs: list[bool]) -> Body:
+def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
     """Traces the body until it is known which parts of the carry have a history."""
     while True:
         body = traced.trace(needs, recording=modes.grad_enabled and not modes.inference)
@@ -109,7 +109,7 @@ def _settle(traced: BodyFunction, carry: Layout, needs: list[bool]) -> Body:
         needs = [*grown, *needs[carry.count :]]
 
 
-def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> Program:
+def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> FlowProgram:
     operands = body.operand_count
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> Pr
         last, ys = jax.lax.scan(step, tuple(init), tuple(xs), length, reverse)
         return *last, *ys
 
-    return Program(ResidualFunction(run, "Scan"), body.layouts, tuple(body.requires_grad))
+    return FlowProgram(ResidualFunction(run, "Scan"), body.layouts, tuple(body.requires_grad))
 
 
 def _find_length(slices: Sequence[Tensor], length: int | None) -> int:

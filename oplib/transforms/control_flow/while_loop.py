@@ -18,9 +18,9 @@ from oplib.tensor import Tensor
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
-from .dual import DualFunction, Pair, hang_on, need_tangents, split
-from .leaves import flatten
-from .program import Outcome, Program, run_program
+from .dual import DualFunction, Pair, hang_on, need_tangents, split_dual
+from .leaves import flatten_leaves
+from .program import FlowProgram, Outcome, run_program
 
 _NO_REVERSE = (
     "while_loop: it has no backward. The number of turns is not known before the loop has run, so its "
@@ -61,10 +61,10 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     """
     require_function("while_loop: 'cond_fn'", cond_fn)
     require_function("while_loop: 'body_fn'", body_fn)
-    arguments = flatten(init, "while_loop: 'init'")[0]
+    arguments = flatten_leaves(init, "while_loop: 'init'")[0]
     outcome = run_without_tangents(_run, cond_fn, body_fn, init)
     if need_tangents(outcome, arguments):
-        dual_outcome = _run(_DualCondition(cond_fn), DualFunction(body_fn), split(init))
+        dual_outcome = _run(_DualCondition(cond_fn), DualFunction(body_fn), split_dual(init))
         hang_on(outcome, arguments, dual_outcome.build()[0][1])
     return outcome.build()[0]
 
@@ -80,10 +80,10 @@ class _DualCondition:
 
 
 def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Outcome:
-    carry, layout = flatten(init, "while_loop: 'init'")
+    carry, layout = flatten_leaves(init, "while_loop: 'init'")
     needs_gradient = modes.grad_enabled and not modes.inference
 
-    def build(known: frozenset[int]) -> tuple[Program, Sequence[Body]]:
+    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(one.array) for one in carry)
         needs = [one._requires_grad for one in carry]
         test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, known)
@@ -112,7 +112,7 @@ def _check_condition(test: Body) -> None:
         )
 
 
-def _make_program(test: Body, turn: Body) -> Program:
+def _make_program(test: Body, turn: Body) -> FlowProgram:
     first, second = test.operand_count, test.operand_count + turn.operand_count
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -124,4 +124,4 @@ def _make_program(test: Body, turn: Body) -> Program:
 
         return jax.lax.while_loop(go_on, step, tuple(arrays[second:]))
 
-    return Program(ArrayFunction(run, "WhileLoop"), turn.layouts, tuple([False] * len(turn.types)))
+    return FlowProgram(ArrayFunction(run, "WhileLoop"), turn.layouts, tuple([False] * len(turn.types)))
