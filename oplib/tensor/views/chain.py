@@ -190,7 +190,8 @@ class _Forms:
         def run(*arguments: Any) -> Any:
             result = function(*arguments)
             for array in result if isinstance(result, tuple) else (result,):
-                require_memory("view", array.shape, array.dtype, in_jit=True)
+                if array is not None:  # the gradient of something that needs none
+                    require_memory("view", array.shape, array.dtype, in_jit=True)
             return result
 
         self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)

@@ -237,3 +237,14 @@ def test_what_was_overwritten_by_a_constant_may_be_used_twice():
     (written * written).sum().backward()
     assert written.tolist() == [1.0, 0.0]
     assert leaf.grad is None
+
+
+def test_a_write_of_a_view_has_a_second_derivative():
+    x = oplib.tensor([0.5, 2.0], requires_grad=True)
+    y = oplib.zeros(2)
+    y[1:] = x[:1]
+    y += x
+    (first,) = oplib.autograd.grad((y**3).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    # y = (a, a + b): the sum of the first derivatives is 3a^2 + 6(a + b)^2
+    assert second.tolist() == [6 * 0.5 + 12 * 2.5, 12 * 2.5]
