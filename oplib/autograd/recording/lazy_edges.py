@@ -46,7 +46,7 @@ def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> No
         node.inputs = tuple(
             [
                 None
-                if function is False
+                if not wanted[place]
                 else tensors[place]
                 if function is None
                 else (function, tensors[place]._output_nr)
@@ -56,7 +56,7 @@ def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> No
     else:
         node.edges = tuple(
             [
-                None if function is False else (function, tensors[place]._output_nr)
+                (function, tensors[place]._output_nr) if wanted[place] else None
                 for place, function in enumerate(functions)
             ]
         )
