@@ -171,13 +171,13 @@ class Tensor(
 _new: Callable[[type[Any]], Any] = object.__new__
 
 
-@inlined
 def read_array(tensor: Tensor) -> Any:
     """Returns the array of an operand. In the body of a control flow function it is the one of the trace."""
     region = modes.state.region
     return tensor._storage.array if region is None else region.read(tensor)
 
 
+@inlined
 def box(array: Any) -> Tensor:
     """Makes a Tensor around an array without any check, for internal use."""
     storage = _new(Storage)
