@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from oplib.tensor import Storage
 from oplib.tensor.storage.fresh import peek
 
 from .places import FoundObject, Walk
+from .scalars import Names, read_scalars
+
+_NAMED = (type, types.FunctionType, types.ModuleType)
 
 
 class Candidates:
@@ -29,6 +33,7 @@ class Candidates:
         holders: for each storage the number of the first operand that shows it.
         generators: the Generators.
         containers: the objects that hold others.
+        scalars: for each of them by its ``id`` the numbers, bools and strings that the function may read.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -42,6 +47,18 @@ class Candidates:
         self.holders = list(holders.values())
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
+        self.scalars = self._find_scalars(Names(walk))
+
+    def _find_scalars(self, names: Names) -> dict[int, dict[str, Any]]:
+        ways = self.find_ancestors()
+        found: dict[int, dict[str, Any]] = {}
+        for place in self.containers:
+            is_on_the_way = id(place.value) in ways
+            if is_on_the_way or names.lead_to(place):
+                is_open = is_on_the_way and names.is_dynamic and not isinstance(place.value, _NAMED)
+                listed = None if is_open else names.known
+                found[id(place.value)] = read_scalars(place.value, listed)
+        return found
 
     @property
     def array_start(self) -> int:

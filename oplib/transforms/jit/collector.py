@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from typing import Any
 
@@ -19,6 +20,8 @@ from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
 from .entries import read_entries, restore_entry
 from .places import SCALARS, FoundObject, Walk
 from .snapshot import StateSnapshot
+
+_OF_CODE = (types.CellType, types.FunctionType)
 
 
 class Collector:
@@ -133,8 +136,8 @@ class Collector:
                     continue
                 is_added = key not in before and not isinstance(place.value, (list, deque))
                 if isinstance(value, SCALARS):
-                    if id(place.value) not in self._on_the_way:
-                        continue
+                    if id(place.value) not in self._on_the_way or isinstance(place.value, _OF_CODE):
+                        continue  # a side effect, as under jax.jit
                     if not is_added:
                         self._refuse_scalar(place, key, before.get(key), value)
                 self._collect_entry(number, key, value, is_placed=is_added or key in before)

@@ -105,6 +105,10 @@ def _is_walked(value: Any, place: FoundObject) -> bool:
     return True
 
 
+def _is_of_oplib(value: Any) -> bool:
+    return type(value).__module__.startswith("oplib.") and hasattr(value, "__dict__")
+
+
 def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  one branch for each kind of object
     value = place.value
     if isinstance(value, Tensor):
@@ -124,6 +128,8 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
             yield FoundObject(
                 getattr(value, attribute), place, f"{{}}.{attribute}", f"{place.name}.{attribute}"
             )
+    elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
+        yield FoundObject(value.__wrapped__, place, "{}.__wrapped__", place.name)
     elif isinstance(value, (list, tuple, deque)):
         for index, item in enumerate(value):
             yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")
@@ -186,7 +192,8 @@ def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: fro
 def _list_items(place: FoundObject, items: dict[Any, Any]) -> Iterator[FoundObject]:
     for index, (key, item) in enumerate(items.items()):
         # An expression must not keep a key such as a Tensor alive.
-        step = f"{{}}[{key!r}]" if isinstance(key, (str, int)) else f"tuple({{}}.values())[{index}]"
+        text = repr(key).replace("{", "{{").replace("}", "}}")
+        step = f"{{}}[{text}]" if isinstance(key, (str, int)) else f"tuple({{}}.values())[{index}]"
         yield FoundObject(
             item, place, step, f"{place.name}[{key!r}]" if isinstance(key, (str, int)) else place.name
         )

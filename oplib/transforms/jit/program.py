@@ -68,6 +68,7 @@ class Program:
             [trace.snapshot.tensors[operand][2] for operand in needed],
             {place for _, place in self._donated},
             [(*trace.snapshot.containers[one.container], one.key) for one in self._effects.places],
+            candidates,
         )
         self.read, self.explain = reader.read, reader.explain
         containers = [trace.snapshot.containers[one.container][0] for one in self._effects.places]

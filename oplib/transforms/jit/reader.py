@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 from oplib.errors import describe
@@ -19,11 +19,14 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import FreshStorage, peek
 from oplib.tensor.views import ViewStorage
 
+from .candidates import Candidates
 from .entries import read_entries
 from .places import SCALARS, FoundObject
+from .scalars import read_scalars
 
 _numbers = itertools.count()
 _MISSING = object()
+_FIXED = (type, types.CellType, types.FunctionType, types.MethodType, types.ModuleType, tuple)
 _PLAIN = frozenset([Storage, FreshStorage])
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -38,6 +41,7 @@ class Reader:
         donated: the numbers of the operands whose buffers the program uses again. Their storages stay fresh.
         changed: for each entry of a container that a call changes the container, its entries before the
             trace, and the key.
+        candidates: what the function could read.
 
     Attributes:
         read: the reader: ``(function, leaves) -> (tensors, storages, arrays)``, or None.
@@ -50,15 +54,19 @@ class Reader:
         before: list[dict[str, Any]],
         donated: set[int],
         changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
+        candidates: Candidates,
     ) -> None:
+        self._scalars = candidates.scalars
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
-        self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek}
+        self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek, "differ": _differ}
         for number, (place, attributes) in enumerate(zip(places, before, strict=True)):
             self._add_tensor(place, attributes, "peek({})" if number in donated else "{}.array")
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
         self._add_aliases([*places, *[container for container, _, _ in changed]])
+        for container in candidates.containers:
+            self._add_distant(container)
         tensors = ", ".join(self._names[id(place)] for place in places)
         arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
         owners = ", ".join(f"o{self._names[id(place)]}" for place in places)
@@ -128,21 +136,56 @@ class Reader:
         elif isinstance(value, list):
             scalars = {index: item for index, item in enumerate(value) if isinstance(item, SCALARS)}
             self._add_scalars(scalars, name, place.name)
-        elif not isinstance(value, (type, types.FunctionType, types.ModuleType, types.MethodType, tuple)):
+        elif not isinstance(value, _FIXED):
             self._refuse(
                 f"{name}.__class__ is not {self._constant(type(value))}", f"{place.name} is of another class"
             )
-            if isinstance(attributes := getattr(value, "__dict__", None), dict):
-                self._add_scalars(attributes, f"{name}.__dict__", place.name)
+        if not isinstance(value, (list, dict)):
+            self._add_attributes(place, name)
+
+    def _add_attributes(self, place: FoundObject, name: str) -> None:
+        """Adds a test of the numbers that the function may read from an object, a function or a cell."""
+        before = self._scalars.pop(id(place.value), {})
+        now = read_scalars(place.value, set(before))  # a number that changes while it is traced is no test
+        same = {key: value for key, value in before.items() if key in now and now[key] is value}
+        if isinstance(place.value, types.FunctionType):
+            self._add_scalars(same, f"{name}.__globals__", place.name)
+        elif isinstance(place.value, dict):
+            self._add_scalars(same, name, place.name)
+        elif same:
+            keys = list(same)
+            self._compare(f"{self._constant(attrgetter(*keys))}({name})", place.name, keys, same.values())
+
+    def _add_distant(self, place: FoundObject) -> None:
+        """Adds the numbers of an object that leads to no operand."""
+        before = self._scalars.get(id(place.value))
+        if not before:
+            return
+        steps: list[FoundObject] = []
+        at: FoundObject | None = place
+        while at is not None and id(at) not in self._names:
+            steps.append(at)
+            at = at.parent
+        for step in reversed(steps):
+            parent = "" if step.parent is None else self._names[id(step.parent)]
+            name = self._names[id(step)] = f"p{len(self._names)}"
+            self._lines.append(f"{name} = {step.step.format(parent)}")
+        self._add_attributes(place, self._names[id(place)])
 
     def _add_scalars(self, entries: dict[Any, Any], expression: str, owner: str) -> None:
         keys = [key for key, value in entries.items() if isinstance(value, SCALARS)]
         if not keys:
             return
         get = self._constant(itemgetter(*keys))
-        values = self._constant(entries[keys[0]] if len(keys) == 1 else tuple([entries[key] for key in keys]))
+        self._compare(f"{get}({expression})", owner, keys, [entries[key] for key in keys])
+
+    def _compare(self, expression: str, owner: str, keys: list[Any], before: Iterable[Any]) -> None:
+        values = tuple(before)
+        if len(keys) == 1:
+            expression = f"({expression},)"
         self._refuse(
-            f"{get}({expression}) != {values}", f"a number, bool or string of {owner} has changed: {keys}"
+            f"differ({expression}, {self._constant(values)})",
+            f"a number, bool or string of {owner} has changed: {keys}",
         )
 
     def _add_changed(self, place: FoundObject, before: dict[Any, Any], key: Any) -> None:
@@ -240,6 +283,15 @@ def _is_short(place: FoundObject) -> bool:
             return False
         parent = parent.parent
     return True
+
+
+def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """Whether numbers differ in value or class; one may be a Tensor now, whose ``==`` is another."""
+    return not all(map(is_, now, before)) and any(
+        one.__class__ is not other.__class__ or one != other
+        for one, other in zip(now, before, strict=True)
+        if one is not other
+    )
 
 
 def _hook_keys(tensor: Tensor) -> tuple[Any, Any]:

@@ -1,0 +1,174 @@
+"""For which numbers, bools and strings a program is compiled: those that the code may read."""
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+import oplib
+
+pytestmark = pytest.mark.spec("J.4")
+
+rate = 2.0
+
+
+class Shared:
+    rate = 2.0
+
+
+class Trainer:
+    def __init__(self):
+        self.weight, self.scale, self.steps = oplib.ones(2), 1.0, 0
+        self.bar, self.config = SimpleNamespace(steps=0, scale=1), {"inner": SimpleNamespace(rate=2.0)}
+        self.losses = [1.0]
+
+    @property
+    def factor(self):
+        return self.scale * self.config["inner"].rate
+
+    def fit(self, x):
+        self.steps += 1
+        self.bar.steps += 1
+        return self.step(x)
+
+    def step(self, x):
+        return x * self.weight * self.factor
+
+
+class Case(NamedTuple):
+    """A function, and a change outside of it."""
+
+    function: Callable
+    change: Callable
+
+
+def use_namespace():
+    config = SimpleNamespace(rate=2.0, other=1)
+    return Case(lambda x: x * config.rate, lambda: setattr(config, "rate", 3.0))
+
+
+def use_item():
+    config = {"rate": 2.0, "other": 1}
+    return Case(lambda x: x * config["rate"], lambda: config.update(rate=3.0))
+
+
+def use_cell():
+    factor = 2.0
+
+    def change():
+        nonlocal factor
+        factor = 3.0
+
+    return Case(lambda x: x * factor, change)
+
+
+def use_class():
+    class Config(Shared):
+        pass
+
+    return Case(lambda x: x * Config.rate, lambda: setattr(Config, "rate", 3.0))
+
+
+def use_class_of_instance():
+    config = Shared()
+    return Case(lambda x: x * config.rate, lambda: setattr(config, "rate", 3.0))
+
+
+def use_property():
+    trainer = Trainer()
+    return Case(trainer.step, lambda: setattr(trainer, "scale", 3.0))
+
+
+def use_object_in_dictionary():
+    trainer = Trainer()
+    return Case(trainer.step, lambda: setattr(trainer.config["inner"], "rate", 3.0))
+
+
+def use_replaced_object():
+    trainer = Trainer()
+    return Case(trainer.step, lambda: trainer.config.update(inner=SimpleNamespace(rate=3.0)))
+
+
+def use_computed_name():
+    trainer, prefix = Trainer(), "sca"
+    return Case(
+        lambda x: x * trainer.weight * getattr(trainer, prefix + "le"),
+        partial(setattr, trainer, "scale", 3.0),
+    )
+
+
+def use_partial():
+    config = SimpleNamespace(rate=2.0)
+    scale = partial(lambda x, one: x * one.rate, one=config)
+    return Case(lambda x: scale(x), lambda: setattr(config, "rate", 3.0))
+
+
+def use_none_that_becomes_a_tensor():
+    trainer = Trainer()
+    trainer.mask = None
+    return Case(
+        lambda x: x * trainer.weight if trainer.mask is None else x * trainer.mask,
+        lambda: setattr(trainer, "mask", oplib.full((2,), 3.0)),
+    )
+
+
+def use_number_that_becomes_a_tensor():
+    trainer = Trainer()
+    return Case(
+        lambda x: x * trainer.weight * trainer.scale + (1 if oplib.is_tensor(trainer.scale) else 0),
+        lambda: setattr(trainer, "scale", oplib.tensor(1.0)),
+    )
+
+
+@pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
+def test_a_number_that_the_code_reads_compiles_again(make):
+    function, change = make()
+    step, x = oplib.jit(function), oplib.ones(2)
+    step(x)
+    step(x)
+    assert step.compilations == 1
+    change()
+    assert "serves this call" not in step.explain(x)
+    assert step(x).tolist() == function(x).tolist()
+    assert step.compilations == 2
+
+
+def test_a_global_that_the_code_reads_compiles_again(monkeypatch):
+    step = oplib.jit(lambda x: x * rate)
+    step(oplib.ones(2))
+    monkeypatch.setitem(globals(), "rate", 3.0)
+    assert step(oplib.ones(2)).tolist() == [3, 3]
+
+
+def test_counters_that_other_code_reads_compile_nothing():
+    trainer = Trainer()
+    trainer.step = oplib.jit(trainer.step)
+    for _ in range(3):
+        trainer.fit(oplib.ones(2))
+        trainer.losses.append(1.0)
+        trainer.bar.scale += 1
+    assert trainer.step.compilations == 1
+
+
+def test_a_key_may_have_braces():
+    tensors = {"{": oplib.ones(2), "}{0}": oplib.ones(2)}
+    step = oplib.jit(lambda x: x * tensors["{"] + tensors["}{0}"])
+    assert step(oplib.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.spec("J.3")
+def test_a_variable_that_counts_traces_is_a_side_effect():
+    weight, traces = oplib.ones(2), 0
+
+    @oplib.jit
+    def step(x):
+        nonlocal traces
+        traces += 1
+        return x * weight
+
+    step(oplib.ones(2))
+    step(oplib.ones(2))
+    assert traces == 1
+    assert step.compilations == 1
