@@ -190,13 +190,13 @@ def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: fro
 
 
 def _list_items(place: FoundObject, items: dict[Any, Any]) -> Iterator[FoundObject]:
-    for index, (key, item) in enumerate(items.items()):
+    if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
+        yield FoundObject(tuple(items.values()), place, "tuple({}.values())", f"{place.name}.values()")
+        return
+    for key, item in items.items():
         text = repr(key).replace("{", "{{").replace("}", "}}")
-        step = f"{{}}[{text}]" if isinstance(key, (str, int)) else f"tuple({{}}.values())[{index}]"
-        yield FoundObject(
-            item, place, step, f"{place.name}[{key!r}]" if isinstance(key, (str, int)) else place.name
-        )
+        yield FoundObject(item, place, f"{{}}[{text}]", f"{place.name}[{key!r}]")
 
 
 def _list_attributes(place: FoundObject, value: Any) -> Iterator[FoundObject]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -152,9 +153,10 @@ def test_counters_that_other_code_reads_compile_nothing():
     assert trainer.step.compilations == 1
 
 
-def test_a_key_may_have_braces():
-    tensors = {"{": oplib.ones(2), "}{0}": oplib.ones(2)}
-    step = oplib.jit(lambda x: x * tensors["{"] + tensors["}{0}"])
+@pytest.mark.parametrize("keys", [("{", "}{0}"), tuple(HTTPStatus)[:2], (None, 1.5)])
+def test_any_key_may_lead_to_a_tensor(keys):
+    tensors = {key: oplib.ones(2) for key in keys}
+    step = oplib.jit(lambda x: x * tensors[keys[0]] + tensors[keys[1]])
     assert step(oplib.ones(2)).tolist() == [2, 2]
 
 
