@@ -13,8 +13,8 @@ from tests.programs.training import Batches, Maker, Training
 class LSTM:
     """One layer, whose last hidden state the next call starts from."""
 
-    def __init__(self, make: Maker, inputs: int, width: int, batch: int) -> None:
-        self.lib = make.lib
+    def __init__(self, make: Maker, inputs: int, width: int, batch: int, *, uses_scan: bool) -> None:
+        self.lib, self.uses_scan = make.lib, uses_scan and hasattr(make.lib, "scan")
         self.weights = {
             "input": make.parameter(4 * width, inputs),
             "hidden": make.parameter(4 * width, width),
@@ -30,17 +30,25 @@ class LSTM:
         return leave.sigmoid() * cell.tanh(), cell
 
     def __call__(self, xs: Any) -> Any:
-        hidden, cell = self.hidden, self.cell
-        outputs = []
-        for x in xs.unbind(0):
-            hidden, cell = self.advance(hidden, cell, x)
-            outputs.append(hidden)
-        self.hidden, self.cell = hidden.detach(), cell.detach()
-        return self.lib.stack(outputs)
+        state = self.hidden, self.cell
+        if self.uses_scan:
+            state, outputs = self.lib.scan(self.run_step, state, xs)
+        else:
+            made = []
+            for x in xs.unbind(0):
+                state, output = self.run_step(state, x)
+                made.append(output)
+            outputs = self.lib.stack(made)
+        self.hidden, self.cell = [one.detach() for one in state]
+        return outputs
+
+    def run_step(self, state: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
+        state = self.advance(*state, x)
+        return state, state[0]
 
 
-def make_lstm(make: Maker) -> Training:
-    model = LSTM(make, 2, 12, 6)
+def make_lstm(make: Maker, *, uses_scan: bool = False) -> Training:
+    model = LSTM(make, 2, 12, 6, uses_scan=uses_scan)
     head = make.parameter(1, 12)
     parameters = [*model.weights.values(), model.bias, head]
     optimizer = Momentum(make.lib, parameters, rate=0.05)

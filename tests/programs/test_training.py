@@ -7,6 +7,7 @@ come from numpy; eager and compiled runs are also compared with the numbers of o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ PROGRAMS = {
     "convnet": Program(make_convnet, draw_convnet, ("mask",)),
     "gpt": Program(make_gpt, draw_gpt),
     "lstm": Program(make_lstm, draw_lstm),
+    "lstm_scan": Program(partial(make_lstm, uses_scan=True), draw_lstm),  # torch runs a loop
     "vae": Program(make_vae, draw_vae, ("noise",)),
     "reinforce": Program(make_reinforce, draw_reinforce, ("uniform",)),
     "maml": Program(make_maml, draw_maml),
