@@ -13,18 +13,18 @@ from tests.programs.training import Batches, Maker, Training
 STEPS, WALKERS = 6, 10
 
 
-class Agent:
+class Policy:
     """A policy over three moves, and a running mean of returns."""
 
     def __init__(self, make: Maker) -> None:
         self.lib = make.lib
-        self.policy = Perceptron(make, (2, 16, 3), make.lib.tanh)
+        self.network = Perceptron(make, (2, 16, 3), make.lib.tanh)
         self.moves = make.lib.tensor(np.array([-1.0, 0.0, 1.0], make.dtype))
         self.baseline = make.full(0.0, STEPS, requires_grad=False)
 
     def act(self, position: Any, speed: Any, uniform: Any) -> tuple[Any, Any]:
         """Samples moves by comparing uniform numbers with the cumulative probabilities."""
-        logs = self.policy(self.lib.stack([position, speed], dim=-1)).log_softmax(-1)
+        logs = self.network(self.lib.stack([position, speed], dim=-1)).log_softmax(-1)
         with self.lib.no_grad():
             below = logs.exp().cumsum(-1)[:, :-1] < uniform[:, None]
             chosen = below.sum(-1)
@@ -45,21 +45,21 @@ class Agent:
 
 
 def make_reinforce(make: Maker) -> Training:
-    agent = Agent(make)
-    optimizer = Adam(make.lib, agent.policy.parameters, rate=0.02)
+    policy = Policy(make)
+    optimizer = Adam(make.lib, policy.network.parameters, rate=0.02)
 
     @make.compile
     def step(position: Any, uniform: Any = None) -> Any:
         optimizer.zero_grad()
-        logs, rewards = agent.play(position, uniform)
+        logs, rewards = policy.play(position, uniform)
         returns = rewards.flip(0).cumsum(0).flip(0)
-        loss = -(logs * (returns - agent.baseline[:, None])).mean()
-        agent.baseline.lerp_(returns.mean(1), 0.2)
+        loss = -(logs * (returns - policy.baseline[:, None])).mean()
+        policy.baseline.lerp_(returns.mean(1), 0.2)
         loss.backward()
         optimizer.step()
         return loss.detach(), rewards.sum(0).mean()
 
-    return Training(step, [*agent.policy.parameters, agent.baseline])
+    return Training(step, [*policy.network.parameters, policy.baseline])
 
 
 def draw_reinforce(random: np.random.Generator) -> Batches:

@@ -12,7 +12,7 @@ from oplib.tensor import Storage
 from oplib.tensor.storage.fresh import peek
 
 from .places import FoundObject, Walk
-from .scalars import Names, read_scalars
+from .scalars import NamesOfCode, read_scalars
 
 _NAMED = (type, types.FunctionType, types.ModuleType)
 
@@ -47,9 +47,9 @@ class Candidates:
         self.holders = list(holders.values())
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
-        self.scalars = self._find_scalars(Names(walk))
+        self.scalars = self._find_scalars(NamesOfCode(walk))
 
-    def _find_scalars(self, names: Names) -> dict[int, dict[str, Any]]:
+    def _find_scalars(self, names: NamesOfCode) -> dict[int, dict[str, Any]]:
         ways = self.find_ancestors()
         found: dict[int, dict[str, Any]] = {}
         for place in self.containers:

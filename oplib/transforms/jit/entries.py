@@ -26,7 +26,7 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return {name: value.__globals__[name] for name in names if name in value.__globals__}
     if isinstance(value, _WITHOUT):
         return None
-    found = {name: getattr(value, name, _MISSING) for name in list_slots(type(value))}
+    found = {name: getattr(value, name, _MISSING) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         found = {"cell_contents": read_cell(value)}
     found |= _attributes(value) or {}
@@ -39,7 +39,7 @@ def put_entry(container: Any, key: Any, value: Any) -> None:
         container[key] = value
     elif isinstance(container, types.FunctionType):
         container.__globals__[key] = value
-    elif (attributes := _attributes(container)) is not None and key not in list_slots(type(container)):
+    elif (attributes := _attributes(container)) is not None and key not in list_slot_names(type(container)):
         attributes[key] = value
     else:
         object.__setattr__(container, key, value)
@@ -87,7 +87,7 @@ def is_empty_cell(cell: types.CellType) -> bool:
     return read_cell(cell) is _MISSING
 
 
-def list_slots(cls: type) -> list[str]:
+def list_slot_names(cls: type) -> list[str]:
     """Returns the names of the slots of a class and its bases; not those of private names."""
     return [name for one in cls.__mro__ for name in list_own_slots(one)]
 

@@ -112,12 +112,7 @@ def _is_of_oplib(value: Any) -> bool:
 def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  one branch for each kind of object
     value = place.value
     if isinstance(value, Tensor):
-        for attribute in ("_grad", "_root"):
-            if (held := value.__dict__.get(attribute)) is not None:
-                yield FoundObject(held, place, f"{{}}.{attribute}", f"{place.name}.{attribute.strip('_')}")
-        for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
-            for number, hook in (value.__dict__.get(attribute) or {}).items():
-                yield FoundObject(hook, place, f"{{}}.{attribute}[{number}]", f"a hook of {place.name}")
+        yield from _list_tensor(place, value)
     elif isinstance(value, types.FunctionType):
         yield from _list_function(place, value)
     elif isinstance(value, types.MethodType):
@@ -141,19 +136,28 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
                 vars(value)[name], place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}", place.names
             )
     elif isinstance(value, type):
-        for name, item in vars(value).items():
-            if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
-                yield FoundObject(
-                    _unwrap(item),
-                    place,
-                    _unwrapping(item).format(f"{{}}.__dict__[{name!r}]"),
-                    f"{place.name}.{name}",
-                )
+        yield from _list_class(place, value)
     elif isinstance(value, types.CellType):
         if not is_empty_cell(value):
             yield _from_code(value.cell_contents, place, "{}.cell_contents", place.name, place.names)
     else:
         yield from _list_attributes(place, value)
+
+
+def _list_tensor(place: FoundObject, tensor: Tensor) -> Iterator[FoundObject]:
+    for attribute in ("_grad", "_root"):
+        if (held := tensor.__dict__.get(attribute)) is not None:
+            yield FoundObject(held, place, f"{{}}.{attribute}", f"{place.name}.{attribute.strip('_')}")
+    for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
+        for number, hook in (tensor.__dict__.get(attribute) or {}).items():
+            yield FoundObject(hook, place, f"{{}}.{attribute}[{number}]", f"a hook of {place.name}")
+
+
+def _list_class(place: FoundObject, cls: type) -> Iterator[FoundObject]:
+    for name, item in vars(cls).items():
+        if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
+            step = _unwrapping(item).format(f"{{}}.__dict__[{name!r}]")
+            yield FoundObject(_unwrap(item), place, step, f"{place.name}.{name}")
 
 
 def _unwrap(item: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from oplib.tensor import Generator
 
-from .entries import list_slots
+from .entries import list_slot_names
 from .places import SCALARS, FoundObject, Walk
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
@@ -24,7 +24,7 @@ _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _MISSING = object()
 
 
-class Names:
+class NamesOfCode:
     """The names in code that a function may run.
 
     A method counts if its name stands in such code. Methods with names such as ``__call__`` count always.
@@ -135,7 +135,7 @@ def _list_attributes(value: Any) -> set[str]:
     for cls in (value if isinstance(value, type) else type(value)).__mro__[:-1]:
         own = {name for name, held in vars(cls).items() if isinstance(held, SCALARS)}
         found |= {name for name in own if not name.startswith("__")}
-    return found | (set() if isinstance(value, type) else set(list_slots(type(value))))
+    return found | (set() if isinstance(value, type) else set(list_slot_names(type(value))))
 
 
 def _read_attribute(value: Any, name: str) -> Any:

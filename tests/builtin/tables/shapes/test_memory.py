@@ -60,7 +60,10 @@ def test_bits_of_another_size_are_written_back():
             lambda x: x.as_strided((3,), (4,)),
             r"as_strided: sizes \[3\], strides \[4\] and storage offset 0 are out",
         ),
-        (lambda x: x[1].as_strided((2,), (1,), 0), "Take a tensor that shows all of these items: its base"),
+        (
+            lambda x: x[1].as_strided((2,), (1,), 0),
+            "Use a tensor that contains all of these items, such as its base",
+        ),
         (lambda x: x.unfold(1, 4, 1), "unfold: maximum size for tensor at dimension 1 is 3 but size is 4"),
         (lambda x: x.unfold(0, 1, 0), "unfold: size must be >= 0 and step > 0. Got size=1 and step=0"),
         (lambda x: x.view(oplib.complex64), r"must be divisible by 2 to view float32 as complex64"),
