@@ -186,8 +186,9 @@ def _listed(slots: Any) -> Iterable[str]:
     return (slots,) if isinstance(slots, str) else slots
 
 
-def _is_library(module: str | None) -> bool:
-    return module is None or module.partition(".")[0] in _LIBRARIES
+def _is_library(module: object) -> bool:
+    """Tells it from ``__module__``, which is no string for some compiled classes."""
+    return not isinstance(module, str) or module.partition(".")[0] in _LIBRARIES
 
 
 def _is_of_library(cls: type) -> bool:

@@ -101,12 +101,18 @@ def _is_walked(value: Any, place: FoundObject) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] not in _FOREIGN
     if isinstance(value, (type, types.FunctionType)):
-        return (value.__module__ or "").partition(".")[0] not in _FOREIGN or place.parent is None
+        return name_package(value) not in _FOREIGN or place.parent is None
     return True
 
 
+def name_package(definition: Any) -> str:
+    """Returns the package that defines a class or function; empty if that is unknown, as in compiled code."""
+    module = definition.__module__
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
 def _is_of_oplib(value: Any) -> bool:
-    return type(value).__module__.startswith("oplib.") and hasattr(value, "__dict__")
+    return name_package(type(value)) == "oplib" and hasattr(value, "__dict__")
 
 
 def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  one branch for each kind of object

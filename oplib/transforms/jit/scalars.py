@@ -15,7 +15,7 @@ from typing import Any
 from oplib.tensor import Generator
 
 from .entries import list_slot_names
-from .places import SCALARS, FoundObject, Walk
+from .places import SCALARS, FoundObject, Walk, name_package
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
@@ -98,7 +98,7 @@ class NamesOfCode:
 
 
 def _is_of_python(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] in sys.stdlib_module_names
+    return name_package(function) in sys.stdlib_module_names
 
 
 def _get_name(place: FoundObject) -> str | None:

@@ -254,3 +254,17 @@ def test_a_tensor_that_nothing_leads_to_is_refused():
     ref = weakref.ref(held[0])
     with pytest.raises(TracingError, match="reads a Tensor that nothing leads to"):
         oplib.jit(lambda x: x * ref())(oplib.ones(2))
+
+
+@pytest.mark.spec("J.2")
+def test_a_class_whose_module_is_no_string_stands_in_nobodys_way():
+    class Compiled(type):
+        @property
+        def __module__(cls):
+            return None
+
+    class Helper(metaclass=Compiled):
+        pass
+
+    helper, weight = Helper(), oplib.ones(2)
+    assert oplib.jit(lambda x: (helper, x * weight)[1])(oplib.ones(2)).tolist() == [1, 1]
