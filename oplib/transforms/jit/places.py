@@ -8,6 +8,7 @@ keeps a :class:`FoundObject` for every object: the object, the place before it, 
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -23,7 +24,10 @@ from .entries import is_empty_cell, list_names, list_own_slots
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 """Values that are frozen into a program, and compared at the next call."""
 
-_FOREIGN = frozenset({"builtins", "jax", "jaxlib", "numpy", "oplib", "optree", "torch"})
+_FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree", "torch"}
+# Objects of the modules that are left out here may hold others.
+_OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
+_CONTAINERS = (dict, list, tuple, deque, functools.partial)
 _LEAVES = (*SCALARS, jax.Array, np.ndarray, np.generic, np.dtype, range, slice, type(Ellipsis))
 
 
@@ -97,12 +101,15 @@ class Walk:
 
 
 def _is_walked(value: Any, place: FoundObject) -> bool:
-    """Whether an object can lead to a user's Tensors."""
+    """Whether an object can lead to a user's Tensors.
+
+    Objects of Python's and JAX's classes are not looked into: an event leads to all threads.
+    """
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] not in _FOREIGN
     if isinstance(value, (type, types.FunctionType)):
         return name_package(value) not in _FOREIGN or place.parent is None
-    return True
+    return isinstance(value, _CONTAINERS) or name_package(type(value)) not in _OPAQUE
 
 
 def name_package(definition: Any) -> str:

@@ -147,5 +147,8 @@ def _read_attribute(value: Any, name: str) -> Any:
         if name in vars(cls):
             held = vars(cls)[name]
             is_slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            return getattr(value, name, _MISSING) if is_slot else held
+            try:
+                return getattr(value, name, _MISSING) if is_slot else held
+            except ValueError:  # a closure cell without a content yet
+                return _MISSING
     return _MISSING
