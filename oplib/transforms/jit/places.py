@@ -8,6 +8,7 @@ keeps a :class:`FoundObject` for every object: the object, the place before it, 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import types
 from collections import deque
@@ -27,6 +28,7 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree", "torch"}
 # Objects of the modules that are left out here may hold others.
 _OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 _CONTAINERS = (dict, list, tuple, deque, functools.partial)
 _LEAVES = (*SCALARS, jax.Array, np.ndarray, np.generic, np.dtype, range, slice, type(Ellipsis))
 
@@ -106,7 +108,8 @@ def _is_walked(value: Any, place: FoundObject) -> bool:
     Objects of Python's and JAX's classes are not looked into: an event leads to all threads.
     """
     if isinstance(value, types.ModuleType):
-        return value.__name__.partition(".")[0] not in _FOREIGN
+        is_installed = _INSTALLED in (getattr(value, "__file__", None) or "")
+        return value.__name__.partition(".")[0] not in _FOREIGN and not is_installed
     if isinstance(value, (type, types.FunctionType)):
         return name_package(value) not in _FOREIGN or place.parent is None
     return isinstance(value, _CONTAINERS) or name_package(type(value)) not in _OPAQUE
@@ -190,7 +193,9 @@ def _list_function(place: FoundObject, function: types.FunctionType) -> Iterator
     for index, cell in enumerate(function.__closure__ or ()):
         name = function.__code__.co_freevars[index]
         yield _from_code(cell, place, f"{{}}.__closure__[{index}]", name, names)
-    for name in names & function.__globals__.keys():
+    # Globals of installed packages may lead to everything: those of pytest lead to all tests.
+    is_installed = _INSTALLED in function.__code__.co_filename
+    for name in () if is_installed else names & function.__globals__.keys():
         yield _from_code(function.__globals__[name], place, f"{{}}.__globals__[{name!r}]", name, names)
     for index, default in enumerate(function.__defaults__ or ()):
         yield FoundObject(default, place, f"{{}}.__defaults__[{index}]", f"a default of {place.name}")
