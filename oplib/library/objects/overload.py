@@ -17,6 +17,7 @@ from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tracebacks import entry_point
 
 from .deferral import settle, settle_all
+from .jax_names import explain_attribute
 from .signature import LateSignature, make_signature
 
 _interned: dict[str, OpOverload] = {}
@@ -34,6 +35,12 @@ class Redirecting:
     __slots__ = {"__call__": "Calls the op: on Tensors, recorded where one requires grad; or on arrays."}
 
     __call__: Callable[..., Any]
+
+    if not TYPE_CHECKING:  # a type checker refuses a name that does not exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuses a name that the object does not have; one of JAX's gets the equivalent of oplib."""
+            raise AttributeError(explain_attribute(self, name), name=name, obj=self)
 
 
 class OpOverload(Redirecting):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError, describe
 from oplib.library.infer_schema import infer_function_schema, infer_kind
+from oplib.library.objects.jax_names import explain_option
 from oplib.library.records.contribution import FOREVER, Contribution, Definition, Kernel
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname
@@ -30,7 +31,7 @@ MutatesArgs = str | Iterable[str]
 
 
 def custom_op(
-    name: str,
+    name: str = "",
     fn: Any = None,
     /,
     *,
@@ -42,6 +43,7 @@ def custom_op(
     operand: Iterable[str] = (),
     donates: Iterable[str] = (),
     autograd: Literal["derive"] | None = None,
+    **unknown: Any,
 ) -> Any:
     """Makes an op from a function; a second definition of the same name replaces the op and its rules.
 
@@ -65,12 +67,14 @@ def custom_op(
         donates: the names of written arguments whose buffer the op may reuse. No other object may hold the
             buffer.
         autograd: ``"derive"`` for JAX's own derivative of the function.
+        **unknown: refused; an option of ``jax.custom_vjp`` gets an explanation.
 
     Returns:
         The op, a :class:`CustomOpDef`, or a decorator that returns it.
 
     Raises:
-        RegistrationTypeError: ``fn`` is not callable, or ``tags`` has an item that is no tag.
+        RegistrationTypeError: ``fn`` is not callable, ``tags`` has an item that is no tag, or an option does
+            not exist.
         RegistrationValueError: a name that is not qualified, a reserved namespace, a schema that does not fit
             ``mutates_args``, the tags or options.
         UnknownOperatorError: ``schema`` starts with a name.
@@ -115,9 +119,11 @@ def custom_op(
         slots = find_slots(device_types, subject=f"custom_op({name})")
         return _enter(qualname, definition, slots, derivative)
 
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
+    for option in unknown:
+        raise RegistrationTypeError(explain_option("custom_op", option))
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
         raise RegistrationTypeError(
-            f"custom_op: the name comes first. Got {type(name).__name__}. "
+            f"custom_op: the name comes first. Got {describe(name)}. "
             f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
         )
     return make if fn is None else make(fn)

@@ -148,8 +148,7 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
     Raises:
         RegistrationError: the op writes an argument, or its host kernel is to be differentiated by JAX.
         UnsupportedRegistrationError: the op has a keyword-only tensor.
-        RegistrationTypeError: the formula does not accept its arguments. A setup that does not accept its
-            arguments raises at the call, as in torch.
+        RegistrationTypeError: the formula or the setup does not accept its arguments.
     """
     if derivative.backward is None and not derivative.derive:
         return
@@ -170,6 +169,12 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
         grads = [None] * len(record.schema.returns)
         due = f"(ctx, {', '.join(['grad'] * len(grads))})" if grads else "(ctx)"
         require_signature(derivative.backward, f"{record.name}: the backward formula", due, None, *grads)
+    if derivative.setup_context is not None:
+        names = ["ctx", "inputs", "output"]
+        if record.schema.num_positional < len(record.schema.arguments):
+            names.insert(2, "keyword_only_inputs")
+        due, given = f"({', '.join(names)}) by name", dict.fromkeys(names)
+        require_signature(derivative.setup_context, f"{record.name}: setup_context", due, **given)
 
 
 def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:

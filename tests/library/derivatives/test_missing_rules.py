@@ -264,12 +264,19 @@ class TestBadRules:
             op.register_autograd(formula)
         assert op._opoverload.record.derivative.backward is None
 
-    def test_a_setup_with_wrong_parameters_raises_at_the_call(self, op: CustomOpDef) -> None:
-        op.register_autograd(
-            lambda ctx, *grads: grads, setup_context=lambda ctx, inputs, output: None
-        )  # as in torch
-        with pytest.raises(TypeError, match="unexpected keyword argument 'keyword_only_inputs'"):
-            jax.grad(lambda x: op(x, X)[0].sum())(X)
+    @pytest.mark.parametrize(
+        "setup",
+        [lambda ctx, inputs, output: None, lambda ctx, x, y: None, lambda inputs, output: None],
+    )
+    def test_a_setup_with_wrong_parameters_is_refused(self, op: CustomOpDef, setup: Any) -> None:
+        due = r"miss::two: setup_context .* expected \(ctx, inputs, keyword_only_inputs, output\) by name"
+        with pytest.raises(RegistrationTypeError, match=due):
+            op.register_autograd(lambda ctx, *grads: grads, setup_context=setup)
+        assert op._opoverload.record.derivative.setup_context is None
+
+    def test_a_setup_that_takes_anything_is_accepted(self, op: CustomOpDef) -> None:
+        op.register_autograd(lambda ctx, *grads: grads, setup_context=lambda **given: None)
+        assert jax.grad(lambda x: op(x, X)[0].sum())(X).tolist() == [1.0] * X.size
 
     def test_a_jvp_rule_takes_primals_and_tangents(self, op: CustomOpDef) -> None:
         with pytest.raises(

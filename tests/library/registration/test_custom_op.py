@@ -34,6 +34,35 @@ class TestForms:
         assert repr(op) == "<CustomOpDef(cop::f.out)>"
         assert ops.cop.f.overloads() == ["out"]
 
+    def test_an_option_of_custom_vjp_is_answered_by_what_takes_its_place(self):
+        with pytest.raises(
+            TypeError, match=r"no option 'nondiff_argnums'. .* annotated float, .*is static"
+        ):
+            custom_op("cop::f", add_one, nondiff_argnums=(1,))
+        with pytest.raises(TypeError, match=r"no option 'mutate_args'. Correct the name"):
+            custom_op("cop::f", add_one, mutate_args=("x",))
+
+    @pytest.mark.parametrize(
+        ("name", "equivalent"),
+        [
+            ("defvjp", "register_autograd"),
+            ("defjvp", "register_jvp"),
+            ("defjvps", "register_jvp"),
+            ("def_vmap", "register_vmap"),
+            ("def_partition", "register_sharding"),
+        ],
+    )
+    def test_a_method_of_custom_vjp_is_answered_by_what_takes_its_place(self, name, equivalent):
+        op = custom_op("cop::f", add_one)
+        assert not hasattr(op, name)
+        for callee in (op, ops.cop.f.default):
+            with pytest.raises(AttributeError, match=f"has no '{name}', .* Use {equivalent}"):
+                getattr(callee, name)
+
+    def test_another_missing_attribute_is_an_ordinary_error(self):
+        with pytest.raises(AttributeError, match="'CustomOpDef' object has no attribute 'registr_vmap'"):
+            custom_op("cop::f", add_one).registr_vmap  # noqa: B018
+
     @pytest.mark.parametrize("name", ["f", "a::b::c", "::".join("abcd")])
     def test_a_name_that_is_not_qualified_is_refused(self, name):
         with pytest.raises(ValueError, match=r"custom_op: a qualified name .* parts unpack"):
@@ -52,9 +81,7 @@ class TestForms:
             custom_op(f"{namespace}::f", add_one)
 
     def test_name_and_function_are_positional_only(self):
-        with pytest.raises(
-            TypeError, match="positional-only arguments passed as keyword arguments: 'name, fn'"
-        ):
+        with pytest.raises(TypeError, match="positional-only argument passed as keyword argument: 'name'"):
             custom_op(name="cop::f", fn=add_one)
 
 

@@ -1,0 +1,50 @@
+"""The names by which JAX's custom functions take rules, and what takes their place in oplib."""
+
+from __future__ import annotations
+
+EQUIVALENTS = {
+    "defvjp": (
+        "register_autograd(backward, setup_context=save): save(ctx, inputs, output) keeps on ctx what fwd "
+        "returned as residuals, and backward(ctx, *grads) returns what bwd did, with None for each argument "
+        "that is no tensor"
+    ),
+    "defjvp": "register_jvp(rule), with the same rule(primals, tangents)",
+    "defjvps": "register_jvp(rule): one rule(primals, tangents) for all arguments",
+    "def_vmap": "register_vmap(rule), with rule(info, in_dims, *args) -> (outputs, out_dims)",
+    "def_partition": 'register_sharding(rule), with a rule as text: "i j, j -> i j"',
+    "nondiff_argnums": (
+        "annotations: an argument annotated float, int, bool or str, or with any class that can be hashed, "
+        "is static, and is not differentiated; the formula returns None for it"
+    ),
+}
+EQUIVALENTS["nondiff_argnames"] = EQUIVALENTS["nondiff_argnums"]
+_POSITIONAL = ("name", "fn")
+
+
+def explain_attribute(subject: object, name: str) -> str:
+    """Returns the text of the error for an attribute that an op does not have.
+
+    Args:
+        subject: the op.
+        name: the name of the attribute.
+    """
+    found = EQUIVALENTS.get(name)
+    if found is None:
+        return f"{type(subject).__name__!r} object has no attribute {name!r}"
+    return f"{subject!r} has no {name!r}, which belongs to JAX's custom functions. Use {found}."
+
+
+def explain_option(subject: str, name: str) -> str:
+    """Returns the text of the error for an option that a function does not have.
+
+    Args:
+        subject: the function.
+        name: the name of the option.
+    """
+    if name in _POSITIONAL:
+        return (
+            f"{subject}: positional-only argument passed as keyword argument: {name!r}. Pass it first."
+        )
+    found = EQUIVALENTS.get(name)
+    advice = "Correct the name." if found is None else f"It belongs to JAX's custom functions. Use {found}."
+    return f"{subject}: there is no option {name!r}. {advice}"
