@@ -42,9 +42,7 @@ def explain_option(subject: str, name: str) -> str:
         name: the name of the option.
     """
     if name in _POSITIONAL:
-        return (
-            f"{subject}: positional-only argument passed as keyword argument: {name!r}. Pass it first."
-        )
+        return f"{subject}: positional-only argument passed as keyword argument: {name!r}. Pass it first."
     found = EQUIVALENTS.get(name)
     advice = "Correct the name." if found is None else f"It belongs to JAX's custom functions. Use {found}."
     return f"{subject}: there is no option {name!r}. {advice}"

@@ -35,9 +35,7 @@ class TestForms:
         assert ops.cop.f.overloads() == ["out"]
 
     def test_an_option_of_custom_vjp_is_answered_by_what_takes_its_place(self):
-        with pytest.raises(
-            TypeError, match=r"no option 'nondiff_argnums'. .* annotated float, .*is static"
-        ):
+        with pytest.raises(TypeError, match=r"no option 'nondiff_argnums'. .* annotated float, .*is static"):
             custom_op("cop::f", add_one, nondiff_argnums=(1,))
         with pytest.raises(TypeError, match=r"no option 'mutate_args'. Correct the name"):
             custom_op("cop::f", add_one, mutate_args=("x",))
