@@ -1,8 +1,6 @@
 """The line of the user's code that a node comes from, and errors that name it."""
 
-import statistics
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,6 @@ import oplib
 from oplib.autograd import Function
 from oplib.autograd.graph import are_locations_recorded, node_location, record_locations
 from oplib.errors import AutogradError, MissingRuleError, SavedTensorError
-from oplib.modes import modes
 from tests.autograd.functions import Double
 
 
@@ -178,31 +175,3 @@ def test_a_nested_run_tells_the_line_once(x):
         y.backward()
     assert str(caught.value).count("inner = x * x") == 1
     assert "y = Nest.apply(x)" in str(caught.value)
-
-
-@pytest.mark.slow
-def test_recording_locations_costs_little(x):
-    def step():
-        y = x
-        for _ in range(100):
-            y = y * 1.01
-        y.backward()
-
-    def measure(mode):
-        modes.locations = mode
-        start = time.process_time()  # a step waits for nothing, and other processes do not count
-        step()
-        return time.process_time() - start
-
-    def measure_ratio():
-        """Off on either side of on: what grows slower or quicker meanwhile falls on both alike."""
-        before, first, second, after = map(measure, (False, True, True, False))
-        return (first + second) / (before + after)
-
-    try:
-        for mode in (False, True) * 3:
-            measure(mode)
-        ratios = [measure_ratio() for _ in range(20)]
-    finally:
-        modes.locations = False
-    assert statistics.median(ratios) < 1.3
