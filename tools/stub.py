@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from oplib.builtin.functions import registry
@@ -11,16 +12,16 @@ from oplib.tensor import Tensor
 from oplib.tensor.methods import op_methods
 from oplib.tensor.methods.op_methods import OpMethods
 from tools.stub_forms import declare
-from tools.stub_packages import import_results, list_submodule_stubs
+from tools.stub_packages import import_results, list_submodule_stubs, specify_results
 from tools.stub_results import list_named_results
 
 STUB = Path(registry.__file__).with_suffix(".pyi")
 METHODS_STUB = Path(op_methods.__file__).with_suffix(".pyi")
 _METHODS_HEAD = """# Made from the tables of oplib/builtin by `make generate`.
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, overload
+from typing import Any, Generic, NamedTuple, overload
 
-from oplib.tensor.tensor import Tensor
+from oplib.tensor.storage.tensor_slots import TensorT
 
 """
 _METHODS_TAIL = """
@@ -85,7 +86,7 @@ _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 def render_stub() -> str:
     """Returns the text of the stub."""
     names = "".join(f'    "{name}",\n' for name in sorted(FUNCTIONS))
-    functions = "\n".join(list_declarations(REGISTRY))
+    functions = specify_results("\n".join(list_declarations(REGISTRY)))
     listed = f"__all__ = [\n{names}]"
     return f"{_HEAD.replace('{classes}', import_results(functions))}{listed}\n\n{functions}\n"
 
@@ -108,7 +109,7 @@ def write_stub() -> None:
 
 
 def render_methods() -> str:
-    """Returns the text of the stub of the methods."""
+    """Returns the text of the stub of the methods, generic in the class that they are mixed into."""
     lines = [
         line
         for name, function in sorted(METHODS.items())
@@ -117,12 +118,13 @@ def render_methods() -> str:
             name, name, list_parameters(METHODS.get(name.removesuffix("_"), function)), is_method=True
         )
     ]
-    body = "\n".join(f"    {line}" for line in lines)
+    body = re.sub(r"\bTensor\b", "TensorT", specify_results("\n".join(f"    {line}" for line in lines)))
     classes = "\n".join(
-        f"class {name}(NamedTuple):\n" + "".join(f"    {field}: Tensor\n" for field in fields)
+        f"class {name}(NamedTuple, Generic[TensorT]):\n"
+        + "".join(f"    {field}: TensorT\n" for field in fields)
         for name, fields in list_named_results().items()
     )
-    return f"{_METHODS_HEAD}{classes}\nclass OpMethods:\n{body}\n{_METHODS_TAIL}"
+    return f"{_METHODS_HEAD}{classes}\nclass OpMethods(Generic[TensorT]):\n{body}\n{_METHODS_TAIL}"
 
 
 def _is_written_out(name: str) -> bool:

@@ -45,6 +45,11 @@ def import_results(text: str) -> str:
     return f"from oplib.tensor.methods.op_methods import {', '.join(used)}\n" if used else ""
 
 
+def specify_results(text: str) -> str:
+    """Returns a text in which the classes of named results, which are generic, hold Tensors."""
+    return re.sub(rf"\b({'|'.join(list_named_results())})\b", r"\1[Tensor]", text)
+
+
 def render_submodule(submodule: str) -> str:
     """Returns the stub of a submodule. Functions that the root has too are imported from the root."""
     module = import_module(f"oplib.{submodule}")  # by name, because it is on a higher floor
@@ -60,7 +65,7 @@ def render_submodule(submodule: str) -> str:
         else:
             op = _OPS.get(submodule, {}).get(name, f"{_PREFIXES[submodule]}{name}")
             lines += declare(name, op, list_parameters(thing))
-    body = "\n".join(lines)
+    body = specify_results("\n".join(lines))
     classes = import_results(body)
     if "Sequence[" in body:
         imports.insert(0, "from collections.abc import Sequence")

@@ -40,7 +40,7 @@ class Tensor(
     TensorValues,
     TensorCopying,
     TensorComparison,
-    OpMethods,
+    OpMethods["Tensor"],
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 

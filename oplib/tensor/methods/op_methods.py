@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MethodType
-from typing import Any
+from typing import Any, Generic
+
+from oplib.tensor.storage.tensor_slots import TensorT
 
 
-class OpMethods:
+class OpMethods(Generic[TensorT]):
     """Mixin that receives the methods. Their types are in the stub beside this file."""
 
 
