@@ -41,6 +41,11 @@ class FreshStorage(Storage):
         """An object with shape and dtype. Reading it leaves the storage fresh."""
         return _SLOT.__get__(self)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        with buffers:
+            _become_ordinary(self)  # pickling notes the class before it reads the array
+        return Storage.__reduce_ex__(self, protocol)
+
 
 def _become_ordinary(storage: Any) -> None:
     storage.__class__ = Storage

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from oplib.tensor import Storage
+from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.storage.fresh import peek
 
-from .places import FoundObject, Walk
-from .scalars import NamesOfCode, read_scalars
-
-_NAMED = (type, types.FunctionType, types.ModuleType)
+from .constants import NamesOfCode, identify, read_constants
+from .places import SCALARS, FoundObject, Walk
 
 
 class Candidates:
@@ -33,7 +31,9 @@ class Candidates:
         holders: for each storage the number of the first operand that shows it.
         generators: the Generators.
         containers: the objects that hold others.
-        scalars: for each of them by its ``id`` the numbers, bools and strings that the function may read.
+        constants: for each of them that the function may read, by its ``id``, what it holds that is frozen
+            into a program.
+        identities: for each of these, what :func:`.constants.identify` says of it.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -47,18 +47,30 @@ class Candidates:
         self.holders = list(holders.values())
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
-        self.scalars = self._find_scalars(NamesOfCode(walk))
+        self.constants: dict[int, dict[Any, Any]] = {}
+        self.identities: dict[int, tuple[str, Any] | None] = {}
+        self._find_constants(walk, NamesOfCode(walk))
 
-    def _find_scalars(self, names: NamesOfCode) -> dict[int, dict[str, Any]]:
+    def _find_constants(self, walk: Walk, names: NamesOfCode) -> None:
         ways = self.find_ancestors()
-        found: dict[int, dict[str, Any]] = {}
+        compared: dict[int, set[str]] = {}  # the globals of a module, which its functions share
         for place in self.containers:
-            is_on_the_way = id(place.value) in ways
-            if is_on_the_way or names.lead_to(place):
-                is_open = is_on_the_way and names.is_dynamic and not isinstance(place.value, _NAMED)
-                listed = None if is_open else names.known
-                found[id(place.value)] = read_scalars(place.value, listed)
-        return found
+            value = place.value
+            is_on_the_way = id(value) in ways
+            if not is_on_the_way and not names.lead_to(place):
+                continue
+            reads_all = names.reads_all(value, is_on_the_way=is_on_the_way)
+            held = read_constants(value, None if reads_all else names.known)
+            if isinstance(value, types.FunctionType):
+                known = compared.setdefault(id(value.__globals__), set())
+                held = {name: one for name, one in held.items() if name not in known}
+                known |= held.keys()
+            self.constants[id(value)] = {key: one for key, one in held.items() if _is_constant(one, walk)}
+            if reads_all or not isinstance(value, dict):
+                self.identities[id(value)] = identify(place)
+        for place in self.operands:
+            if place.parent is not None and names.lead_to(place):
+                self.identities[id(place.value)] = identify(place)
 
     @property
     def array_start(self) -> int:
@@ -85,6 +97,13 @@ class Candidates:
                 found.add(id(parent.value))
                 parent = parent.parent
         return found
+
+
+def _is_constant(value: Any, walk: Walk) -> bool:
+    """Whether nothing else compares a value: neither an operand nor a container, and no module."""
+    if isinstance(value, SCALARS):
+        return True
+    return not isinstance(value, (Tensor, Generator, types.ModuleType)) and id(value) not in walk.containers
 
 
 def _is_traced(place: FoundObject) -> bool:

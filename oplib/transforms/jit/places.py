@@ -7,6 +7,7 @@ keeps a :class:`FoundObject` for every object: the object, the place before it, 
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
 import sys
@@ -22,7 +23,7 @@ from oplib.tensor import Generator, Tensor, default_generator
 
 from .entries import is_empty_cell, list_names, list_own_slots
 
-SCALARS = (bool, int, float, complex, str, bytes, type(None))
+SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
 """Values that are frozen into a program, and compared at the next call."""
 
 _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree", "torch"}
@@ -30,7 +31,7 @@ _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree
 _OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _CONTAINERS = (dict, list, tuple, deque, functools.partial)
-_LEAVES = (*SCALARS, jax.Array, np.ndarray, np.generic, np.dtype, range, slice, type(Ellipsis))
+_LEAVES = (*SCALARS, jax.Array, np.ndarray, range, slice, type(Ellipsis))
 
 
 class FoundObject:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
@@ -20,13 +21,13 @@ from oplib.tensor.storage.fresh import FreshStorage, peek
 from oplib.tensor.views import ViewStorage
 
 from .candidates import Candidates
+from .constants import identify, read_constants
 from .entries import read_entries
 from .places import SCALARS, FoundObject
-from .scalars import read_scalars
 
 _numbers = itertools.count()
 _MISSING = object()
-_FIXED = (type, types.CellType, types.FunctionType, types.MethodType, types.ModuleType, tuple)
+_SIZED = (dict, list, tuple, deque)
 _PLAIN = frozenset([Storage, FreshStorage])
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -56,7 +57,7 @@ class Reader:
         changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
         candidates: Candidates,
     ) -> None:
-        self._scalars = candidates.scalars
+        self._constants, self._identities = candidates.constants, candidates.identities
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
         self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek, "differ": _differ}
@@ -65,8 +66,8 @@ class Reader:
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
         self._add_aliases([*places, *[container for container, _, _ in changed]])
-        for container in candidates.containers:
-            self._add_distant(container)
+        for place in (*candidates.containers, *candidates.operands):
+            self._add_distant(place)
         tensors = ", ".join(self._names[id(place)] for place in places)
         arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
         owners = ", ".join(f"o{self._names[id(place)]}" for place in places)
@@ -128,38 +129,24 @@ class Reader:
         return name
 
     def _add_container(self, place: FoundObject, name: str) -> None:
-        value = place.value
-        if isinstance(value, (list, dict)):
-            self._refuse(f"len({name}) != {len(value)}", f"{place.name} has another length")
-        if isinstance(value, dict):
-            self._add_scalars(value, name, place.name)
-        elif isinstance(value, list):
-            scalars = {index: item for index, item in enumerate(value) if isinstance(item, SCALARS)}
-            self._add_scalars(scalars, name, place.name)
-        elif not isinstance(value, _FIXED):
-            self._refuse(
-                f"{name}.__class__ is not {self._constant(type(value))}", f"{place.name} is of another class"
-            )
-        if not isinstance(value, (list, dict)):
-            self._add_attributes(place, name)
+        """Adds tests of a container on the way to an operand, and of what it holds."""
+        self._add_identity(identify(place), place, name)
+        self._add_constants(place, name)
 
-    def _add_attributes(self, place: FoundObject, name: str) -> None:
-        """Adds a test of the numbers that the function may read from an object, a function or a cell."""
-        before = self._scalars.pop(id(place.value), {})
-        now = read_scalars(place.value, set(before))  # a number that changes while it is traced is no test
-        same = {key: value for key, value in before.items() if key in now and now[key] is value}
-        if isinstance(place.value, types.FunctionType):
-            self._add_scalars(same, f"{name}.__globals__", place.name)
-        elif isinstance(place.value, dict):
-            self._add_scalars(same, name, place.name)
-        elif same:
-            keys = list(same)
-            self._compare(f"{self._constant(attrgetter(*keys))}({name})", place.name, keys, same.values())
+    def _add_identity(self, identity: tuple[str, Any] | None, place: FoundObject, name: str) -> None:
+        if identity is None:
+            return
+        expression, value = identity
+        test = "!=" if isinstance(value, (int, frozenset)) else "is not"
+        self._refuse(
+            f"{expression.format(name)} {test} {self._constant(value)}",
+            f"{place.name} is another function, or of another class, length or content",
+        )
 
     def _add_distant(self, place: FoundObject) -> None:
-        """Adds the numbers of an object that leads to no operand."""
-        before = self._scalars.get(id(place.value))
-        if not before:
+        """Adds tests of what leads to no operand, and of a Tensor that is none."""
+        number = id(place.value)
+        if id(place) in self._names or (number not in self._constants and number not in self._identities):
             return
         steps: list[FoundObject] = []
         at: FoundObject | None = place
@@ -170,22 +157,29 @@ class Reader:
             parent = "" if step.parent is None else self._names[id(step.parent)]
             name = self._names[id(step)] = f"p{len(self._names)}"
             self._lines.append(f"{name} = {step.step.format(parent)}")
-        self._add_attributes(place, self._names[id(place)])
+        before, now = self._identities.get(number), identify(place)
+        if before == now:  # what changes while it is traced is no test
+            self._add_identity(now, place, self._names[id(place)])
+        self._add_constants(place, self._names[id(place)])
 
-    def _add_scalars(self, entries: dict[Any, Any], expression: str, owner: str) -> None:
-        keys = [key for key, value in entries.items() if isinstance(value, SCALARS)]
-        if not keys:
+    def _add_constants(self, place: FoundObject, name: str) -> None:
+        """Adds a test of what the function may read from a container that is frozen into the program."""
+        value = place.value
+        before = self._constants.pop(id(value), {})
+        now = read_constants(value, None)
+        same = {key: held for key, held in before.items() if key in now and now[key] is held}
+        if not same:
             return
-        get = self._constant(itemgetter(*keys))
-        self._compare(f"{get}({expression})", owner, keys, [entries[key] for key in keys])
-
-    def _compare(self, expression: str, owner: str, keys: list[Any], before: Iterable[Any]) -> None:
-        values = tuple(before)
+        keys = list(same)
+        if isinstance(value, types.FunctionType):
+            name = f"{name}.__globals__"
+        get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType)) else attrgetter
+        found = f"{self._constant(get(*keys))}({name})"
         if len(keys) == 1:
-            expression = f"({expression},)"
+            found = f"({found},)"
         self._refuse(
-            f"differ({expression}, {self._constant(values)})",
-            f"a number, bool or string of {owner} has changed: {keys}",
+            f"differ({found}, {self._constant(tuple(same.values()))})",
+            f"a number, string or the like of {place.name} has changed: {keys}",
         )
 
     def _add_changed(self, place: FoundObject, before: dict[Any, Any], key: Any) -> None:
@@ -286,9 +280,9 @@ def _is_short(place: FoundObject) -> bool:
 
 
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Whether numbers differ in value or class; one may be a Tensor now, whose ``==`` is another."""
+    """Whether constants differ; one that was a number may be a Tensor now, whose ``==`` is another."""
     return not all(map(is_, now, before)) and any(
-        one.__class__ is not other.__class__ or one != other
+        one.__class__ is not other.__class__ or not isinstance(other, SCALARS) or one != other
         for one, other in zip(now, before, strict=True)
         if one is not other
     )

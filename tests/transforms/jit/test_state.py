@@ -1,5 +1,7 @@
 """State that a compiled function reads and writes: captured Tensors, gradients, Generators, attributes."""
 
+import pickle
+
 import pytest
 
 import oplib
@@ -268,3 +270,10 @@ def test_a_class_whose_module_is_no_string_stands_in_nobodys_way():
 
     helper, weight = Helper(), oplib.ones(2)
     assert oplib.jit(lambda x: (helper, x * weight)[1])(oplib.ones(2)).tolist() == [1, 1]
+
+
+@pytest.mark.spec("J.7")
+def test_a_tensor_that_a_call_has_written_is_pickled_as_any():
+    weight = oplib.zeros(2)
+    oplib.jit(lambda: (weight.add_(1), None)[1])()
+    assert pickle.loads(pickle.dumps(weight)).tolist() == [1, 1]

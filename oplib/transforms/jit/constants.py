@@ -1,4 +1,6 @@
-"""Numbers, bools and strings that a function may read: a program is compiled for their values.
+"""Constants: what a function may read that is no Tensor. A program is compiled for their values.
+
+Numbers, strings and the like are compared by value, and objects that are not looked into by identity.
 
 The code tells which these are: an attribute counts if its name stands in code that the function may run. A
 counter that only the code around a compiled function names therefore compiles nothing again.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import types
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -21,6 +24,8 @@ _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "f
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
 _UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
+_NAMED = (type, types.FunctionType, types.ModuleType)
+_ITERATION = frozenset({"items", "keys", "values"})
 _MISSING = object()
 
 
@@ -34,7 +39,6 @@ class NamesOfCode:
 
     Attributes:
         known: names of attributes and globals, and the strings, which may be keys.
-        is_dynamic: whether the code may read attributes by names that it computes.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -52,7 +56,14 @@ class NamesOfCode:
                 if id(place.value) not in self._reached and self._is_reached(place):
                     self._reached.add(id(place.value))
                     self._add(place.value.__code__)
-        self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
+        self._is_dynamic = not _DYNAMIC.isdisjoint(self.known)
+        self._iterates = not _ITERATION.isdisjoint(self.known)
+
+    def reads_all(self, value: Any, *, is_on_the_way: bool) -> bool:
+        """Whether the code may read everything that a container holds, by names that it does not show."""
+        if isinstance(value, dict):
+            return is_on_the_way or self._iterates
+        return is_on_the_way and self._is_dynamic and not isinstance(value, _NAMED)
 
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
@@ -107,25 +118,57 @@ def _get_name(place: FoundObject) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
-def read_scalars(value: Any, names: set[str] | None) -> dict[str, Any]:
-    """Returns the numbers, bools, strings and Nones that an object has under some names; None for all names.
+def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
+    """Returns what a container holds under some names that may be frozen into a program; None for all names.
 
-    A function has its globals, and an object also what its class has. An object alone may have all names.
+    A function has its globals, a list all its items, and an object also the numbers that its class has.
     """
     if isinstance(value, types.CellType):
         held = _read_attribute(value, "cell_contents")
-        return {"cell_contents": held} if isinstance(held, SCALARS) else {}
+        return {} if held is _MISSING else {"cell_contents": held}
     if isinstance(value, types.FunctionType):
-        listed = names & value.__globals__.keys() if names else set[str]()
-        found = {name: value.__globals__[name] for name in listed & set(value.__code__.co_names)}
-    elif isinstance(value, dict):
-        found = {name: value[name] for name in (names or ()) if name in value}
-    elif isinstance(value, (list, tuple, types.MethodType)):
-        found = {}
-    else:
-        listed = _list_attributes(value) if names is None else _list_attributes(value) & names
-        found = {name: _read_attribute(value, name) for name in sorted(listed)}
-    return {name: held for name, held in found.items() if isinstance(held, SCALARS)}
+        listed = value.__globals__.keys() & set(value.__code__.co_names)
+        return {name: value.__globals__[name] for name in sorted(listed if names is None else listed & names)}
+    if isinstance(value, dict):
+        return {key: held for key, held in value.items() if _is_listed(key, names)}
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, partial):
+        return {"func": value.func}
+    if isinstance(value, types.MethodType):
+        return {}
+    listed = _list_attributes(value)
+    found = {
+        name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
+    }
+    if isinstance(value, type):
+        found = {name: held for name, held in found.items() if isinstance(held, SCALARS)}
+    return {name: held for name, held in found.items() if held is not _MISSING}
+
+
+def identify(place: FoundObject) -> tuple[str, Any] | None:
+    """Returns what must stay as it is of a container: an expression for it, and its value; None for nothing.
+
+    A function that is made again from the same code may stand for another, and so may an object for another
+    of its class.
+    """
+    value, parent = place.value, None if place.parent is None else place.parent.value
+    if isinstance(value, types.FunctionType):
+        is_method = parent is None or isinstance(parent, type)
+        return None if is_method else ("{}.__code__", value.__code__)
+    if isinstance(value, type):
+        return None if "__mro__" in place.step else ("{}", value)
+    if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
+        return "frozenset({})", frozenset(value)
+    if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
+        return "len({})", len(value)
+    if isinstance(value, (types.CellType, types.ModuleType, types.MethodType)):
+        return None
+    return "{}.__class__", type(value)
+
+
+def _is_listed(key: Any, names: set[str] | None) -> bool:
+    return isinstance(key, SCALARS) if names is None else isinstance(key, str) and key in names
 
 
 def _list_attributes(value: Any) -> set[str]:

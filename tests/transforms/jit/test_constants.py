@@ -1,4 +1,4 @@
-"""For which numbers, bools and strings a program is compiled: those that the code may read."""
+"""For which constants a program is compiled: those that the code may read."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,6 +6,7 @@ from http import HTTPStatus
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import pytest
 
 import oplib
@@ -123,6 +124,102 @@ def use_number_that_becomes_a_tensor():
     )
 
 
+def use_function_of_a_user():
+    config = SimpleNamespace(act=lambda x: x * 2)
+    return Case(lambda x: config.act(x), lambda: setattr(config, "act", lambda x: x * 3))
+
+
+def use_function_of_a_library():
+    trainer = Trainer()
+    trainer.act = oplib.sin
+    return Case(lambda x: trainer.act(x * trainer.weight), lambda: setattr(trainer, "act", oplib.cos))
+
+
+def use_function_in_cell():
+    act = oplib.sin
+
+    def change():
+        nonlocal act
+        act = oplib.cos
+
+    return Case(lambda x: act(x), change)
+
+
+def use_object_of_another_class():
+    class Double:
+        def __call__(self, x):
+            return x * 2
+
+    class Triple:
+        def __call__(self, x):
+            return x * 3
+
+    layers = [Double(), Double()]
+
+    def run(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return Case(run, lambda: layers.__setitem__(1, Triple()))
+
+
+def use_list_that_grows():
+    factors = [2.0]
+    return Case(lambda x: sum(x * one for one in factors), lambda: factors.append(3.0))
+
+
+def use_item_of_tuple():
+    config = SimpleNamespace(stride=(2.0, 1))
+    return Case(lambda x: x * config.stride[0], lambda: setattr(config, "stride", (3.0, 1)))
+
+
+def use_dictionary_that_is_iterated():
+    factors = {"one": 2.0, "other": 1}
+
+    def run(x):
+        for factor in factors.values():
+            x = x * factor
+        return x
+
+    return Case(run, lambda: factors.update(other=3))
+
+
+def use_set():
+    flags = {"double"}
+    return Case(lambda x: x * (2 if "double" in flags else 3), lambda: flags.remove("double"))
+
+
+def use_member_of_enum():
+    config = SimpleNamespace(status=HTTPStatus.OK)
+    return Case(
+        lambda x: x * (2 if config.status is HTTPStatus.OK else 3),
+        lambda: setattr(config, "status", HTTPStatus.GONE),
+    )
+
+
+def use_dtype():
+    trainer = Trainer()
+    trainer.dtype = oplib.float32
+    return Case(
+        lambda x: (x * trainer.weight / 2).to(trainer.dtype), lambda: setattr(trainer, "dtype", oplib.int32)
+    )
+
+
+def use_array():
+    config = SimpleNamespace(scale=jnp.full(2, 2.0))
+    return Case(
+        lambda x: x * oplib.Tensor.from_array(config.scale),
+        lambda: setattr(config, "scale", jnp.full(2, 3.0)),
+    )
+
+
+def use_tensor_that_becomes_none():
+    trainer = Trainer()
+    trainer.mask = oplib.ones(2)
+    return Case(lambda x: x * (2 if trainer.mask is None else 3), lambda: setattr(trainer, "mask", None))
+
+
 @pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
 def test_a_number_that_the_code_reads_compiles_again(make):
     function, change = make()
@@ -151,6 +248,30 @@ def test_counters_that_other_code_reads_compile_nothing():
         trainer.losses.append(1.0)
         trainer.bar.scale += 1
     assert trainer.step.compilations == 1
+
+
+def test_a_function_that_is_made_again_compiles_nothing():
+    config = SimpleNamespace()
+
+    def set_scale(scale):
+        config.act = lambda x: x * scale
+
+    step = oplib.jit(lambda x: config.act(x))
+    results = []
+    for number in (2.0, 3.0):
+        set_scale(oplib.full((2,), number))
+        results.append(step(oplib.ones(2)).tolist())
+    assert results == [[2, 2], [3, 3]]
+    assert step.compilations == 1
+
+
+def test_a_list_that_the_function_fills_compiles_nothing_again():
+    kept = []
+    step = oplib.jit(lambda x: (kept.append(1), x * 2)[1])
+    for _ in range(3):
+        step(oplib.ones(2))
+        kept.clear()
+    assert step.compilations == 1
 
 
 @pytest.mark.parametrize("keys", [("{", "}{0}"), tuple(HTTPStatus)[:2], (None, 1.5)])
