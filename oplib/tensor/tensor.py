@@ -24,6 +24,7 @@ from .methods.operators import TensorOperators
 from .methods.printing import show_tensor
 from .methods.values import TensorValues
 from .methods.view_methods import TensorViewMethods
+from .storage.constants import own_array
 from .storage.overlay import overlays
 from .storage.storage import Storage
 from .upcalls import upcalls
@@ -124,7 +125,7 @@ class Tensor(
             return state.region.read(self)
         if state.tracing is not None:
             self._refuse_reading_while_tracing()
-        return self._storage.array
+        return own_array(self)
 
     @property
     def _version(self) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jax.core import Tracer
+
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.tangents import carries_tangents, find_tangent, write_tangent
 from oplib.errors import ArgumentError, AutogradError, describe
@@ -68,20 +70,23 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
             f"not reach its base: the op does more than move items. Got {describe(storage.spec)}. Write into "
             "the base, or into tensor.clone()."
         )
-    if not modes.grad_enabled:
+    state = modes.state
+    if not state.grad_enabled:
         return
-    if tensor._requires_grad or any(map(has_required_grad, operands)):
+    if tensor._requires_grad or (operands and any(map(has_required_grad, operands))):
         refuse_leaf(tensor, op)
-    if modes.state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
+    if state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
         refuse_leaf(tangent, op)  # the op writes it too
 
 
 def has_required_grad(value: Any) -> bool:
     """Returns whether a tensor, or one in a list, requires grad. Other values do not."""
+    if isinstance(value, Tensor):
+        return value._requires_grad
     if isinstance(value, (list, tuple)):
         members: Sequence[Any] = value
         return any(map(has_required_grad, members))
-    return isinstance(value, Tensor) and value._requires_grad
+    return False
 
 
 def refuse_leaf(tensor: Tensor, op: str) -> None:
@@ -144,12 +149,34 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
         ArgumentError: the result has another shape, or a dtype of a higher kind.
         TracingError: a traced value would be stored in a tensor that outlives the trace.
     """
-    node = result._grad_fn
-    own = result._storage
+    storage, own = tensor._storage, result._storage
+    state = modes.state
+    if (
+        storage.__class__ is Storage
+        and own.__class__ is Storage
+        and not (result._requires_grad or (tensor._requires_grad and state.grad_enabled))
+        and not state.watchers
+        and state.region is None
+        and seen is not None
+    ):  # nothing to record: the common case, of optimizers for example
+        array = own.array
+        if array.shape == seen.shape and array.dtype == seen.dtype and not isinstance(array, Tracer):
+            if storage.array is not seen:
+                return None
+            storage.array = array
+            storage.version += 1
+            if tensor._views is not None:
+                note_write(tensor)
+            return tensor
+    return _write_with_history(tensor, result, op, seen)
+
+
+def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
+    storage, own, node = tensor._storage, result._storage, result._grad_fn
+    state = modes.state
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
-    storage = tensor._storage
-    region = modes.state.region
+    region = state.region
     if region is not None:
         storage.write(region.keep_derivative(tensor, fitted))
     elif seen is None:
@@ -165,7 +192,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
     if isinstance(node, FormulaNode):
         _exempt(node, storage, own if fitted is result else None)
     note_history(tensor, fitted)
-    if modes.state.watchers and carries_tangents():
+    if state.watchers and carries_tangents():
         write_tangent(tensor, fitted, lambda held, new: write_in_place(held, new, op))
     return tensor
 

@@ -26,7 +26,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
-from oplib.builtin.writing.fill_in_place import choose_masked_fill, index_put
+from oplib.builtin.writing.fill_in_place import choose_masked_fill, choose_zero, index_put
 from oplib.builtin.writing.random_in_place import FILLING
 
 from .description import describe_function
@@ -46,6 +46,7 @@ _CHOOSERS = {
     **OF_RANDOM,
     "masked_fill": choose_masked_fill,
     "split": choose_split,
+    "zero": choose_zero,
 }
 _TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
 _PACKAGES = ("linalg_", "fft_", "special_")

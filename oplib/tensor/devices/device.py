@@ -13,7 +13,7 @@ from oplib.errors import DeviceError, describe
 
 _SPELLING = re.compile(r"([a-z][a-z_]*)(?::(0|[1-9]\d*))?")
 _ALIASES = {"gpu": "cuda", "rocm": "cuda"}
-_jax_config: Any = jax.config  # its attributes are made at run time
+jax_config: Any = jax.config  # its attributes are made at run time
 
 
 JaxDevice: TypeAlias = Any  # JAX publishes ``jax.Device``, but not as a type
@@ -111,7 +111,7 @@ ABSTRACT = Device("abstract")
 
 def find_default_device() -> JaxDevice:
     """Returns the ``jax.Device`` where JAX puts new values by default."""
-    default = _jax_config.jax_default_device
+    default = jax_config.jax_default_device
     return default if isinstance(default, jax.Device) else jax.local_devices(backend=default)[0]
 
 

@@ -6,12 +6,13 @@ uncommitted unless the user names a device.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import jax
 from jax.sharding import Sharding
 
-from .device import Device, find_default_device, is_abstract
+from .device import Device, find_default_device, is_abstract, jax_config
 
 Placement: TypeAlias = Any  # a jax.Device, a Sharding, or None: JAX does not publish the type of its devices
 
@@ -63,9 +64,15 @@ def placement_like(array: Any, device: Any) -> Placement:
     """
     if device is not None or is_abstract(array):
         return find_placement(device)
-    return None if not array.committed and is_on_default_device(array) else array.sharding
+    is_free = not array.committed and _is_default(array.sharding, jax_config.jax_default_device)
+    return None if is_free else array.sharding
 
 
 def is_on_default_device(array: Any) -> bool:
     """Returns whether JAX puts new values on the device of an array. True for an array without values."""
-    return is_abstract(array) or array.devices() == {find_default_device()}
+    return is_abstract(array) or _is_default(array.sharding, jax_config.jax_default_device)
+
+
+@lru_cache(maxsize=256)
+def _is_default(sharding: Sharding, default: object) -> bool:  # noqa: ARG001  the result depends on it
+    return sharding.device_set == {find_default_device()}

@@ -15,12 +15,15 @@ from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import Placement
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
+from oplib.tensor.storage.constants import share_array
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.ingestion import to_array
 
 from .keywords import take_named
 from .symbolic import has_symbols, is_symbolic
 
 _FROM_HOST = 2**16  # arrays up to this size come from the host: a computation compiles again for each shape
+_NUMBERS = frozenset({bool, int, float})
 
 
 def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
@@ -44,6 +47,11 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
             "for one without dimensions."
         )
     given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for one in given:
+        if one.__class__ is not int or one < 0:
+            break
+    else:
+        return tuple(given)
     try:
         shape = tuple(
             [one if is_symbolic(one) else _read_length(place, one) for place, one in enumerate(given)]
@@ -80,6 +88,13 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         DtypeError: the dtype does not hold the value.
     """
     check_process()
+    if type(value) not in _NUMBERS or is_inside_trace():
+        return _make_filled(shape, value, dtype, placement)
+    key = (shape, value or str(value), dtype, placement)  # the text tells -0.0 from 0.0
+    return share_array(key, lambda: _make_filled(shape, value, dtype, placement))
+
+
+def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:
     if not isinstance(value, (bool, int, float)):
         value = to_array(value, None, None)
         if value.ndim:

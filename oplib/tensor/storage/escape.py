@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
@@ -12,6 +13,16 @@ from oplib.errors import TracingError, describe
 from .map_level import map_levels
 from .overlay import overlays
 from .tensor_slots import TensorSlots
+
+_outside: list[object] = []
+
+
+def is_inside_trace() -> bool:
+    """Returns whether JAX traces the calling code. New arrays are then values of the trace."""
+    if not _outside:
+        with jax.ensure_compile_time_eval():
+            _outside.append(get_opaque_trace_state())
+    return get_opaque_trace_state() != _outside[0]
 
 
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:
