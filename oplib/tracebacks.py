@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 import jax
 import jaxlib
 import optree
+from jax.extend.source_info_util import register_exclusion
 
 from oplib.config import config
 from oplib.errors import OplibError
@@ -27,6 +28,9 @@ R = TypeVar("R")
 
 _OWN = (f"{Path(__file__).parent}{os.sep}", "<call of ", "<oplib.")
 _PACKAGES = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (jax, jaxlib, optree))
+for _prefix in _OWN:  # jaxprs and profiles show the line of the user's call
+    register_exclusion(_prefix)
+
 _JAX_NOTE = "For simplicity, JAX has removed its internal frames"
 _NOTE = 'oplib has hidden its other frames. oplib.config.traceback = "full" shows them.'
 

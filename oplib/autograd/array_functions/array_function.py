@@ -20,6 +20,7 @@ import numpy as np
 from oplib.config import config
 
 from .array_types import match_type, sum_gradient
+from .compilation import is_uncompiled, rename_function
 from .concreteness import VALUE_ERRORS
 from .liveness import find_forwarded, find_live_inputs
 from .width import note_width
@@ -50,10 +51,15 @@ class ArrayFunction:
         self.name = name
         self.compiled = compiled
         self.is_formula = is_formula
-        self.run: Callable[..., Arrays] = jax.jit(function, inline=True) if compiled else function
+        self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}
+
+    def _name(self, function: Callable[..., Arrays]) -> Callable[..., Arrays]:
+        """Returns a function under the name that logs and profiles show."""
+        name = f"{self.name}.backward" if self.is_formula else self.name
+        return rename_function(lambda *arrays: function(*arrays), name)  # noqa: PLW0108  keeps the name of the original
 
     def __call__(self, *arrays: Any) -> Arrays:
         """Runs the function compiled, or as plain Python while ``config.compile_kernels`` is off."""
@@ -95,7 +101,7 @@ class ArrayFunction:
                 outputs = self.function(*arrays)
                 return DerivedPlan(self, wanted, arrays, outputs), *outputs
 
-            found = self._recorders[wanted] = jax.jit(record, inline=True)
+            found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
         return found if self.compiled and config.compile_kernels else inspect.unwrap(found)
 
 
@@ -310,7 +316,7 @@ class DerivedPlan(BackwardPlan):
         try:
             jaxpr = jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
         except VALUE_ERRORS:
-            if config.compile_kernels:
+            if not is_uncompiled():
                 raise
             return range(len(wanted))
         live = find_live_inputs(jaxpr)

@@ -41,7 +41,7 @@ class ResidualFunction(ArrayFunction):
                 plan = ResidualPlan(self, wanted, arrays, outputs, residuals, structure)
                 return plan, *outputs, *(residuals[place] for place in plan.extra_places)
 
-            found = self._recorders[wanted] = jax.jit(record, inline=True)
+            found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
         return found
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
 from oplib.autograd.recording.formula_node import record as record_call
 from oplib.config import config
@@ -267,7 +268,7 @@ class Dispatcher:
     def _is_immediate(self, arrays: Sequence[Any]) -> bool:
         """Tells whether the kernel runs now as plain Python, outside any jit."""
         record = self.record
-        if record.kind == "array" and record.compiled and config.compile_kernels:
+        if record.kind == "array" and record.compiled and not is_uncompiled():
             return False
         if record.sharding is not None and any(map(is_spread, arrays)):
             return False  # only compiled code runs a part on each device
@@ -288,6 +289,8 @@ class Dispatcher:
         if self._is_immediate(arrays):
             return self._run_now(layout, arrays, device)
         found = self.specialize(layout)
+        if found.call.is_plain:
+            return found.run_plain(*arrays)
         if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
             return ONE_ARRAY, (found.run_one(*arrays),)
         return found.run_donating(*arrays) if donating else found.run(*arrays)
@@ -296,6 +299,8 @@ class Dispatcher:
         specialization = self.specialize(layout)
         if not self._is_immediate(arrays) or self.record.takes_tensors:
             require_kernel(self.record, arrays)
+            if specialization.call.is_plain:
+                return specialization.record_plain(wanted, arrays)
             return specialization.recorders[wanted](*arrays)
         structure, outputs = self._run_now(layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask, shape_of
-from oplib.config import config
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
@@ -23,7 +23,7 @@ from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.derivatives.setup import plan_formula
 from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
-from oplib.library.kernels.running import trace_kernel
+from oplib.library.kernels.running import run_kernel, trace_kernel
 from oplib.library.kernels.tracing import trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
@@ -89,6 +89,19 @@ class BoundCall:
         """The record in force."""
         return self.overload.record
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether kernel and rules run as plain Python wherever their values are known."""
+        return self.record.is_plain or is_uncompiled()
+
+    def run_plain(self, levels: Levels, arrays: Sequence[Any]) -> Results:
+        """Runs the kernel as plain Python on arrays whose values are known."""
+        return self.map(levels, self._run_now if self.record.kind == "array" or not levels else None)(*arrays)
+
+    def _run_now(self, *arrays: Any) -> Results:
+        structure, flat = run_kernel(self.record, self.layout, arrays)
+        return structure, tuple(make_strong(value) for value in flat)
+
     def run(self, *arrays: Any) -> Results:
         """Runs the kernel on arrays or tracers; one trace serves shapes, lowering and mapping."""
         return self._single(*arrays)
@@ -131,9 +144,9 @@ class BoundCall:
         mapped = self.map(levels)
         return lambda values: mapped(*values)[1]
 
-    def map(self, levels: Levels) -> Callable[..., Results]:
+    def map(self, levels: Levels, run: Callable[..., Results] | None = None) -> Callable[..., Results]:
         """Maps the kernel over levels, the innermost first; a batching rule replaces that map."""
-        run = self.run
+        run = run or self.run
         if levels and self.record.vmap is not None:
             run, levels = partial(self._run_batched, levels[0]), levels[1:]
         for level in levels:
@@ -195,8 +208,7 @@ class BoundCall:
         compiled = jax.jit(plan, inline=True)
 
         def choose(*arguments: Any) -> tuple[FormulaPlan, list[Any]]:
-            is_plain = self.record.is_plain or not config.compile_kernels
-            return plan(*arguments) if is_plain else compiled(*arguments)
+            return plan(*arguments) if self.is_plain else compiled(*arguments)
 
         return choose
 

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from jax.extend.core import unmapped_aval
 
 from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
+from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
@@ -99,7 +101,8 @@ class Linear:
                 "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "
                 "the formula for jax.Array, or register a rule with register_jvp."
             )
-        check_linear(self.pull, residuals, zeros, str(self.call))
+        if not is_uncompiled():
+            check_linear(self.pull, residuals, zeros, str(self.call))
         # The vjp of a linear function is its transpose; jax.linear_transpose supports fewer primitives.
         return jax.vjp(lambda *values: self.pull(residuals, values), *zeros)[1](tuple(tangents))
 
@@ -171,7 +174,13 @@ def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
 
 
 def make_linear(
-    call: BoundCall, levels: Levels, wanted: Mask, *, inputs: Sequence[Any], outputs: Sequence[Any]
+    call: BoundCall,
+    levels: Levels,
+    wanted: Mask,
+    *,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    structure: Structure | None = None,
 ) -> tuple[Linear, tuple[Any, ...]]:
     """Makes the derivative of a call at its inputs, and its residuals.
 
@@ -187,7 +196,7 @@ def make_linear(
     rule_residuals = len(residuals)
     differentiable = tuple(has_gradient(aval.dtype) for aval in tangent_avals)
     if record.derivative.backward is not None:
-        plan, extras = call.plan(wanted, inputs, outputs, levels=levels)
+        plan, extras = call.plan(wanted, inputs, outputs, levels=levels, structure=structure)
         pool = [*batched_inputs, *outputs, *extras]
         residuals += [pool[source] for source in plan.sources]
         differentiable = plan.differentiable

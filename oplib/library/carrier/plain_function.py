@@ -22,12 +22,13 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 
 
-def make_plain_function(overload: OpOverload, layout: Layout) -> ArrayFunction:
+def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool) -> ArrayFunction:
     """Returns an op with fixed static arguments as a function that is never traced for its execution.
 
     Args:
         overload: the op, which is differentiated by JAX or by its jvp rule.
         layout: the layout of the call.
+        compiled: the function may be traced to find what its derivative reads.
     """
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -41,7 +42,7 @@ def make_plain_function(overload: OpOverload, layout: Layout) -> ArrayFunction:
     if not record.derivative.derive:
         function = jax.custom_jvp(run)
         function.defjvp(lambda primals, tangents: _push(overload.record, layout, primals, tangents))
-    return ArrayFunction(function, record.name, compiled=not record.is_plain)
+    return ArrayFunction(function, record.name, compiled=compiled)
 
 
 def _push(record: Record, layout: Layout, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

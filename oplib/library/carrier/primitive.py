@@ -18,6 +18,8 @@ import jax
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
+from oplib.autograd.array_functions.compilation import are_concrete
+from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
 from oplib.library.kernels.kernel_choice import require_kernels
@@ -28,6 +30,22 @@ from .bound_call import BoundCall
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
 from .several_platforms import lower_for_each, lower_late
+
+
+class Uncompiled:
+    """Stands for the traced kernel among the parameters of a call that runs as plain Python.
+
+    Where the values are known, the kernel runs on them. A trace, which does not know them, traces it.
+
+    Attributes:
+        structure: of the results, once the kernel has run.
+    """
+
+    __slots__ = ("structure",)
+
+    def __init__(self) -> None:
+        self.structure: Structure | None = None
+
 
 _carriers: dict[str, Carrier] = {}
 
@@ -76,10 +94,11 @@ class Carrier:
         self.linear = Primitive(f"{name}.lin")
         self.call.def_effectful_abstract_eval(_call_avals)
         self.linear.def_abstract_eval(_linear_avals)
+        self.call.def_impl(partial(_apply_call, self.call))
+        self.linear.def_impl(partial(_apply_linear, self.linear))
         for primitive, lower in ((self.call, _lower_call), (self.linear, _lower_linear)):
             primitive.multiple_results = True
             lower_late(primitive)
-            primitive.def_impl(partial(xla.apply_primitive, primitive))
             mlir.register_lowering(primitive, lower)
         batching.fancy_primitive_batchers[self.call] = entry_point(self._batch_call)
         batching.fancy_primitive_batchers[self.linear] = entry_point(self._batch_linear)
@@ -89,11 +108,21 @@ class Carrier:
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
-        return self._bind(call, (), match_varying(arrays))
+        return self._bind(call, (), match_varying(arrays), _begin(call))
 
-    def _bind(self, call: BoundCall, levels: Levels, arrays: Sequence[Any]) -> list[Any]:
+    def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
+        """Binds the call, and returns the structure of its results too."""
+        body = _begin(call)
+        outputs = self._bind(call, (), match_varying(arrays), body)
+        known = None if body is None else body.structure
+        return known or call.structure(arrays), outputs
+
+    def _bind(
+        self, call: BoundCall, levels: Levels, arrays: Sequence[Any], body: Uncompiled | None
+    ) -> list[Any]:
         """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can read the jaxpr."""
-        return self.call.bind(*arrays, call=call, levels=levels, jaxpr=call.trace(levels, arrays))
+        jaxpr = call.trace(levels, arrays) if body is None else body
+        return self.call.bind(*arrays, call=call, levels=levels, jaxpr=jaxpr)
 
     def _batch_call(
         self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
@@ -103,7 +132,8 @@ class Carrier:
             return outputs, [None] * len(outputs)
         level = Level.of(axis, tuple(dim is not None for dim in dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
-        outputs = self._bind(call, (*levels, level), moved)
+        body = jaxpr if isinstance(jaxpr, Uncompiled) else None
+        outputs = self._bind(call, (*levels, level), moved, body)
         return outputs, [0] * len(outputs)
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear) -> Any:
@@ -117,16 +147,24 @@ class Carrier:
     def _differentiate_call(
         self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
     ) -> Any:
+        body = jaxpr if isinstance(jaxpr, Uncompiled) else None
+        is_derived = call.record.is_transparent and call.record.jvp is None
+        if is_derived and body is not None and are_concrete(primals):
+            return _derive_plain(call, levels, body, primals, tangents)
         outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
         if call.record.derivative.constant is not None:
             return outputs, zeros
-        if call.record.is_transparent and call.record.jvp is None:
-            whole = jaxpr if call.record.sharding is None else call.trace(levels, primals, derivable=True)
-            return outputs, _derive_tangents(whole, primals, tangents, avals)
+        if is_derived:
+            has_trace = body is None and call.record.sharding is None
+            whole = jaxpr if has_trace else call.trace(levels, primals, derivable=True)
+            return outputs, _derive_tangents(call, whole, primals, tangents, avals)
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
-        linear, residuals = make_linear(call, levels, wanted, inputs=primals, outputs=outputs)
+        structure = None if body is None else body.structure
+        linear, residuals = make_linear(
+            call, levels, wanted, inputs=primals, outputs=outputs, structure=structure
+        )
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
         return outputs, _spread(results, zeros, linear)
@@ -146,7 +184,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = _derive_tangents(call.trace((), arrays, derivable=True), arrays, full, avals)
+            found = _derive_tangents(call, call.trace((), arrays, derivable=True), arrays, full, avals)
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
@@ -169,9 +207,27 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
     ]
 
 
-def _derive_tangents(jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
+def _derive_tangents(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
     """Returns JAX's own derivative of the kernel, for ops that request it."""
-    _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
+    with jax.named_scope(call.record.name):
+        _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
+    return _mark_zeros(results, avals)
+
+
+def _derive_plain(
+    call: BoundCall, levels: Levels, body: Uncompiled, primals: Any, tangents: Any
+) -> tuple[Any, list[Any]]:
+    """Runs the kernel as plain Python, while JAX differentiates it."""
+
+    def run(*arrays: Any) -> Sequence[Any]:
+        body.structure, outputs = call.run_plain(levels, arrays)
+        return outputs
+
+    outputs, results = _push_forward(run, primals, tangents)
+    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
+
+
+def _mark_zeros(results: Any, avals: Any) -> list[Any]:
     return [
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
         for aval, result in zip(avals, results, strict=True)
@@ -191,9 +247,30 @@ def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> 
     return jax.jvp(varied, at, given)
 
 
-def run_call(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
+def _begin(call: BoundCall) -> Uncompiled | None:
+    """Returns the parameter of a call that runs as plain Python, None for any other."""
+    return Uncompiled() if call.is_plain else None
+
+
+def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
+    """Runs the primitive *op* on values: compiled, or as plain Python."""
+    if not isinstance(jaxpr, Uncompiled):
+        return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, jaxpr=jaxpr)
+    jaxpr.structure, outputs = call.run_plain(levels, arrays)
+    return list(outputs)
+
+
+def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear) -> Any:
+    """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
+    if linear.call.is_plain:
+        return run_linear(*arrays, linear=linear)
+    return xla.apply_primitive(primitive, *arrays, linear=linear)
+
+
+def run_call(*arrays: Any, call: BoundCall, jaxpr: Any, **_: Any) -> list[Any]:
     """Evaluates the primitive *op*."""
-    return jaxpr_as_fun(jaxpr)(*arrays)
+    with jax.named_scope(call.record.name):
+        return jaxpr_as_fun(jaxpr)(*arrays)
 
 
 _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
@@ -201,25 +278,30 @@ _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
 
 def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
     """Lowers the kernel, after a check that each platform of the lowering has one."""
+    if isinstance(jaxpr, Uncompiled):
+        jaxpr = call.trace(levels, ctx.avals_in)
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
     found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
     if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
         return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
     if found is None:
-        return _lower_kernel(ctx, *args, jaxpr=jaxpr)
+        return _lower_kernel(ctx, *args, call=call, jaxpr=jaxpr)
     return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
 
 
-def _call_avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
+def _call_avals(*avals: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> tuple[list[Any], Any]:
     """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
+    if isinstance(jaxpr, Uncompiled):
+        jaxpr = call.trace(levels, avals)
     return list(jaxpr.out_avals), jaxpr.effects
 
 
 def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
-    zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
-    return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
+    with jax.named_scope(linear.call.record.name):
+        zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
+        return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
 
 
 _lower_linear = mlir.lower_fun(run_linear, multiple_results=True)
@@ -247,7 +329,8 @@ def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
         return [None] * count + _transpose_rule(cotangents, args, linear=linear)
     given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
     present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
-    grads = linear.pull(args[:count], present, given)
+    with jax.named_scope(f"{linear.call.record.name}.backward"):
+        grads = linear.pull(args[:count], present, given)
     return [None] * count + [
         grad if ad.is_undefined_primal(tangent) else None
         for grad, tangent in zip(grads, args[count:], strict=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
-from oplib.config import config
+from oplib.autograd.array_functions.compilation import rename_function
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.objects.overload import OpOverload
@@ -36,6 +36,7 @@ class Specialization:
         layout: the static arguments and the positions of the arrays.
         call: the bound call, as a parameter for the carrier.
         run: ``(*arrays) -> (structure, outputs)``.
+        run_plain: as ``run``, without a jit around it.
         run_one: as ``run``, for an op with one result, which it returns bare.
         run_donating: as ``run``, but reuses the buffers of donated arguments.
         recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
@@ -58,6 +59,7 @@ class Specialization:
         "run",
         "run_donating",
         "run_one",
+        "run_plain",
     )
 
     def __init__(
@@ -71,15 +73,19 @@ class Specialization:
         self.recorders_by_bits: list[Callable[..., Recorded]] = [
             partial(self._record_first, bits) for bits in range(1 << MAX_BITS)
         ]
-        self._plain: ArrayFunction | None = None
+        self._plain: dict[bool, ArrayFunction] = {}
         self.pushers: dict[Mask, ArrayFunction] = {}
 
         def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-            return call.structure(arrays), self._check_sizes(tuple(carrier.bind(call, arrays)))
+            structure, outputs = carrier.run(call, arrays)
+            return structure, self._check_sizes(tuple(outputs))
 
         def run_one(*arrays: Any) -> Any:
             return self._check_sizes(carrier.bind(call, arrays))[0]
 
+        rename_function(run, overload.name())
+        rename_function(run_one, overload.name())
+        self.run_plain = run
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
         self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
@@ -95,17 +101,21 @@ class Specialization:
         derived = self._is_derived()
 
         def record(*arrays: Any) -> Recorded:
+            if not derived or self.call.is_plain:
+                return self.record_plain(wanted, arrays)
             structure = self.call.structure(arrays)
-            if not derived:
-                outputs = self._check_sizes(self.function.function(*arrays))
-                return self.plan_after(structure, wanted, arrays, outputs)
             recorded = self.function.recorder(wanted)(*arrays)
             self._check_sizes(recorded[1:])
             recorded[0].structure = structure
             recorded[0].names = self._find_names(recorded[0])
             return recorded
 
-        return jax.jit(record, inline=True)
+        return jax.jit(rename_function(record, self.overload.name()), inline=True)
+
+    def record_plain(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
+        """Runs the call without a jit of its own, and plans its backward; returns the same as a recorder."""
+        structure, outputs = self.run_plain(*arrays)
+        return self.plan_after(structure, wanted, arrays, outputs)
 
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
         """Stands in for a recorder until its first call."""
@@ -127,7 +137,7 @@ class Specialization:
 
             def push(*values: Any) -> tuple[Any, ...]:
                 arrays, last = values[:count], len(values) - given_count
-                if self._is_derived() and (record.is_plain or not config.compile_kernels):
+                if self._is_derived() and call.is_plain:
                     return self._find_plain().jvp(given)(*arrays, *values[last:])
                 own = iter(values[last:])
                 pairs = zip(given, arrays, strict=True)
@@ -144,9 +154,12 @@ class Specialization:
         return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
     def _find_plain(self) -> ArrayFunction:
-        if self._plain is None:
-            self._plain = make_plain_function(self.overload, self.layout)
-        return self._plain
+        # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
+        record = self.overload.record
+        is_traced = not (record.is_plain or (record.is_custom and jax.config.jax_disable_jit))
+        if is_traced not in self._plain:
+            self._plain[is_traced] = make_plain_function(self.overload, self.layout, compiled=is_traced)
+        return self._plain[is_traced]
 
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has run; returns the same as a recorder."""

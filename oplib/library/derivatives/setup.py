@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.liveness import find_live_inputs
-from oplib.config import config
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
@@ -54,7 +54,7 @@ def plan_formula(
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=inputs, outputs=outputs)
     run = _bind_setup(plan)
     values = [*inputs, *outputs]
-    if not config.compile_kernels or overload.record.is_plain:
+    if overload.record.is_plain or is_uncompiled():
         return plan, _keep_by_identity(plan, run, values)
     noted: list[Notes] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError, describe
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
 from oplib.library.infer_schema import infer_function_schema, infer_kind
 from oplib.library.objects.jax_names import explain_option
 from oplib.library.records.contribution import FOREVER, Contribution, Definition, Kernel
@@ -123,7 +123,7 @@ def custom_op(
         raise RegistrationTypeError(explain_option("custom_op", option))
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
         raise RegistrationTypeError(
-            f"custom_op: the name comes first. Got {describe(name)}. "
+            f"custom_op: the name comes first. Got {name!r}, of type {type(name).__name__}. "
             f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
         )
     return make if fn is None else make(fn)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
@@ -18,7 +19,7 @@ from oplib.tensor import Storage, Tensor, box
 from .candidates import Candidates
 from .node import CompiledCallBackward
 from .places import Walk
-from .pruning import find_used_inputs, prune, rename_function
+from .pruning import find_used_inputs, prune
 from .trace import Trace
 
 _new: Any = object.__new__

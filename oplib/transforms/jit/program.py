@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.rebase import note_write, take_over
@@ -27,7 +28,7 @@ from .effects import New, NewTensor, Operand, Source
 from .entries import put_entry
 from .node import CompiledCallBackward
 from .places import FoundObject
-from .pruning import find_used_inputs, prune, rename_function
+from .pruning import find_used_inputs, prune
 from .reader import Reader
 from .trace import Trace
 

@@ -24,9 +24,3 @@ def prune(closed: Any, used: Sequence[bool]) -> Callable[..., Any]:
         return run(*[next(given) if use else None for use in used])
 
     return pruned
-
-
-def rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Gives a function the name under which compiled code shows it."""
-    function.__name__ = function.__qualname__ = name
-    return function

@@ -1,0 +1,27 @@
+"""Whether and under which name functions of arrays are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.config import config
+
+
+def is_uncompiled() -> bool:
+    """Tells whether kernels and rules run as plain Python now, by oplib's setting or ``jax.disable_jit``."""
+    return not config.compile_kernels or jax.config.jax_disable_jit
+
+
+def are_concrete(arrays: Iterable[Any]) -> bool:
+    """Tells whether all values are known, if only behind a tracer of a derivative."""
+    return all(not isinstance(value, Tracer) or value.to_concrete_value() is not None for value in arrays)
+
+
+def rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Gives a function the name under which compiled code shows it."""
+    function.__name__ = function.__qualname__ = name
+    return function
