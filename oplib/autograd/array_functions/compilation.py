@@ -13,7 +13,12 @@ from oplib.config import config
 
 def is_uncompiled() -> bool:
     """Tells whether kernels and rules run as plain Python now, by oplib's setting or ``jax.disable_jit``."""
-    return not config.compile_kernels or jax.config.jax_disable_jit
+    return not config.compile_kernels or is_jit_disabled()
+
+
+def is_jit_disabled() -> bool:
+    """Tells whether the code runs under ``jax.disable_jit``."""
+    return jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]  made at run time
 
 
 def are_concrete(arrays: Iterable[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
-from oplib.autograd.array_functions.compilation import rename_function
+from oplib.autograd.array_functions.compilation import is_jit_disabled, rename_function
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.objects.overload import OpOverload
@@ -156,7 +156,7 @@ class Specialization:
     def _find_plain(self) -> ArrayFunction:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
         record = self.overload.record
-        is_traced = not (record.is_plain or (record.is_custom and jax.config.jax_disable_jit))
+        is_traced = not (record.is_plain or (record.is_custom and is_jit_disabled()))
         if is_traced not in self._plain:
             self._plain[is_traced] = make_plain_function(self.overload, self.layout, compiled=is_traced)
         return self._plain[is_traced]
