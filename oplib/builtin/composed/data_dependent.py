@@ -40,11 +40,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     Gradient:
         None: indices are piecewise constant in the items.
 
-    Source:
-        torch.nonzero
-
     Example:
-        >>> import oplib
         >>> oplib.nonzero(oplib.tensor([0, 3, 4]), as_tuple=True)
         (tensor([1, 2]),)
     """
@@ -72,11 +68,7 @@ def argwhere(input: Any) -> Any:
     Gradient:
         None: indices are piecewise constant in the items.
 
-    Source:
-        torch.argwhere
-
     Example:
-        >>> import oplib
         >>> oplib.argwhere(oplib.tensor([0, 3, 4])).tolist()
         [[1], [2]]
     """
@@ -101,11 +93,7 @@ def masked_select(input: Any, mask: Any) -> Any:
     Gradient:
         The gradient of each item at its position, and 0 elsewhere.
 
-    Source:
-        torch.masked_select
-
     Example:
-        >>> import oplib
         >>> x = oplib.tensor([1.0, -2.0, 3.0])
         >>> oplib.masked_select(x, x > 0)
         tensor([1., 3.])
@@ -151,11 +139,7 @@ def repeat_interleave(
     Gradient:
         The sum over the repetitions.
 
-    Source:
-        torch.repeat_interleave
-
     Example:
-        >>> import oplib
         >>> oplib.repeat_interleave(oplib.tensor([7, 8]), oplib.tensor([2, 1]))
         tensor([7, 7, 8])
     """
@@ -229,11 +213,7 @@ def unique(
     Gradient:
         None: the result has no history.
 
-    Source:
-        torch.unique
-
     Example:
-        >>> import oplib
         >>> oplib.unique(oplib.tensor([3, 1, 3]), return_counts=True)
         (tensor([1, 3]), tensor([1, 2]))
     """
@@ -269,11 +249,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
     Gradient:
         None: indices are piecewise constant in the items.
 
-    Source:
-        torch.nn.functional.one_hot
-
     Example:
-        >>> import oplib
         >>> oplib.nn.functional.one_hot(oplib.tensor([0, 2])).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """

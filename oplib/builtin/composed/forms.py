@@ -58,11 +58,7 @@ def searchsorted(
     Gradient:
         None: indices are piecewise constant in the items.
 
-    Source:
-        torch.searchsorted
-
     Example:
-        >>> import oplib
         >>> oplib.searchsorted(oplib.tensor([1, 3, 5]), oplib.tensor([0, 3, 9]))
         tensor([0, 1, 3])
     """
@@ -95,11 +91,7 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
     Gradient:
         None: indices are piecewise constant in the items.
 
-    Source:
-        torch.bucketize
-
     Example:
-        >>> import oplib
         >>> oplib.bucketize(oplib.tensor([0, 3, 9]), oplib.tensor([1, 3, 5]))
         tensor([0, 1, 3])
     """
@@ -141,11 +133,7 @@ def scatter(
         ``src`` gets the gradient at its indices, where the input gets 0; ``reduce`` works as
         ``scatter_reduce``.
 
-    Source:
-        torch.scatter
-
     Example:
-        >>> import oplib
         >>> oplib.scatter(oplib.zeros(3), 0, oplib.tensor([2, 0]), oplib.tensor([7.0, 8.0]))
         tensor([8., 0., 7.])
     """
@@ -199,11 +187,7 @@ def embedding(
     Gradient:
         With respect to the weight, summed over the look-ups of a row; the padding row has none.
 
-    Source:
-        torch.nn.functional.embedding
-
     Example:
-        >>> import oplib
         >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> oplib.nn.functional.embedding(oplib.tensor([1, 1]), table)
         tensor([[3., 4.],
@@ -288,11 +272,7 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     Gradient:
         The gradient of ``linalg.pinv``.
 
-    Source:
-        torch.pinverse
-
     Example:
-        >>> import oplib
         >>> oplib.pinverse(oplib.tensor([[2.0], [0.0]]))
         tensor([[0.5000, 0.0000]])
     """
@@ -316,11 +296,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     Gradient:
         The gradient of the difference.
 
-    Source:
-        torch.rsub
-
     Example:
-        >>> import oplib
         >>> oplib.rsub(oplib.tensor([1.0, 2.0]), 10, alpha=2)
         tensor([8., 6.])
     """
@@ -341,11 +317,7 @@ Returns:
 Gradient:
     None: the result is no tensor.
 
-Source:
-    torch.{name}
-
 Example:
-    >>> import oplib
     >>> oplib.{name}(oplib.ones(2, 3))
     {told[1]}
 """
@@ -375,11 +347,7 @@ def positive(input: Any) -> Any:
     Gradient:
         The gradient of the tensor itself.
 
-    Source:
-        torch.positive
-
     Example:
-        >>> import oplib
         >>> oplib.positive(oplib.tensor([-1.0]))
         tensor([-1.])
     """

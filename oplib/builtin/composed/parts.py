@@ -36,11 +36,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     Gradient:
         The gradient of the view.
 
-    Source:
-        torch.tensor_split
-
     Example:
-        >>> import oplib
         >>> oplib.tensor_split(oplib.tensor([1, 2, 3]), 2)
         (tensor([1, 2]), tensor([3]))
     """
@@ -91,11 +87,7 @@ Raises:
 Gradient:
     The gradient of the view.
 
-Source:
-    torch.{name}
-
 Example:
-    >>> import oplib
     >>> [part.shape for part in oplib.{name}(oplib.ones(2, 4, 6), 2)]
     {shapes}
 """
@@ -140,11 +132,7 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> An
     Gradient:
         The gradient of the view.
 
-    Source:
-        torch.split_with_sizes
-
     Example:
-        >>> import oplib
         >>> oplib.split_with_sizes(oplib.tensor([1, 2, 3]), [1, 2])
         (tensor([1]), tensor([2, 3]))
     """

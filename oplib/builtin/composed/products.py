@@ -35,11 +35,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
     Gradient:
         The gradient of the products and sums.
 
-    Source:
-        torch.einsum
-
     Example:
-        >>> import oplib
         >>> oplib.einsum("ij,j->i", oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.ones(2))
         tensor([3., 7.])
     """
@@ -85,11 +81,7 @@ def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
     Gradient:
         The gradient of the products and sums.
 
-    Source:
-        torch.tensordot
-
     Example:
-        >>> import oplib
         >>> oplib.tensordot(oplib.ones(2, 3), oplib.ones(3, 2), 1).tolist()
         [[3.0, 3.0], [3.0, 3.0]]
     """
@@ -123,11 +115,7 @@ def norm(
     Gradient:
         The gradient of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
 
-    Source:
-        torch.norm
-
     Example:
-        >>> import oplib
         >>> oplib.norm(oplib.tensor([3.0, 4.0]))
         tensor(5.)
     """
@@ -155,11 +143,8 @@ def float_power(input: Any, exponent: Any) -> Any:
     Gradient:
         The gradient of ``pow``.
 
-    Source:
-        torch.float_power
-
     Example:
-        >>> import jax, oplib
+        >>> import jax
         >>> with jax.enable_x64(True):
         ...     print(oplib.float_power(oplib.tensor([2, 3]), 0.5))
         tensor([1.4142, 1.7321], dtype=oplib.float64)

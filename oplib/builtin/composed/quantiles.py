@@ -40,11 +40,7 @@ def quantile(
     Gradient:
         With respect to the neighbouring items; with "linear" also to a tensor ``q``.
 
-    Source:
-        torch.quantile
-
     Example:
-        >>> import oplib
         >>> oplib.quantile(oplib.tensor([3.0, 1.0, 2.0]), 0.25)
         tensor(1.5000)
     """
@@ -91,11 +87,7 @@ def nanquantile(
     Gradient:
         With respect to the neighbouring items; with "linear" also to a tensor ``q``.
 
-    Source:
-        torch.nanquantile
-
     Example:
-        >>> import oplib
         >>> oplib.nanquantile(oplib.tensor([3.0, oplib.nan, 2.0]), 0.5)
         tensor(2.5000)
     """

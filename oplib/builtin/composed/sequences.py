@@ -39,11 +39,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     Gradient:
         The gradient of the differences; none for bools.
 
-    Source:
-        torch.diff
-
     Example:
-        >>> import oplib
         >>> oplib.diff(oplib.tensor([1, 4, 9]))
         tensor([3, 5])
     """
@@ -98,11 +94,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     Gradient:
         The gradient of the sum, also with respect to the positions.
 
-    Source:
-        torch.trapezoid
-
     Example:
-        >>> import oplib
         >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
         tensor(4.)
     """
@@ -128,11 +120,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
     Gradient:
         The gradient of the sums, also with respect to the positions.
 
-    Source:
-        torch.cumulative_trapezoid
-
     Example:
-        >>> import oplib
         >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
         tensor([2., 6.])
     """
@@ -157,11 +145,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     Gradient:
         None: the result is bools.
 
-    Source:
-        torch.isin
-
     Example:
-        >>> import oplib
         >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
         tensor([ True, False,  True])
     """
@@ -195,11 +179,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     Gradient:
         With respect to the weights: the gradient at the number of each item.
 
-    Source:
-        torch.bincount
-
     Example:
-        >>> import oplib
         >>> oplib.bincount(oplib.tensor([2, 0, 2]))
         tensor([1, 0, 2])
     """

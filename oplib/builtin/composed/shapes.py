@@ -33,11 +33,7 @@ def adjoint(input: Any) -> Any:
     Gradient:
         The gradient of ``transpose`` and ``conj``.
 
-    Source:
-        torch.adjoint
-
     Example:
-        >>> import oplib
         >>> oplib.adjoint(oplib.tensor([[1, 2]])).tolist()
         [[1], [2]]
     """
@@ -67,11 +63,7 @@ def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
     Gradient:
         The gradient of the view.
 
-    Source:
-        torch.swapaxes
-
     Example:
-        >>> import oplib
         >>> oplib.swapaxes(oplib.ones(2, 3), 0, 1).shape
         (3, 2)
     """
@@ -99,11 +91,7 @@ Returns:
 Gradient:
     The gradient of the view.
 
-Source:
-    torch.atleast_{count}d
-
 Example:
-    >>> import oplib
     >>> oplib.atleast_{count}d(oplib.tensor([1, 2])).shape
     {shape}
 """
@@ -139,11 +127,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     Gradient:
         The gradient of the view: the sum over the occurrences of an item.
 
-    Source:
-        torch.broadcast_tensors
-
     Example:
-        >>> import oplib
         >>> [one.shape for one in oplib.broadcast_tensors(oplib.ones(2, 1), oplib.ones(3))]
         [(2, 3), (2, 3)]
     """
@@ -175,11 +159,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     Gradient:
         The gradient of the view: the sum over the occurrences of an item.
 
-    Source:
-        torch.meshgrid
-
     Example:
-        >>> import oplib
         >>> rows, columns = oplib.meshgrid(oplib.tensor([1, 2]), oplib.tensor([3, 4]))
         >>> rows.tolist(), columns.tolist()
         ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
@@ -222,11 +202,7 @@ def column_stack(tensors: Sequence[Any]) -> Any:
     Gradient:
         The gradient of ``cat``.
 
-    Source:
-        torch.column_stack
-
     Example:
-        >>> import oplib
         >>> oplib.column_stack([oplib.tensor([1, 2]), oplib.tensor([3, 4])]).tolist()
         [[1, 3], [2, 4]]
     """
@@ -249,11 +225,7 @@ def block_diag(*tensors: Any) -> Any:
     Gradient:
         The gradient of the matrices.
 
-    Source:
-        torch.block_diag
-
     Example:
-        >>> import oplib
         >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
         [[1, 2, 0], [0, 0, 3]]
     """
@@ -285,11 +257,7 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     Gradient:
         The gradient of ``diag``.
 
-    Source:
-        torch.diagflat
-
     Example:
-        >>> import oplib
         >>> oplib.diagflat(oplib.tensor([1, 2])).tolist()
         [[1, 0], [0, 2]]
     """
@@ -311,11 +279,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     Gradient:
         The gradient of the view and of ``stack``.
 
-    Source:
-        torch.cartesian_prod
-
     Example:
-        >>> import oplib
         >>> oplib.cartesian_prod(oplib.tensor([1, 2]), oplib.tensor([3])).tolist()
         [[1, 3], [2, 3]]
     """

@@ -47,11 +47,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     Gradient:
         With respect to the input and ``aweights``.
 
-    Source:
-        torch.cov
-
     Example:
-        >>> import oplib
         >>> oplib.cov(oplib.tensor([[0.0, 2.0], [1.0, 5.0]]))
         tensor([[2., 4.],
                 [4., 8.]])
@@ -92,11 +88,7 @@ def unique_consecutive(
     Gradient:
         None: the result has no history.
 
-    Source:
-        torch.unique_consecutive
-
     Example:
-        >>> import oplib
         >>> oplib.unique_consecutive(oplib.tensor([3, 3, 1, 3]), return_counts=True)
         (tensor([3, 1, 3]), tensor([2, 1, 1]))
     """
@@ -136,11 +128,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     Gradient:
         Each item gets the sum of the gradients at its positions.
 
-    Source:
-        torch.combinations
-
     Example:
-        >>> import oplib
         >>> oplib.combinations(oplib.tensor([1, 2, 3]))
         tensor([[1, 2],
                 [1, 3],
@@ -200,11 +188,7 @@ _TRIANGLE = """Returns the indices of the {which} triangle of a matrix, row by r
     Gradient:
         None: no argument is differentiable.
 
-    Source:
-        torch.{name}
-
     Example:
-        >>> import oplib
         >>> oplib.{name}(2, 2).tolist()
         {found}
     """
@@ -226,11 +210,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     Gradient:
         None: no argument is differentiable.
 
-    Source:
-        torch.broadcast_shapes
-
     Example:
-        >>> import oplib
         >>> oplib.broadcast_shapes((2, 1), (3,))
         (2, 3)
     """

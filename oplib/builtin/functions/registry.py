@@ -23,6 +23,7 @@ from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.docstring import add_source
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
@@ -187,8 +188,9 @@ class FunctionRegistry:
     def _specify(self, name: str) -> FunctionSpec:
         """Describes the plain function of a name."""
         if name in self.composed:
-            explains = not name.startswith("fft_")
-            return specify_composed(name, self.composed[name].function, explains_untensors=explains)
+            composed, explains = self.composed[name], not name.startswith("fft_")
+            spec = specify_composed(name, composed.function, explains_untensors=explains)
+            return replace(spec, doc=add_source(spec.doc, composed.origin))
         if name in self._losses:
             parameters, lines, namespace, doc = spell_loss(name)
             return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)

@@ -20,7 +20,7 @@ class Composed:
         is_method: it is a method of Tensor too.
         out: the function, not the method, takes ``out=``. All functions of linalg and fft do.
         aliases: names at the root of a function of linalg.
-        in_networks: ``nn.functional`` has it too.
+        in_networks: ``nn.functional`` has it, and so has torch's.
         returns: what it returns, as in a schema; "Any" where that depends on more than ``deciding``. By
             default what the op of the same name returns, or a Tensor.
         deciding: parameters without which it returns one Tensor; with them it depends on their values.
@@ -36,6 +36,13 @@ class Composed:
     returns: str = ""
     deciding: tuple[str, ...] = ()
     makes: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Torch's function of this name, whose contract it follows if its docstring says nothing else."""
+        package, _, name = self.op.partition("_")
+        name = f"{package}.{name}" if package in ("linalg", "fft") else self.op
+        return f"torch.nn.functional.{name}" if self.in_networks else f"torch.{name}"
 
     @property
     def op(self) -> str:

@@ -35,6 +35,9 @@ def test_the_docstring_of_each_composed_function_has_its_sections_in_order(docs)
     }
     assert len(docs) > 90
     assert not wrong
+    assert {text.partition("\nExample:\n")[2].splitlines()[0] for text in docs.values()} == {
+        "    >>> import oplib"
+    }
 
 
 def test_each_argument_of_a_composed_function_is_described(docs):

@@ -42,11 +42,7 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     Gradient:
         With respect to both.
 
-    Source:
-        torch.cholesky_solve
-
     Example:
-        >>> import oplib
         >>> factor = oplib.tensor([[2.0, 0.0], [0.0, 1.0]])
         >>> oplib.cholesky_solve(oplib.ones(2, 1), factor)
         tensor([[0.2500],
@@ -81,11 +77,7 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
     Gradient:
         With respect to the factor.
 
-    Source:
-        torch.cholesky_inverse
-
     Example:
-        >>> import oplib
         >>> oplib.cholesky_inverse(oplib.tensor([[2.0, 0.0], [0.0, 1.0]]))
         tensor([[0.2500, 0.0000],
                 [0.0000, 1.0000]])
@@ -120,11 +112,7 @@ def linalg_tensorinv(input: Any, ind: int = 2) -> Any:
     Gradient:
         The gradient of the inverse.
 
-    Source:
-        torch.linalg.tensorinv
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.tensorinv(oplib.eye(4).reshape(2, 2, 4) * 2, ind=2).shape
         (4, 2, 2)
     """
@@ -161,11 +149,7 @@ def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None
     Gradient:
         The gradient of the solution, with respect to both.
 
-    Source:
-        torch.linalg.tensorsolve
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.tensorsolve(oplib.eye(4).reshape(2, 2, 4) * 2, oplib.ones(2, 2))
         tensor([0.5000, 0.5000, 0.5000, 0.5000])
     """

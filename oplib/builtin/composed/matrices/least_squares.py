@@ -39,11 +39,7 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
     Gradient:
         Solution and residuals have the gradient of the op ``linalg_lstsq``; the other results have none.
 
-    Source:
-        torch.linalg.lstsq
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.lstsq(oplib.tensor([[2.0, 0.0], [0.0, 4.0]]), oplib.tensor([[2.0], [8.0]])).solution
         tensor([[1.],
                 [2.]])

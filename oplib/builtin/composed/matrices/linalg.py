@@ -38,11 +38,7 @@ def linalg_norm(
     Gradient:
         The gradient of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
 
-    Source:
-        torch.linalg.norm
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.norm(oplib.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor(5.)
     """
@@ -85,11 +81,7 @@ def linalg_matrix_rank(
     Gradient:
         None: the result is a count.
 
-    Source:
-        torch.linalg.matrix_rank
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.matrix_rank(oplib.tensor([[1.0, 0.0], [0.0, 0.0]]))
         tensor(1)
     """
@@ -119,11 +111,7 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
     Gradient:
         The gradient of the singular values, or of the norms and the inverse.
 
-    Source:
-        torch.linalg.cond
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.cond(oplib.tensor([[0.0, 2.0], [8.0, 0.0]]))
         tensor(4.)
     """
@@ -162,11 +150,7 @@ def linalg_pinv(
     Gradient:
         The gradient of the op ``linalg_pinv``.
 
-    Source:
-        torch.linalg.pinv
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.pinv(oplib.tensor([[2.0, 0.0], [0.0, 0.0]]))
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.0000]])
@@ -196,11 +180,7 @@ def linalg_diagonal(input: Any, *, offset: int = 0, dim1: int = -2, dim2: int = 
     Gradient:
         The gradient of ``diagonal``.
 
-    Source:
-        torch.linalg.diagonal
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.diagonal(oplib.tensor([[1, 2], [3, 4]]))
         tensor([1, 4])
     """
@@ -225,11 +205,7 @@ def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     Gradient:
         The gradient of the product and the sum.
 
-    Source:
-        torch.linalg.vecdot
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.vecdot(oplib.tensor([1.0, 2.0]), oplib.tensor([3.0, 4.0]))
         tensor(11.)
     """
@@ -251,11 +227,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     Gradient:
         The gradient of ``matmul``.
 
-    Source:
-        torch.linalg.multi_dot
-
     Example:
-        >>> import oplib
         >>> oplib.linalg.multi_dot([oplib.ones(2, 3), oplib.ones(3, 2), oplib.ones(2)])
         tensor([6., 6.])
     """

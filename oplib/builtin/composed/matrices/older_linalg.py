@@ -34,11 +34,7 @@ def qr(input: Any, some: bool = True) -> Any:
     Gradient:
         The gradient of ``linalg.qr``.
 
-    Source:
-        torch.qr
-
     Example:
-        >>> import oplib
         >>> q, r = oplib.qr(oplib.tensor([[0.0, 2.0], [3.0, 0.0]]))
         >>> (q @ r).round()
         tensor([[0., 2.],
@@ -65,11 +61,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     Gradient:
         The gradient of ``linalg.svd``, or of ``linalg.svdvals``.
 
-    Source:
-        torch.svd
-
     Example:
-        >>> import oplib
         >>> oplib.svd(oplib.tensor([[0.0, 2.0], [3.0, 0.0]])).S
         tensor([3., 2.])
     """
@@ -102,11 +94,7 @@ def triangular_solve(
     Gradient:
         The gradient of ``linalg.solve_triangular``.
 
-    Source:
-        torch.triangular_solve
-
     Example:
-        >>> import oplib
         >>> right = oplib.tensor([[4.0], [2.0]])
         >>> oplib.triangular_solve(right, oplib.tensor([[1.0, 1.0], [0.0, 2.0]])).solution
         tensor([[3.],

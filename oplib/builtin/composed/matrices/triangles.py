@@ -32,11 +32,7 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     Gradient:
         The factors have the gradient of the decomposition.
 
-    Source:
-        torch.lu
-
     Example:
-        >>> import oplib
         >>> oplib.lu(oplib.tensor([[1.0, 2.0], [2.0, 2.0]]))[0]
         tensor([[2.0000, 2.0000],
                 [0.5000, 1.0000]])
@@ -61,11 +57,7 @@ def linalg_lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
     Gradient:
         L and U have the gradient of the decomposition; P has none.
 
-    Source:
-        torch.linalg.lu
-
     Example:
-        >>> import oplib
         >>> p, l, u = oplib.linalg.lu(oplib.tensor([[1.0, 2.0], [2.0, 2.0]]))
         >>> p @ l @ u
         tensor([[1., 2.],
@@ -95,11 +87,7 @@ def lu_unpack(
     Gradient:
         L and U pass the gradient on; P has none.
 
-    Source:
-        torch.lu_unpack
-
     Example:
-        >>> import oplib
         >>> oplib.lu_unpack(*oplib.linalg.lu_factor(oplib.tensor([[0.0, 2.0], [4.0, 1.0]]))).U
         tensor([[4., 1.],
                 [0., 2.]])
@@ -125,11 +113,7 @@ def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
     Gradient:
         With respect to b and the factors.
 
-    Source:
-        torch.lu_solve
-
     Example:
-        >>> import oplib
         >>> factors = oplib.linalg.lu_factor(oplib.tensor([[2.0, 0.0], [0.0, 4.0]]))
         >>> oplib.lu_solve(oplib.ones(2, 1), *factors)
         tensor([[0.5000],
@@ -153,11 +137,7 @@ def chain_matmul(*matrices: Any) -> Any:
     Gradient:
         The gradient of ``matmul``.
 
-    Source:
-        torch.chain_matmul
-
     Example:
-        >>> import oplib
         >>> oplib.chain_matmul(oplib.ones(2, 3), oplib.ones(3, 2), oplib.ones(2, 1))
         tensor([[6.],
                 [6.]])
@@ -187,11 +167,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     Gradient:
         The gradient of the powers.
 
-    Source:
-        torch.vander
-
     Example:
-        >>> import oplib
         >>> oplib.vander(oplib.tensor([2.0, 3.0]), 3)
         tensor([[4., 2., 1.],
                 [9., 3., 1.]])

@@ -91,7 +91,6 @@ def scaled_dot_product_attention(
         accelerators. Dao et al., "FlashAttention", 2022, for long sequences.
 
     Example:
-        >>> import oplib
         >>> import oplib.nn.functional as F
         >>> places = oplib.arange(3.0).reshape(1, 3, 1)
         >>> F.scaled_dot_product_attention(oplib.zeros(1, 3, 2), oplib.zeros(1, 3, 2), places, is_causal=True)

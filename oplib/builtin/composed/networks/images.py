@@ -56,11 +56,7 @@ def grid_sample(
     Gradient:
         With respect to both; for the grid it is 0 with "nearest", and where a coordinate is clipped.
 
-    Source:
-        torch.nn.functional.grid_sample
-
     Example:
-        >>> import oplib
         >>> image = oplib.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
         >>> grid = oplib.tensor([[[[0.0, 0.0], [0.5, -0.5]]]])
         >>> oplib.nn.functional.grid_sample(image, grid, align_corners=False)
@@ -87,11 +83,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     Gradient:
         With respect to theta; the result is linear in it.
 
-    Source:
-        torch.nn.functional.affine_grid
-
     Example:
-        >>> import oplib
         >>> theta = oplib.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
         >>> oplib.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False)
         tensor([[[[-0.5000,  0.0000],
@@ -144,11 +136,7 @@ def embedding_bag(
     Gradient:
         With respect to the weight and the factors; for "max" it goes to the first of equal items.
 
-    Source:
-        torch.nn.functional.embedding_bag
-
     Example:
-        >>> import oplib
         >>> table = oplib.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> oplib.nn.functional.embedding_bag(oplib.tensor([[0, 1], [1, 1]]), table)
         tensor([[2., 3.],
@@ -264,7 +252,6 @@ def ctc_loss(
         torch.nn.functional.ctc_loss; Graves and others, Connectionist Temporal Classification, 2006.
 
     Example:
-        >>> import oplib
         >>> chances = oplib.tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
         >>> oplib.nn.functional.ctc_loss(chances, oplib.tensor([[1]]), (2,), (1,))
         tensor(0.2877)
@@ -334,7 +321,6 @@ def gumbel_softmax(
         torch.nn.functional.gumbel_softmax; Jang, Gu and Poole, 2017.
 
     Example:
-        >>> import oplib
         >>> oplib.nn.functional.gumbel_softmax(oplib.zeros(2, 3), hard=True).sum(1)
         tensor([1., 1.])
     """
@@ -350,9 +336,9 @@ def gumbel_softmax(
 
 
 COMPOSED = (
-    Composed(affine_grid),
-    Composed(ctc_loss),
-    Composed(embedding_bag),
-    Composed(grid_sample),
+    Composed(affine_grid, in_networks=True),
+    Composed(ctc_loss, in_networks=True),
+    Composed(embedding_bag, in_networks=True),
+    Composed(grid_sample, in_networks=True),
     Composed(gumbel_softmax, in_networks=True),
 )

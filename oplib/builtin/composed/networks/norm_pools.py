@@ -39,11 +39,7 @@ def _make_lp_pool(rank: int) -> Function:
         Gradient:
             With respect to the input; 0 for a window of zeros.
 
-        Source:
-            torch.nn.functional.lp_pool1d, lp_pool2d, lp_pool3d
-
         Example:
-            >>> import oplib
             >>> oplib.nn.functional.lp_pool1d(oplib.tensor([[[3.0, 4.0]]]), 2, 2)
             tensor([[[5.]]])
         """
@@ -85,11 +81,7 @@ def _make_max_unpool(rank: int) -> Function:
         Gradient:
             Each item gets the gradient at its position.
 
-        Source:
-            torch.nn.functional.max_unpool1d, max_unpool2d, max_unpool3d
-
         Example:
-            >>> import oplib
             >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
             tensor([[[0., 5.]]])
         """
@@ -135,6 +127,6 @@ def _read_sizes(name: str, given: list[int], least: Sequence[int], step: Sequenc
 
 
 COMPOSED = (
-    *(Composed(_make_lp_pool(rank)) for rank in (1, 2, 3)),
-    *(Composed(_make_max_unpool(rank)) for rank in (1, 2, 3)),
+    *(Composed(_make_lp_pool(rank), in_networks=True) for rank in (1, 2, 3)),
+    *(Composed(_make_max_unpool(rank), in_networks=True) for rank in (1, 2, 3)),
 )

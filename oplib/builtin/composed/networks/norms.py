@@ -47,11 +47,7 @@ def batch_norm(
     Gradient:
         A formula of the op, with respect to input, weight and bias.
 
-    Source:
-        torch.nn.functional.batch_norm
-
     Example:
-        >>> import oplib
         >>> x = oplib.tensor([[1.0], [3.0]])
         >>> oplib.nn.functional.batch_norm(x, oplib.ones(1), oplib.ones(1), eps=0.0).tolist()
         [[0.0], [2.0]]
@@ -110,11 +106,7 @@ def instance_norm(
     Gradient:
         A formula of the op, with respect to input, weight and bias.
 
-    Source:
-        torch.nn.functional.instance_norm
-
     Example:
-        >>> import oplib
         >>> oplib.nn.functional.instance_norm(oplib.tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
         [[[-1.0, 1.0]]]
     """

@@ -33,11 +33,7 @@ Raises:
 Gradient:
     The gradient goes to the position of each maximum.
 
-Source:
-    torch.nn.functional.max_pool{rank}d
-
 Example:
-    >>> import oplib
     >>> oplib.nn.functional.max_pool{rank}d(oplib.ones({ones}), 2).shape
     {pooled}
 """
@@ -82,11 +78,7 @@ Raises:
 Gradient:
     {gradient}
 
-Source:
-    torch.nn.functional.adaptive_{kind}_pool{rank}d
-
 Example:
-    >>> import oplib
     >>> oplib.nn.functional.adaptive_{kind}_pool{rank}d(oplib.ones({ones}), 1).shape
     {pooled}
 """
@@ -141,7 +133,7 @@ def _fill_sizes(input: Any, output_size: Any) -> Any:
 
 
 COMPOSED = (
-    *(Composed(_make_adaptive_avg_pool(rank)) for rank in (2, 3)),
+    *(Composed(_make_adaptive_avg_pool(rank), in_networks=True) for rank in (2, 3)),
     *(
         Composed(_make_adaptive_max_pool(rank), in_networks=True, deciding=("return_indices",))
         for rank in (1, 2, 3)

@@ -35,11 +35,7 @@ Raises:
 Gradient:
     The conjugate transpose of the transform, which is linear.
 
-Source:
-    torch.fft.{name}
-
 Example:
-    >>> import oplib
     >>> oplib.fft.{name}(oplib.ones(2, 2)).shape
     {shape}
 """
@@ -139,11 +135,7 @@ Raises:
 Gradient:
     None: no argument is differentiable.
 
-Source:
-    torch.fft.{name}
-
 Example:
-    >>> import oplib
     >>> oplib.fft.{name}(4).tolist()
     {shown}
 """

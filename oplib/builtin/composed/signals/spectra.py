@@ -56,11 +56,7 @@ def stft(
     Gradient:
         With respect to the signal and the window.
 
-    Source:
-        torch.stft
-
     Example:
-        >>> import oplib
         >>> wave = oplib.tensor([1.0, 0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0])
         >>> oplib.stft(wave, 4, hop_length=4, center=False, return_complex=True).abs()
         tensor([[0., 0.],
@@ -177,11 +173,7 @@ def istft(
     Gradient:
         With respect to the input and the window.
 
-    Source:
-        torch.istft
-
     Example:
-        >>> import oplib
         >>> wave, window = oplib.tensor([1.0, 3.0, -1.0, 2.0, 0.0, 5.0]), oplib.hann_window(4)
         >>> spectra = oplib.stft(wave, 4, window=window, return_complex=True)
         >>> oplib.allclose(oplib.istft(spectra, 4, window=window, length=6), wave, atol=1e-5)

@@ -37,11 +37,7 @@ Raises:
 Gradient:
     None: no argument is differentiable.
 
-Source:
-    torch.{name}
-
 Example:
-    >>> import oplib
     >>> oplib.{name}(3, False).tolist()
     {shown}
 """

@@ -164,11 +164,7 @@ Raises:
 Gradient:
     Kept items pass the gradient on, scaled like the items.
 
-Source:
-    torch.nn.functional.{name}
-
 Example:
-    >>> import oplib
     >>> oplib.nn.functional.{name}(oplib.ones({shape}), 0.0).shape
     ({shape})
 """
@@ -256,7 +252,7 @@ ROWS = (
 )
 COMPOSED = (
     Composed(_make("dropout", trains=True), in_networks=True),
-    Composed(_make("alpha_dropout", trains=False)),
-    Composed(_make("feature_alpha_dropout", trains=False)),
+    Composed(_make("alpha_dropout", trains=False), in_networks=True),
+    Composed(_make("feature_alpha_dropout", trains=False), in_networks=True),
     *(Composed(_make_of_features(rank), in_networks=True) for rank in (1, 2, 3)),
 )
