@@ -23,24 +23,15 @@ from oplib.tensor.storage.ingestion import to_array
 Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 Chooser = Callable[[Overloads], OverloadChoice]
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (float, int, complex)
+_OF_NUMPY = (np.generic, np.ndarray)
 
 
 def take_operand(value: Any) -> Any:
     """Returns numpy's numbers as Python's, as torch counts them, and numpy's arrays as JAX's, checked."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return to_array(value, None, None) if isinstance(value, np.ndarray) else value
-
-
-def choose_by_other(on_tensor: OpOverload, on_number: OpOverload) -> OverloadChoice:
-    """Makes ``f(input, other)``, where ``other`` may be a number."""
-
-    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-        other = take_operand(other)
-        return (on_number if isinstance(other, _NUMBERS) else on_tensor).call(input, other)
-
-    return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
+    if not isinstance(value, _OF_NUMPY):
+        return value
+    return value.item() if isinstance(value, np.generic) else to_array(value, None, None)
 
 
 def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
@@ -50,7 +41,7 @@ def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
 
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
-        if not isinstance(other, _NUMBERS):
+        if not isinstance(other, NUMBERS):
             return on_tensor.call(input, other)
         answer = compare_with_wide(name, input, other) if is_wide(other) else None
         return on_number.call(input, other) if answer is None else always[answer].call(input, input)
@@ -58,30 +49,13 @@ def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
 
-def choose_by_both(on_tensors: OpOverload, on_number: OpOverload, of_number: OpOverload) -> OverloadChoice:
-    """Makes ``f(input, other)``, where one of the two may be a number."""
-
-    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
-        input, other = take_operand(input), take_operand(other)  # noqa: A001
-        if isinstance(input, _NUMBERS):
-            return of_number.call(input, other)
-        return (on_number if isinstance(other, _NUMBERS) else on_tensors).call(input, other)
-
-    return OverloadChoice(
-        function,
-        Branch(when_number(1), on_number),
-        Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
-        Branch("", on_tensors),
-    )
-
-
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> OverloadChoice:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
-        is_one = isinstance(alpha, _NUMBERS) and alpha == 1  # a traced number has no value to compare
-        if isinstance(other, _NUMBERS):
+        is_one = isinstance(alpha, NUMBERS) and alpha == 1  # a traced number has no value to compare
+        if isinstance(other, NUMBERS):
             return on_number.call(input, other if is_one else other * alpha)
         return on_tensor.call(input, other) if is_one else scaled.call(input, other, alpha=alpha)
 
@@ -100,7 +74,7 @@ def choose_div(overloads: Overloads) -> OverloadChoice:
 
     def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002  torch's name
         other = take_operand(other)
-        is_number = isinstance(other, _NUMBERS)
+        is_number = isinstance(other, NUMBERS)
         if rounding_mode is None:
             return exact[is_number].call(input, to_quotient_operand(other))
         return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
@@ -117,30 +91,31 @@ def choose_div(overloads: Overloads) -> OverloadChoice:
 def choose_clamp(overloads: Overloads) -> OverloadChoice:
     """Makes ``clamp(input, min=None, max=None)``, where the bounds are two numbers or two tensors."""
     by_kind = {
-        kind: tuple(overloads[f"{name}.{kind}"] for name in ("clamp", "clamp_min", "clamp_max"))
+        kind == "Scalar": tuple(overloads[f"{name}.{kind}"] for name in ("clamp", "clamp_min", "clamp_max"))
         for kind in ("Scalar", "Tensor")
     }
 
     def function(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002  torch's names
         low, high = take_operand(min), take_operand(max)
-        bounds = [bound for bound in (low, high) if bound is not None]
-        if not bounds:
+        if low is None and high is None:
             raise ArgumentError(
                 f"clamp: at least one of 'min' or 'max' must not be None. Got {describe(input)} and neither. "
                 f"Give a bound."
             )
-        kinds = {"Scalar" if isinstance(bound, _NUMBERS) else "Tensor" for bound in bounds}
-        if len(kinds) > 1:
+        is_number = isinstance(high if low is None else low, NUMBERS)
+        both, at_least, at_most = by_kind[is_number]
+        if high is None:
+            return at_least.call(input, low)
+        if low is None:
+            return at_most.call(input, high)
+        if isinstance(high, NUMBERS) is not is_number:
             raise ArgumentTypeError(
                 f"clamp: the bounds are two numbers or two tensors. Got {describe(min)} and {describe(max)}. "
                 f"Make the number a tensor: oplib.tensor(number)."
             )
-        both, at_least, at_most = by_kind[kinds.pop()]
-        if len(bounds) == 2:
-            return both.call(input, low, high)
-        return (at_most if low is None else at_least).call(input, bounds[0])
+        return both.call(input, low, high)
 
-    numbers, tensors = by_kind["Scalar"], by_kind["Tensor"]
+    numbers, tensors = by_kind[True], by_kind[False]
     return OverloadChoice(
         function,
         Branch(f"{when_number(1)} and {when_number(2)}", numbers[0]),
@@ -156,7 +131,7 @@ def choose_reversed(of: str, on_number: OpOverload, read: Function = take_operan
     def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
         other = read(other)
         on_tensor = getattr(ops, of)
-        return on_number.call(input, other) if isinstance(other, _NUMBERS) else on_tensor(other, input)
+        return on_number.call(input, other) if isinstance(other, NUMBERS) else on_tensor(other, input)
 
     return OverloadChoice(function, Branch(when_number(1), on_number))
 
@@ -172,9 +147,9 @@ def choose_pow(overloads: Overloads) -> OverloadChoice:
     def function(input: Any, exponent: Any) -> Any:  # noqa: A002  torch's name
         input = take_operand(input)  # noqa: A001
         exponent = take_operand(exponent)
-        if isinstance(input, _NUMBERS):
+        if isinstance(input, NUMBERS):
             return of_number.call(input, exponent)
-        if not isinstance(exponent, _NUMBERS):
+        if not isinstance(exponent, NUMBERS):
             return on_tensors.call(input, exponent)
         if isinstance(exponent, complex):
             return on_scalar.call(input, exponent)
@@ -207,7 +182,7 @@ def choose_where(overloads: Overloads) -> OverloadChoice:
         if other is None and input is None:
             return find_places(condition)
         condition, first, second = map(take_operand, (condition, input, other))
-        are_numbers = isinstance(first, _NUMBERS), isinstance(second, _NUMBERS)
+        are_numbers = isinstance(first, NUMBERS), isinstance(second, NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)
 
     return OverloadChoice(
@@ -231,7 +206,7 @@ def choose_fill(overloads: Overloads) -> OverloadChoice:
             )
         check_fits("fill", input, value)
         value = take_operand(value)
-        return (on_number if isinstance(value, _NUMBERS) else on_tensor).call(input, value)
+        return (on_number if isinstance(value, NUMBERS) else on_tensor).call(input, value)
 
     return OverloadChoice(function)
 
@@ -242,7 +217,7 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
 
     def function(input: Any, src: Any) -> Any:  # noqa: A002  torch's name
         src = take_operand(src)
-        return (fill if isinstance(src, _NUMBERS) else copy).call(input, src)
+        return (fill if isinstance(src, NUMBERS) else copy).call(input, src)
 
     return OverloadChoice(function)
 
@@ -251,58 +226,17 @@ def _comparison(name: str) -> Chooser:
     return lambda overloads: choose_comparison(name, overloads)
 
 
-def _by_other(name: str) -> Chooser:
-    return lambda overloads: choose_by_other(overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"])
-
-
 def choose_scatter(overloads: Overloads) -> OverloadChoice:
     """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
     by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
 
     def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:  # noqa: A002  torch's name
         items = take_operand(value if src is None else src)
-        overload = by_number if isinstance(items, _NUMBERS) else by_items
+        overload = by_number if isinstance(items, NUMBERS) else by_items
         check_fits("scatter", input, items)
         return overload.call(input, dim, index, items)
 
     return OverloadChoice(function)
-
-
-def _by_both(name: str) -> Chooser:
-    return lambda overloads: choose_by_both(
-        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "Scalar_Tensor")]
-    )
-
-
-def choose_by_bound(name: str, overloads: Overloads) -> OverloadChoice:
-    """Makes ``clamp_min(input, min)`` or ``clamp_max``, where the bound may be a number."""
-    on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
-
-    def clamp_min(input: Any, min: Any) -> Any:  # noqa: A002  torch's names
-        min = take_operand(min)  # noqa: A001
-        return (on_number if isinstance(min, _NUMBERS) else on_tensor).call(input, min)
-
-    def clamp_max(input: Any, max: Any) -> Any:  # noqa: A002  torch's names
-        max = take_operand(max)  # noqa: A001
-        return (on_number if isinstance(max, _NUMBERS) else on_tensor).call(input, max)
-
-    function = clamp_min if name == "clamp_min" else clamp_max
-    return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
-
-
-def choose_lerp(overloads: Overloads) -> OverloadChoice:
-    """Makes ``lerp(input, end, weight)``, where the weight may be a number."""
-    on_tensor, on_number = overloads["lerp.Tensor"], overloads["lerp.Scalar"]
-
-    def lerp(input: Any, end: Any, weight: Any) -> Any:  # noqa: A002  torch's name
-        weight = take_operand(weight)
-        return (on_number if isinstance(weight, _NUMBERS) else on_tensor).call(input, end, weight)
-
-    return OverloadChoice(lerp, Branch(when_number(2), on_number), Branch("", on_tensor))
-
-
-def _by_bound(name: str) -> Chooser:
-    return lambda overloads: choose_by_bound(name, overloads)
 
 
 def _scaled(name: str) -> Chooser:
@@ -319,22 +253,13 @@ OF_OPERANDS: dict[str, Chooser] = {
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "rsub": _reversed("rsub", "sub"),
-    "mul": _by_other("mul"),
     "div": choose_div,
     "rdiv": _reversed("rdiv", "div", lambda other: to_quotient_operand(take_operand(other))),
     "pow": choose_pow,
     **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: _by_both(name) for name in ("floor_divide", "remainder", "fmod")},
-    **{f"bitwise_{name}": _by_both(f"bitwise_{name}") for name in ("and", "or", "xor")},
-    **{f"bitwise_{side}_shift": _by_both(f"bitwise_{side}_shift") for side in ("left", "right")},
     "copy": choose_copy,
-    "copysign": _by_other("copysign"),
-    **{name: _by_both(name) for name in ("xlogy", "special_xlog1py", "special_zeta")},
     "scatter": choose_scatter,
     "clamp": choose_clamp,
-    "clamp_min": _by_bound("clamp_min"),
-    "clamp_max": _by_bound("clamp_max"),
-    "lerp": choose_lerp,
     "where": choose_where,
     "fill": choose_fill,
 }

@@ -32,11 +32,12 @@ from oplib.builtin.writing.random_in_place import FILLING
 
 from .description import describe_function
 from .families import COMPOSED, OVERLOADS
+from .forms import specify_in_place, specify_variadic, specify_with_flag
 from .names import name_function, name_method
 from .operators import fuse_operators
 from .placement import copy_to_device
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
-from .writer import emit_flagged_function, emit_function, emit_in_place_form, emit_variadic_method
+from .writer import emit_function
 
 Function = Callable[..., Any]
 Key = tuple[str, str]
@@ -202,7 +203,7 @@ class FunctionRegistry:
         if op in _CHOOSERS:
             spec = specify_choice(op, _CHOOSERS[op](self.overloads), check)
         else:
-            spec = specify_op(rows[0], self.overloads[rows[0].name], check)
+            spec = specify_op([self.overloads[row.name] for row in rows], rows[0], check)
         schemas = [self.overloads[row.name]._schema for row in rows]
         return replace(spec, doc=describe_function(rows, schemas, spec.parameters[:taken]))
 
@@ -250,21 +251,22 @@ class FunctionRegistry:
         op = name[:-1]
         if op in _TURNED:
             return name_method(make_turner(_TURNED[op], op), name)
-        form = "plain" if op in self.composed else "op"
-        function = index_put if op == "index_put" else self.find((form, op))
-        return name_method(emit_in_place_form(function, name), name)
+        if op == "index_put":
+            spec = specify_composed(op, index_put)
+        else:
+            spec = self._specify(op) if op in self.composed else self._specify_op(op)
+        return name_method(emit_function(specify_in_place(spec, name), f"<oplib.Tensor.{name}>"), name)
 
     def _make_variadic(self, op: str) -> Function:
-        return name_method(emit_variadic_method(self.ops[op], op, self._rows[op][0].variadic), op)
+        spec = specify_variadic(self._specify_op(op), self._rows[op][0].variadic)
+        return name_method(emit_function(spec, f"<oplib.Tensor.{op} of several>"), op)
 
     def _make_network(self, op: str) -> Function:
         row, name = self._rows[op][0], self._rows[op][0].name_in_networks
-        place = f"<oplib.{_NETWORKS}{name}>"
+        spec = self._specify_op(op, taken=row.inplace_at or None)
         if row.inplace_at:
-            spec = self._specify_op(op, taken=row.inplace_at)
-            function = emit_flagged_function(spec, row.inplace_at, self.in_place[f"{op}_"], place)
-        else:
-            function = emit_function(self._specify_op(op), place)
+            spec = specify_with_flag(spec, row.inplace_at, f"{op}_")
+        function = emit_function(spec, f"<oplib.{_NETWORKS}{name}>")
         return name_function(function, name, _NETWORKS.rstrip("."))
 
 

@@ -6,19 +6,20 @@ import ast
 import inspect
 import keyword
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter
 from types import CodeType
 from typing import Any
 
+from oplib.builtin.choosers.operands import NUMBERS, take_operand
 from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import Check, OverloadChoice
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.builtin.rows.row import Row
 from oplib.builtin.viewing import make_viewer
 from oplib.library import OpOverload
-from oplib.library.calls.fusion import Branch
+from oplib.library.calls.fusion import Branch, when_number, when_tensor
 from oplib.library.calls.spelling import spell_parameters
 from oplib.library.schema import Argument
 from oplib.tensor import Tensor
@@ -37,7 +38,6 @@ class FunctionSpec:
         lines: the body, indented by one step. It refers to the parameters and to the namespace.
         namespace: what the lines refer to besides. Names of the writer begin with two underscores.
         branches: overloads whose fast paths are written before the body.
-        check: looks at the arguments before the body runs.
         explains_untensors: an error says which argument is no tensor, if the body fails because of it.
         further_names: the function takes ``axis`` for ``dim``, and the like, if it has such a parameter.
         doc: its docstring, without ``out``.
@@ -49,7 +49,6 @@ class FunctionSpec:
     lines: tuple[str, ...]
     namespace: Mapping[str, Any]
     branches: tuple[Branch, ...] = ()
-    check: Function | None = None
     explains_untensors: bool = False
     further_names: bool = True
     doc: str | None = None
@@ -61,41 +60,85 @@ class FunctionSpec:
         return all(one.kind in _ANY_NAME or takes_further_names(one) for one in self.parameters)
 
 
-def specify_op(row: Row, overload: OpOverload, check: Check | None = None) -> FunctionSpec:
-    """Describes the function of an op with one overload, ``oplib.exp(input)``, by its schema.
+def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = None) -> FunctionSpec:
+    """Describes the function of an op, ``oplib.exp(input)``, by its schemas.
 
-    The overload's ``call`` is looked up each time: rules replace it.
+    Overloads of the same parameters are told by where they take a number instead of a tensor. The ``call`` of
+    an overload is looked up each time: rules replace it.
 
     Args:
-        row: of the op.
-        overload: what it has been registered as.
+        overloads: what the op has been registered as.
+        row: the first of the op.
         check: of the values of a call.
     """
-    schema = overload._schema
+    *tested, (_, rest) = _list_tests(overloads)
+    schema = rest._schema
     parameters = tuple(map(_make_parameter, schema.arguments))
+    names = [one.name for one in parameters]
     pairs = zip(parameters, schema.arguments, strict=True)
     given = ", ".join(f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs)
-    call = f"__op.call({given})"
-    namespace: dict[str, Any] = {"__op": overload}
+    namespace: dict[str, Any] = {"__op": rest, "__take": take_operand, "__numbers": NUMBERS}
+    lines = _spell_check(check, parameters, namespace)
+    taken = sorted({place for places, _ in tested for place in places})
+    lines += [f"    {names[place]} = __take({names[place]})" for place in taken]
+    chosen = "__op"
+    for number, (places, overload) in reversed(list(enumerate(tested))):
+        namespace[f"__op{number}"] = overload
+        are = " and ".join(f"isinstance({names[place]}, __numbers)" for place in places)
+        chosen = f"(__op{number} if {are} else {chosen})"
+    call = f"{chosen}.call({given})"
     if results := make_results(schema):
         call, namespace["__results"] = f"__results(*{call})", results
     if check and check.result:
         call, namespace["__check_result"] = f"__check_result({call}, {given})", check.result
-    lines = (f"    return {call}",)
     if row.view is not None:
-        names = ", ".join(one.name for one in parameters)
-        lines = (f"    if isinstance(input, __Tensor): return __look({names})", *lines)
-        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, overload)}
+        lines.append(f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
+        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, rest)}
+    lines.append(f"    return {call}")
+    branches = [Branch(_spell_test(places, taken), overload) for places, overload in tested]
     is_plain = not results and row.view is None and check is None
     return FunctionSpec(
         row.op,
         parameters,
-        lines,
+        tuple(lines),
         namespace,
-        (Branch("", overload),) if is_plain else (),
-        check=check.arguments if check else None,
+        (*branches, Branch("", rest)) if is_plain else (),
         explains_untensors=check is not None,
     )
+
+
+def _list_tests(overloads: Sequence[OpOverload]) -> list[tuple[tuple[int, ...], OpOverload]]:
+    """Returns overloads of the same parameters, each with the places at which only some take a number.
+
+    The last one takes none there.
+    """
+    schemas = [overload._schema.arguments for overload in overloads]
+    names = [[one.name for one in arguments] for arguments in schemas]
+    alike = [place for place, own in enumerate(names) if own == names[0]]
+    numbers = {place: [str(one.type) == "Scalar" for one in schemas[place]] for place in alike}
+    found: dict[tuple[int, ...], OpOverload] = {}
+    for place, own in numbers.items():
+        told = [
+            at for at, is_number in enumerate(own) if is_number and not all(it[at] for it in numbers.values())
+        ]
+        found.setdefault(tuple(told), overloads[place])
+    return sorted(found.items(), key=lambda it: (not it[0], it[0][:1], -len(it[0])))
+
+
+def _spell_test(places: Sequence[int], taken: Sequence[int]) -> str:
+    """Returns the test of whether the fast path of an overload serves a call."""
+    tensors = [at for at in taken if at > places[0] and at not in places]
+    return " and ".join([*map(when_number, places), *map(when_tensor, tensors)])
+
+
+def _spell_check(
+    check: Check | None, parameters: Sequence[Parameter], namespace: dict[str, Any]
+) -> list[str]:
+    """Returns the line that checks the arguments, if there is such a check."""
+    if check is None or check.arguments is None:
+        return []
+    namespace["__check"] = check.arguments
+    return [f"    __check({', '.join(spell_parameters(parameters).given)})"]
 
 
 def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None) -> FunctionSpec:
@@ -107,13 +150,13 @@ def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None
         check: of the arguments.
     """
     lines, namespace = _take_apart(choice.function)
+    parameters = tuple(inspect.signature(choice.function).parameters.values())
     return FunctionSpec(
         name,
-        tuple(inspect.signature(choice.function).parameters.values()),
-        lines,
+        parameters,
+        (*_spell_check(check, parameters, namespace), *lines),
         namespace,
         () if check else choice.branches,
-        check=check.arguments if check else None,
         explains_untensors=bool(check) or not choice.branches,
         annotations=choice.function.__annotations__,
     )

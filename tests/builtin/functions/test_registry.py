@@ -6,6 +6,7 @@ import inspect
 import traceback
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
@@ -15,7 +16,7 @@ from oplib.builtin.kernels import view_rules
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import ItemRow, Row
-from oplib.errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError, UnsupportedDtypeError
 from tools.ops_page import list_lines
 from tools.stub import list_declarations
 
@@ -59,7 +60,19 @@ IN_LINALG = Row(
     "the trace",
     aliases=("tabled_trace",),
 )
-ROWS = (PLAIN, ALONG, PAIR, VIEW, LISTED, HIDDEN, IN_LINALG)
+BY_NUMBER = ItemRow(
+    "tabled_plus.Scalar(Tensor self, Scalar other) -> Tensor",
+    lambda self, other: self + other,
+    "self plus a number",
+    operand=("other",),
+)
+BY_TENSOR = ItemRow(
+    "tabled_plus.Tensor(Tensor self, Tensor other) -> Tensor",
+    lambda self, other: self + other,
+    "self plus a tensor",
+    in_place=True,
+)
+ROWS = (PLAIN, ALONG, PAIR, VIEW, LISTED, HIDDEN, BY_NUMBER, BY_TENSOR, IN_LINALG)
 
 
 def tabled_mean(input, dim=0):  # noqa: A002  torch's name
@@ -99,6 +112,20 @@ def test_a_function_takes_out_and_further_names_if_the_row_declares_them(registr
     assert "out" not in inspect.signature(registry.methods["tabled_total"]).parameters
     with pytest.raises(ArgumentTypeError, match=r"tabled_total\(\) missing 1 required .* 'dim'"):
         total(x)
+
+
+def test_several_overloads_are_told_by_where_they_take_a_number(registry):
+    x, plus, out = oplib.tensor([1.0, 2.0]), registry.functions["tabled_plus"], oplib.empty(0)
+    for _ in range(3):
+        assert plus(x, 1).tolist() == plus(x, np.float32(1)).tolist() == [2.0, 3.0]
+        assert plus(x, x).tolist() == plus(x, np.array([1.0, 2.0], np.float32)).tolist() == [2.0, 4.0]
+        assert plus(x.array, 1).tolist() == registry.methods["tabled_plus"](x, True).tolist() == [2.0, 3.0]
+    assert plus(x, 1, out=out) is out
+    assert registry.in_place["tabled_plus_"](x, 1) is registry.in_place["tabled_plus_"](x, x) is x
+    assert x.tolist() == [4.0, 6.0]
+    assert "tabled_plus.Scalar(Tensor self, Scalar other) -> Tensor" in (plus.__doc__ or "")
+    with pytest.raises(ArgumentTypeError, match=r"argument 'other' .* expected a value of type 'Tensor'"):
+        plus(x, "one")
 
 
 def test_results_views_and_lists_of_numbers_have_their_forms(registry):
@@ -146,6 +173,18 @@ def test_there_is_one_frame_between_a_call_and_the_overload(registry, monkeypatc
     assert list_frames(oplib.std, x, 7) == ["<oplib.std", "<call"]
     assert list_frames(oplib.sum, x, 7) == ["<oplib.sum", "<call"]
     assert list_frames(x.std, 7) == ["<oplib.Tensor.std", "<call"]
+    assert list_frames(x.cumsum_, 7) == ["<oplib.Tensor.cumsum_", "<call"]
+    assert list_frames(x.flip, 7) == ["<oplib.Tensor.flip", "<call"]
+
+
+def test_a_function_that_writes_its_argument_has_one_frame_too(monkeypatch):
+    monkeypatch.setattr(oplib.config, "traceback", "full")
+    ints = oplib.ones(2, dtype=oplib.int32)
+    for function in (oplib.nn.functional.elu, oplib.nn.functional.elu_):
+        with pytest.raises(UnsupportedDtypeError) as caught:
+            function(ints, **({} if function is oplib.nn.functional.elu_ else {"inplace": True}))
+        files = [frame.filename for frame in traceback.extract_tb(caught.tb)]
+        assert len([file for file in files if file.startswith("<oplib.")]) == 1
 
 
 def test_stub_page_and_docstring_tell_of_each_row(registry):

@@ -1,0 +1,133 @@
+"""Further forms of a function, made from its specification: in place, with a flag, of several numbers."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from inspect import Parameter
+
+from oplib.autograd.recording.in_place import check_may_write, write_in_place
+from oplib.builtin.in_place import require_tensor_to_write
+from oplib.builtin.rows.docstring import add_to_arguments
+from oplib.generated_code import parse
+from oplib.tensor import Storage
+from oplib.tensor.shapes.keywords import take_named
+
+from .specification import FunctionSpec
+
+_INPLACE = "inplace: a bool, by default False; whether the result is written into `input`, a Tensor."
+_WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
+
+
+def specify_in_place(spec: FunctionSpec, name: str) -> FunctionSpec:
+    """Describes ``exp_`` by ``exp``: it returns its first argument, which holds the result.
+
+    Args:
+        spec: of the function out of place.
+        name: of the in-place form.
+    """
+    first, *others = [one.name for one in spec.parameters]
+    lines = (
+        f"    __require_tensor({first}, {name!r})",
+        f"    __check_may_write({first}, {name!r}, ({''.join(f'{other}, ' for other in others)}))",
+        "    while True:",  # as update_in_place does
+        f"        __storage = {first}._storage",
+        "        __seen = __storage.array if __storage.__class__ is __Storage else __storage.owner.array",
+        *_write_results(spec.lines, _WRITE.format(first, name)),
+    )
+    used = {
+        "__require_tensor": require_tensor_to_write,
+        "__check_may_write": check_may_write,
+        "__Storage": Storage,
+        "__write": write_in_place,
+    }
+    doc = (
+        f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"
+        f"Gradient:\n    That of ``{name[:-1]}``.\n\nSource:\n    torch.Tensor.{name}\n"
+    )
+    return replace(
+        spec,
+        name=name,
+        lines=lines,
+        namespace={**spec.namespace, **used},
+        branches=(),
+        doc=doc,
+        annotations={} if spec.branches else spec.annotations,
+    )
+
+
+class _ReturnWriter(ast.NodeTransformer):
+    """Puts statements in the place of each return; the first one takes the value as its second argument."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        first, *others = parse(self._text).body
+        assert isinstance(first, ast.Assign)
+        assert isinstance(first.value, ast.Call)
+        assert node.value is not None
+        first.value.args[1] = node.value
+        return [first, *others]
+
+
+def _write_results(lines: Sequence[str], write: str) -> Iterator[str]:
+    """The lines of a body in a loop, which write what the body returns."""
+    body = parse(textwrap.dedent("\n".join(["if True:", *lines]))).body[0]
+    written = _ReturnWriter(write).visit(body)
+    return map("    {}".format, ast.unparse(written).splitlines()[1:])
+
+
+def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:
+    """Describes an activation with ``inplace``: the function of the op, which may write its argument instead.
+
+    Args:
+        spec: of the function without ``inplace``.
+        at: the position of ``inplace``; parameters from there on keep their defaults.
+        name: of the in-place form.
+    """
+    kept, in_place = spec.parameters[at:], specify_in_place(spec, name)
+    return replace(
+        spec,
+        parameters=(
+            *spec.parameters[:at],
+            Parameter("inplace", Parameter.POSITIONAL_OR_KEYWORD, default=False),
+        ),
+        lines=(
+            *(f"    {one.name} = __kept[{one.name!r}]" for one in kept),
+            "    if inplace:",
+            *(f"    {line}" for line in in_place.lines),
+            *spec.lines,
+        ),
+        namespace={**in_place.namespace, "__kept": {one.name: one.default for one in kept}},
+        doc=add_to_arguments(spec.doc, _INPLACE),
+    )
+
+
+def specify_variadic(spec: FunctionSpec, parameter: str) -> FunctionSpec:
+    """Describes a method that takes its numbers one by one, in one sequence, or by the keyword of its op.
+
+    Args:
+        spec: of the op, whose second parameter is a sequence.
+        parameter: the name of that parameter.
+    """
+    return replace(
+        spec,
+        parameters=(
+            spec.parameters[0],
+            Parameter("numbers", Parameter.VAR_POSITIONAL),
+            Parameter(parameter, Parameter.KEYWORD_ONLY, default=None),
+        ),
+        lines=(
+            f"    if {parameter} is not None:",
+            f"        __take_named({spec.name!r}, {parameter!r}, {parameter}, numbers)",
+            "    elif len(numbers) == 1 and not isinstance(numbers[0], int):",
+            f"        {parameter} = numbers[0]",
+            f"    else: {parameter} = numbers",
+            *spec.lines,
+        ),
+        namespace={**spec.namespace, "__take_named": take_named},
+        branches=(),
+    )
