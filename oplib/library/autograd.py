@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.array_function import shape_of
 from oplib.autograd.function import Function
 from oplib.autograd.user_functions.tensor_list import supports_tensorlist
 from oplib.modes import modes
@@ -21,6 +23,7 @@ from oplib.tensor import Tensor, box
 
 from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
+from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
@@ -109,6 +112,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
 
     def forward(ctx: Any, *given: Any) -> Any:
         values = [value.value if isinstance(value, Constant) else value for value in given]
+        ctx._op_inputs = list(map(_describe_tensors, values))
         result = _run(op, values)
         setup = info._setup_context_fn
         if setup is not None:
@@ -126,7 +130,9 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         except Exception as error:
             error.add_note(f"Raised in the backward formula of {op.name()}.")
             raise
-        return _pad(schema, result)
+        padded = _pad(schema, result)
+        _check_shapes(op.name(), padded, ctx._op_inputs)
+        return padded
 
     members = {
         "forward": staticmethod(forward),
@@ -170,6 +176,29 @@ def _pad(schema: Any, result: Any) -> Any:
     if any(argument.has_tensor for argument in rest):
         return result
     return (*values, *([None] * len(rest)))
+
+
+def _describe_tensors(value: Any) -> Any:
+    """Returns the shape and dtype of a Tensor, a list of them for a list, and None for another value."""
+    if isinstance(value, (list, tuple)):
+        return list(map(_describe_tensors, value))
+    return shape_of(value._storage.array) if isinstance(value, Tensor) else None
+
+
+def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
+    """Raises if the gradient of a Tensor has another shape than the Tensor.
+
+    Raises:
+        AutogradError: it has.
+    """
+    values = grads if isinstance(grads, tuple) else (grads,)
+    for place, (value, target) in enumerate(zip(values, targets, strict=False)):
+        are_lists = isinstance(value, list) and isinstance(target, list)
+        pairs: Any = zip(value, target, strict=False) if are_lists else [(value, target)]
+        for grad, due in pairs:
+            has_shape = isinstance(grad, Tensor) and isinstance(due, jax.ShapeDtypeStruct)
+            if has_shape and grad.shape != due.shape:
+                raise refuse_shape(op, place, grad._storage.array, due)
 
 
 def _needs_grad(values: Sequence[Any]) -> bool:

@@ -177,11 +177,10 @@ def test_a_gradient_of_a_shape_that_cannot_be_summed_raises(jax_hint: Any) -> No
         op(oplib.tensor([1.0, 2.0], requires_grad=True)).sum().backward()
 
 
-@pytest.mark.spec("E.4")
-def test_broadcast_gradients_are_summed_and_dtypes_cast(jax_hint: Any) -> None:
+def make_cast(jax_hint: Any, shape: tuple[int, ...]) -> Any:
     def backward(ctx, grad):
         ones = jnp.ones if jax_hint is jax.Array else oplib.ones
-        return ones((4, 2), dtype=jnp.float16)
+        return ones(shape, dtype=jnp.float16)
 
     op = register_with(
         "rule::cast",
@@ -190,10 +189,32 @@ def test_broadcast_gradients_are_summed_and_dtypes_cast(jax_hint: Any) -> None:
         schema="(Tensor x) -> Tensor",
     )
     op.register_autograd(backward)
+    return op
+
+
+@pytest.mark.spec("E.4")
+def test_gradients_are_cast_to_the_dtype_of_the_input(jax_hint: Any) -> None:
     x = oplib.tensor([1.0, 2.0], requires_grad=True)
-    op(x).sum().backward()
-    assert x.grad.tolist() == [4.0, 4.0]
+    make_cast(jax_hint, (2,))(x).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
     assert x.grad.dtype == oplib.float32
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (1,), (2, 1), (1, 2), ()], ids=str)
+def test_a_gradient_of_another_shape_than_its_input_is_refused(jax_hint: Any, shape: Any) -> None:
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    result = make_cast(jax_hint, shape)(x).sum()
+    advice = "Sum it over the axes" if shape in ((4, 2), (1, 2)) else "do not broadcast"
+    with pytest.raises(
+        RuntimeError, match=rf"rule::cast: .*invalid gradient at index 0: .*f32\[2\].*{advice}"
+    ):
+        result.backward()
+
+
+def test_a_gradient_of_another_shape_is_refused_on_arrays_too() -> None:
+    op = make_cast(jax.Array, (4, 2))
+    with pytest.raises(RuntimeError, match=r"rule::cast: .*invalid gradient at index 0"):
+        jax.grad(lambda x: op(x).sum())(jnp.ones(2))
 
 
 def test_none_leaves_grad_none(jax_hint: Any) -> None:

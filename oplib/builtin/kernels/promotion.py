@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from oplib.autograd.engine.validation import sum_to
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -181,3 +182,9 @@ def strong(value: Any, like: Any) -> Any:
 def to_dtype_of(value: Any, like: Any) -> Any:
     """Returns an array, or a traced number, converted to the dtype of another array."""
     return lax.convert_element_type(value, like.dtype)
+
+
+def sum_like(grads: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Sums each gradient over the axes along which its input was broadcast; None stays None."""
+    pairs = zip(grads, inputs, strict=True)
+    return tuple(None if grad is None else sum_to(grad, value.shape) for grad, value in pairs)

@@ -11,7 +11,7 @@ from oplib.builtin.rows.row import save_inputs
 from oplib.library import Derivative
 
 from .dims import find_dims
-from .promotion import broadcast, broadcast_to, strong
+from .promotion import broadcast, broadcast_to, strong, sum_like
 
 
 def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
@@ -64,7 +64,8 @@ def _share_by(is_worse: Any) -> Any:
     def backward(ctx: Any, g: Any) -> Any:
         x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
         part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
-        return jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
+        grads = jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
+        return sum_like(grads, ctx.saved_tensors)
 
     return backward
 

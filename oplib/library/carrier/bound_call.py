@@ -45,6 +45,7 @@ class BoundCall:
         layout: the static arguments and the positions of the arrays.
         version: the version of the record for which the call was made.
         kernel_slots: the slots that had a kernel then.
+        checked: the signatures for which the jvp rule is known to be linear.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class BoundCall:
         "_levelled",
         "_planners",
         "_single",
+        "checked",
         "kernel_slots",
         "layout",
         "overload",
@@ -64,6 +66,7 @@ class BoundCall:
         self.layout = layout
         self.version = overload.record.version
         self.kernel_slots = tuple(overload.record.kernels)
+        self.checked: set[Any] = set()
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Any = jax.jit(self._run, inline=True)
         self._batched: dict[Level, Callable[..., Results]] = {}

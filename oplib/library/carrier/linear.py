@@ -18,7 +18,7 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
-from oplib.library.derivatives.jvp_rule import run_jvp_rule
+from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.derivatives.linearity import check_linear
 from oplib.library.infer_schema import infer_kind
 
@@ -83,7 +83,9 @@ class Linear:
     def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
         rest = iter(tangents)
         flat = [next(rest) if want else None for want in self.wanted]
-        return run_jvp_rule(self.call.record, self.call.layout, inputs, flat)
+        record, layout = self.call.record, self.call.layout
+        check_jvp_rule(record, layout, inputs, flat, checked=self.call.checked)
+        return run_jvp_rule(record, layout, inputs, flat)
 
     def _transpose_backward(
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]

@@ -6,20 +6,20 @@ values. So code that prints, compares or reads a value through ``stop_gradient``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError
 from oplib.library.arguments.layout import Layout
-from oplib.library.derivatives.jvp_rule import run_jvp_rule
+from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.kernels.running import run_kernel
 from oplib.library.objects.overload import OpOverload
-from oplib.library.records.record import Record
 
 
 def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool) -> ArrayFunction:
@@ -41,20 +41,27 @@ def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool)
     function = run
     if not record.derivative.derive:
         function = jax.custom_jvp(run)
-        function.defjvp(lambda primals, tangents: _push(overload.record, layout, primals, tangents))
+        function.defjvp(_bind_rule(overload, layout), symbolic_zeros=True)
     return ArrayFunction(function, record.name, compiled=compiled)
 
 
-def _push(record: Record, layout: Layout, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """Runs the jvp rule in JAX's convention: one tangent per output, of dtype float0 if it has none."""
-    outputs = run_kernel(record, layout, primals)[1]
-    given = [None if tangent.dtype == jax.dtypes.float0 else tangent for tangent in tangents]
-    found = iter(run_jvp_rule(record, layout, primals, given))
-    spread = [
-        next(found) if has_gradient(value.dtype) else np.zeros(value.shape, jax.dtypes.float0)
-        for value in outputs
-    ]
-    return tuple(outputs), tuple(spread)
+def _bind_rule(overload: OpOverload, layout: Layout) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Returns the jvp rule in JAX's convention: one tangent per output, of dtype float0 if it has none."""
+    checked: set[Any] = set()
+
+    def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        record = overload.record
+        outputs = run_kernel(record, layout, primals)[1]
+        given = [None if isinstance(tangent, SymbolicZero) else tangent for tangent in tangents]
+        check_jvp_rule(record, layout, primals, given, checked=checked)
+        found = iter(run_jvp_rule(record, layout, primals, given))
+        spread = [
+            next(found) if has_gradient(value.dtype) else np.zeros(value.shape, jax.dtypes.float0)
+            for value in outputs
+        ]
+        return tuple(outputs), tuple(spread)
+
+    return push
 
 
 def _explain_value(op: str, error: Exception) -> TracingError:

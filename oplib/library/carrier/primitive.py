@@ -19,6 +19,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from oplib.autograd.array_functions.compilation import are_concrete
+from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
@@ -339,6 +340,12 @@ def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
 
 def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
     """Transposes the jvp rule by JAX, for an op without a backward formula."""
+    rule = linear.call.record.jvp
+    if rule is not None and rule.nonlinear:
+        raise MissingRuleError(
+            f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
+            "be derived from it by transposition. Register one with register_autograd."
+        )
     count = linear.residual_count
     places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
     zeros = [_make_zero(args[count + place].aval) for place in places]

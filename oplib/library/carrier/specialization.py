@@ -98,7 +98,7 @@ class Specialization:
         return results
 
     def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
-        derived = self._is_derived()
+        derived = self.overload.record.is_derived
 
         def record(*arrays: Any) -> Recorded:
             if not derived or self.call.is_plain:
@@ -137,7 +137,7 @@ class Specialization:
 
             def push(*values: Any) -> tuple[Any, ...]:
                 arrays, last = values[:count], len(values) - given_count
-                if self._is_derived() and call.is_plain:
+                if record.is_derived and call.is_plain:
                     return self._find_plain().jvp(given)(*arrays, *values[last:])
                 own = iter(values[last:])
                 pairs = zip(given, arrays, strict=True)
@@ -147,11 +147,6 @@ class Specialization:
             compiled = not (record.takes_tensors or record.is_plain)
             found = self.pushers[given] = ArrayFunction(push, record.name, compiled=compiled)
         return found
-
-    def _is_derived(self) -> bool:
-        """Tells whether JAX differentiates the call: the kernel itself, or the op by its jvp rule."""
-        record = self.overload.record
-        return record.derivative.derive or (record.derivative.backward is None and record.jvp is not None)
 
     def _find_plain(self) -> ArrayFunction:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
@@ -164,7 +159,7 @@ class Specialization:
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:
         """Plans the backward of a kernel that has run; returns the same as a recorder."""
         extras: Sequence[Any] = ()
-        if self._is_derived():
+        if self.overload.record.is_derived:
             plan: BackwardPlan = DerivedPlan(self._find_plain(), wanted, tuple(arrays), outputs)
             plan.structure = structure
         else:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.engine.validation import is_expandable, sum_to
+from oplib.autograd.engine.validation import is_expandable
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.recording import unbox
@@ -94,7 +94,7 @@ class GradientTargets:
         return [member for member, present in zip(value, entry, strict=True) if present]
 
     def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
-        """Fits a gradient to its input: sums broadcast axes and converts the dtype."""
+        """Fits a gradient to its input: checks its shape, and converts its dtype."""
         if value is None:
             return None
         array = unbox(value)
@@ -105,17 +105,33 @@ class GradientTargets:
                 "None."
             )
         grad = self.xp.asarray(array)
-        if not is_expandable(shape.shape, grad.shape):
-            raise self._invalid(grad, shape, place, "The shapes do not broadcast")
-        if self.xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
-            raise self._invalid(grad, shape, place, "Casting would lose the imaginary part")
         if grad.shape != shape.shape:
-            grad = sum_to(grad, shape.shape, self.xp)
+            raise refuse_shape(self.op, place, grad, shape)
+        if self.xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
+            raise AutogradError(
+                f"{self.op}: the formula returned an invalid gradient at index {place}: got "
+                f"{describe(grad)}, but expected one for {describe(shape)}. Casting would lose the imaginary "
+                "part. Return a real gradient, such as its real part."
+            )
         return grad if grad.dtype == shape.dtype else grad.astype(shape.dtype)
 
-    def _invalid(self, grad: Any, shape: Any, place: int, reason: str) -> AutogradError:
-        return AutogradError(
-            f"{self.op}: the formula returned an invalid gradient at index {place}: got {describe(grad)}, "
-            f"but expected shape compatible with {describe(shape)}. {reason}. Return a gradient of the "
-            "input's shape and kind, or of a shape it broadcasts to."
-        )
+
+def refuse_shape(op: str, place: int, grad: Any, target: Any) -> AutogradError:
+    """Returns the error for a gradient that has not the shape of its input.
+
+    Args:
+        op: the name of the op.
+        place: the position of the input.
+        grad: the gradient.
+        target: the input, or its shape and dtype.
+    """
+    advice = (
+        "Sum it over the axes along which the input was broadcast."
+        if is_expandable(tuple(target.shape), tuple(grad.shape))
+        else "The shapes do not broadcast."
+    )
+    return AutogradError(
+        f"{op}: the formula returned an invalid gradient at index {place}: got {describe(grad)}, but "
+        f"expected the shape of its input, {describe(target)}. {advice} Return a gradient of that "
+        "shape."
+    )

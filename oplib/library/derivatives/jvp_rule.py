@@ -7,13 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.tensor import box
+
+from .linearity import find_nonlinear
 
 
 def run_jvp_rule(
@@ -25,19 +30,21 @@ def run_jvp_rule(
         record: the record of the op.
         layout: the layout of the call.
         inputs: the arrays of the call.
-        tangents: for each array its tangent, or None.
+        tangents: for each array its tangent, or None if it is not differentiated.
 
     Returns:
         One tangent for each differentiable output.
     """
     rule = record.jvp
     assert rule is not None
+    if not rule.symbolic_zeros:
+        tangents = [_fill(*pair, record=record) for pair in zip(tangents, inputs, strict=True)]
     if record.takes_tensors:
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
     primals = tuple(layout.rebuild(inputs))
     answer = run_part(
-        lambda: rule(primals, tuple(layout.rebuild_tangents(tangents))),
+        lambda: rule.function(primals, tuple(layout.rebuild_tangents(tangents))),
         record.name,
         "jvp rule",
         eager=record.takes_tensors or not any_traced(inputs),
@@ -48,6 +55,60 @@ def run_jvp_rule(
             f"{describe(answer)}. Return the outputs, and tangents of the same structure."
         )
     return _flatten_tangents(record, *answer)
+
+
+def check_jvp_rule(
+    record: Record,
+    layout: Layout,
+    inputs: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    checked: set[Any],
+) -> None:
+    """Raises unless the rule is linear in the tangents, once per signature; a rule that reads values passes.
+
+    Args:
+        record: the record of the op.
+        layout: the layout of the call.
+        inputs: the arrays of the call.
+        tangents: for each array its tangent, or None if it is not differentiated.
+        checked: the signatures that have passed; this function adds to it.
+
+    Raises:
+        AutogradError: it is not linear.
+    """
+    moves = tuple([tangent is not None for tangent in tangents])
+    signature = record.version, moves, tuple(map(jax.typeof, inputs))
+    is_trusted = record.jvp is None or record.jvp.nonlinear or is_uncompiled()
+    if is_trusted or signature in checked:
+        return
+
+    def push(inputs: Any, given: Any) -> tuple[Any, ...]:
+        rest = iter(given)
+        return run_jvp_rule(record, layout, inputs, [next(rest) if move else None for move in moves])
+
+    given = [tangent for tangent in tangents if tangent is not None]
+    try:
+        found = find_nonlinear(push, inputs, given, trusts_opaque=True)
+    except VALUE_ERRORS:
+        found = None
+    if found is not None:
+        place, why = found
+        raise AutogradError(
+            f"{record.name}: the jvp rule is not linear in its tangents. The tangent of output {place} is "
+            f"not shown to be linear in those of the inputs: {why}. Compute it by sums, and by products with "
+            "primals, or declare the rule with register_jvp(..., nonlinear=True)."
+        )
+    checked.add(signature)
+
+
+def _fill(tangent: Any, value: Any, *, record: Record) -> Any:
+    """Returns the tangent of an array, zeros for None; integers have JAX's float0, and as Tensors None."""
+    if tangent is not None:
+        return tangent
+    if has_gradient(jax.typeof(value).dtype):
+        return jnp.zeros_like(value)
+    return None if record.takes_tensors else np.zeros(jnp.shape(value), jax.dtypes.float0)
 
 
 def _flatten_tangents(record: Record, outputs: Any, tangents: Any) -> tuple[Any, ...]:
@@ -73,7 +134,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _fit(record: Record, tangent: Any, aval: Any) -> Any:
-    if tangent is None:
+    if tangent is None or getattr(tangent, "dtype", None) == jax.dtypes.float0:
         return jnp.zeros(aval.shape, aval.dtype)
     array = jnp.asarray(tangent)
     if array.shape != aval.shape:

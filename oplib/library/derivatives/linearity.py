@@ -1,8 +1,10 @@
-"""The check that a backward formula is linear in its cotangents, so that its transpose is a forward mode.
+"""The check that a rule is linear, so that its transpose is a derivative.
 
-JAX does not make this check. Its transposition drops a term that does not depend on the cotangent, and
-returns 0 for a formula that ignores the cotangent or rounds it. So this module reads the formula's jaxpr
-first, and refuses every primitive that is not known to be linear.
+A backward formula must be linear in its cotangents, and a jvp rule in its tangents. JAX does not make this
+check. Its transposition drops a term that does not depend on the cotangent, and returns 0 for a formula that
+ignores the cotangent or rounds it. So this module reads the rule's jaxpr first, and refuses every primitive
+that is not known to be linear. A kernel that cannot be read (a callback, Pallas) is refused in a backward
+formula, whose transpose would be needed; in a jvp rule its author is trusted.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ class Kind(enum.Enum):
     zero = "zero whatever they are"
     free = "free of them"
     linear = "linear in them"
+    opaque = "linear in them if its author is right"
     other = "otherwise"
 
 
@@ -42,15 +45,18 @@ _SUMS = frozenset(
 # Each result is linear in the operand at its position.
 _EACH = frozenset(
     {
-        "psum", "psum_invariant", "pvary", "pcast", "all_gather", "ppermute", "sharding_constraint",
-        "optimization_barrier", "device_put", "reshard",
+        "psum", "psum_invariant", "pvary", "pcast", "all_gather", "all_to_all", "ppermute",
+        "reduce_scatter", "sharding_constraint", "optimization_barrier", "device_put", "reshard", "name",
     }
 )  # fmt: skip
 # Linear in each operand.
-_PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated"})
+_PRODUCTS = frozenset({"mul", "dot_general", "ragged_dot_general", "conv_general_dilated"})
 # Linear in the first operand; the others are indices, divisors or points.
-_FIRST = frozenset({"div", "dynamic_slice", "gather", "select_and_scatter_add"})
-# A function with a custom derivative is not in the list: its transpose may differ from its computation.
+_FIRST = frozenset({"div", "dynamic_slice", "gather", "select_and_scatter_add", "select_and_gather_add"})
+# Computations that this module cannot read.
+_OPAQUE = frozenset({"pallas_call", "pure_callback", "io_callback", "ffi_call", "triton_kernel_call"})
+# Functions with a custom derivative: the transpose may differ from the computation.
+_CUSTOM_CALLS = frozenset({"custom_jvp_call", "custom_vjp_call"})
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -76,17 +82,40 @@ def check_linear(
     Raises:
         AutogradError: a result is not shown to be linear in the cotangents.
     """
-    closed = jax.jit(backward).trace(tuple(residuals), tuple(cotangents)).jaxpr
-    further = len(closed.in_avals) - len(residuals) - len(cotangents)  # the traced values in its closure
-    inputs = [Kind.free] * (further + len(residuals)) + [Kind.linear] * len(cotangents)
+    found = find_nonlinear(backward, residuals, cotangents)
+    if found is not None:
+        place, why = found
+        raise AutogradError(
+            f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
+            f"shown to be linear in the incoming gradients: {why}. Register a rule with register_jvp, "
+            "or declare the formula with register_autograd(..., nonlinear=True)."
+        )
+
+
+def find_nonlinear(
+    rule: Callable[..., Sequence[Any]],
+    points: Sequence[Any],
+    moving: Sequence[Any],
+    *,
+    trusts_opaque: bool = False,
+) -> tuple[int, str] | None:
+    """Returns the place of a result whose jaxpr does not show that it is linear, and why; None if all are.
+
+    Args:
+        rule: maps points and moving values to results.
+        points: arrays or shapes to trace the rule with.
+        moving: arrays or shapes, in which the results should be linear.
+        trusts_opaque: a computation that cannot be read counts as linear.
+    """
+    closed = jax.jit(rule).trace(tuple(points), tuple(moving)).jaxpr
+    further = len(closed.in_avals) - len(points) - len(moving)  # the traced values in its closure
+    inputs = [Kind.free] * (further + len(points)) + [Kind.linear] * len(moving)
     for place, kind in enumerate(_read(closed, inputs)):
-        if kind in (Kind.free, Kind.other):
-            found = "it does not depend on them" if kind is Kind.free else "it seems to have another term"
-            raise AutogradError(
-                f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
-                f"shown to be linear in the incoming gradients: {found}. Register a rule with register_jvp, "
-                "or declare the formula with register_autograd(..., nonlinear=True)."
-            )
+        if kind is Kind.free:
+            return place, "it does not depend on them"
+        if kind is Kind.other or (kind is Kind.opaque and not trusts_opaque):
+            return place, "it seems to have another term"
+    return None
 
 
 def _read(jaxpr: Any, inputs: Kinds) -> list[Kind]:
@@ -123,8 +152,13 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
         return [_after(operands[:1], _add(kinds)) for kinds in zip(*branches, strict=True)]
     if name in _EACH:
         return operands
-    if "call" in params and params["call"].record.is_transparent:  # an op whose kernel JAX differentiates
-        return _read(params["jaxpr"], operands)
+    if name == "while":
+        return _read_while(params, operands)
+    if "call" in params:  # an op; JAX differentiates the kernel of some
+        found = _read(params["jaxpr"], operands)
+        return found if params["call"].record.is_transparent else [_distrust(kind) for kind in found]
+    if name in _CUSTOM_CALLS:
+        return [_distrust(kind) for kind in _read(params["call_jaxpr"], operands)]
     return [_read_result(name, params, operands)] * count
 
 
@@ -145,6 +179,20 @@ def _read_loop(equation: Any, operands: Kinds) -> Kinds:
         carry = after
 
 
+def _read_while(params: Any, operands: Kinds) -> Kinds:
+    """Returns the kinds of the results of a ``while``; its condition may not depend on the cotangents."""
+    first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    carry = operands[last:]
+    while True:
+        results = _read(params["body_jaxpr"], [*operands[first:last], *carry])
+        after = [_add(pair) for pair in zip(carry, results, strict=True)]
+        if after == carry:
+            break
+        carry = after
+    condition = _read(params["cond_jaxpr"], [*operands[:first], *carry])
+    return [_after(condition, kind) for kind in carry]
+
+
 def _have_same_shape(outer: Any, inner: Any) -> bool:
     return outer.aval.shape == inner.aval.shape
 
@@ -152,6 +200,8 @@ def _have_same_shape(outer: Any, inner: Any) -> bool:
 def _read_result(name: str, params: Any, operands: Kinds) -> Kind:
     if name in _SUMS:
         return _add(operands)
+    if name in _OPAQUE:
+        return Kind.free if _FREE.issuperset(operands) else _distrust(_add(set(operands) - _FREE))
     if name in _PRODUCTS:
         return _multiply(operands)
     if name == "convert_element_type":  # a conversion to integers rounds
@@ -188,6 +238,8 @@ def _add(kinds: Iterable[Kind]) -> Kind:
     found = set(kinds) - {Kind.zero}
     if not found:
         return Kind.zero
+    if Kind.opaque in found:
+        found.discard(Kind.linear)
     return found.pop() if len(found) == 1 else Kind.other
 
 
@@ -205,3 +257,8 @@ def _after(point: Kinds, kind: Kind) -> Kind:
 
 def _unknown(kinds: Kinds) -> Kind:
     return Kind.free if _FREE.issuperset(kinds) else Kind.other
+
+
+def _distrust(kind: Kind) -> Kind:
+    """Returns the kind of a result whose derivative cannot be read."""
+    return Kind.opaque if kind is Kind.linear else kind

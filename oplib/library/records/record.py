@@ -54,6 +54,21 @@ class Derivative:
     missing: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JvpRule:
+    """How an op differentiates forwards.
+
+    Attributes:
+        function: ``rule(primals, tangents) -> (outputs, output tangents)``, as for ``jax.custom_jvp``.
+        symbolic_zeros: the tangent of a tensor that is not differentiated is None instead of zeros.
+        nonlinear: the rule is not linear in its tangents, so no backward can be derived from it.
+    """
+
+    function: Function
+    symbolic_zeros: bool = False
+    nonlinear: bool = False
+
+
 _NO_KERNELS: Mapping[str, Function] = MappingProxyType({})
 
 
@@ -68,7 +83,7 @@ class Record:
         kernels: the enabled kernels by platform (``cpu``, ``gpu``, ``tpu``) or ``default``.
         fake: the shape rule.
         derivative: how the op differentiates backwards.
-        jvp: the forward-mode rule, written as for ``jax.custom_jvp``.
+        jvp: how the op differentiates forwards; None means that this follows from ``derivative``.
         vmap: the batching rule ``rule(info, in_dims, *args)``.
         sharding: the sharding rule.
         operand: the names of number arguments that are operands instead of static.
@@ -87,7 +102,7 @@ class Record:
     kernels: Mapping[str, Function] = field(default_factory=lambda: _NO_KERNELS)
     fake: Function | None = None
     derivative: Derivative = Derivative()
-    jvp: Function | None = None
+    jvp: JvpRule | None = None
     vmap: Function | None = None
     sharding: Any = None
     operand: frozenset[str] = frozenset()
@@ -112,6 +127,12 @@ class Record:
     def is_transparent(self) -> bool:
         """Whether JAX differentiates the kernel itself: by request, or because the op is composite."""
         return self.derivative.derive or self.kind == "composite"
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether JAX's derivative serves as the backward: of the kernel, or of the op by its jvp rule."""
+        has_rule = self.jvp is not None and not self.jvp.nonlinear
+        return self.derivative.derive or (self.derivative.backward is None and has_rule)
 
     @property
     def is_plain(self) -> bool:

@@ -101,9 +101,11 @@ class CustomOpDef(Redirecting):
             missing=missing,
         )
 
-    def register_jvp(self, fn: Any = None, /) -> Any:
+    def register_jvp(
+        self, fn: Any = None, /, *, symbolic_zeros: bool = False, nonlinear: bool = False
+    ) -> Any:
         """Registers the forward derivative; see :func:`oplib.library.register_jvp`."""
-        return register_jvp(self, fn)
+        return register_jvp(self, fn, symbolic_zeros=symbolic_zeros, nonlinear=nonlinear)
 
     def register_vmap(self, func: Any = None, /) -> Any:
         """Registers the batching rule; see :func:`oplib.library.register_vmap`."""

@@ -10,7 +10,7 @@ from oplib.library.axes.sharding_rule import Rule, check_sharding_rule
 from oplib.library.objects.overload import OpOverload
 from oplib.library.objects.resolution import Op, resolve_op
 from oplib.library.records.contribution import Contribution, Slot
-from oplib.library.records.record import Function
+from oplib.library.records.record import Function, JvpRule
 from oplib.library.records.sites import find_site
 
 from .backward import make_derivative
@@ -94,14 +94,26 @@ def register_autograd(
     return register(backward) if is_complete else register
 
 
-def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
+def register_jvp(
+    op: Op,
+    func: Any = None,
+    /,
+    *,
+    symbolic_zeros: bool = False,
+    nonlinear: bool = False,
+    lib: Library | None = None,
+) -> Any:
     """Registers how an op differentiates forwards; by default this is derived from a linear backward.
 
     Args:
         op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         func: ``rule(primals, tangents) -> (outputs, output tangents)`` as for ``jax.custom_jvp``. The primals
-            contain all arguments, and a tangent is None if its argument has none. None makes the call a
+            contain all arguments. The tangent of an array that is not differentiated is zeros, of dtype
+            ``float0`` for integers; that of an argument that is no array is None. None makes the call a
             decorator.
+        symbolic_zeros: a tangent that would be zeros is None instead, so that the rule can omit its term.
+        nonlinear: the rule is not linear in its tangents, so no backward can be derived from it. Without
+            this, such a rule raises AutogradError when it is used, once per signature.
         lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
@@ -114,7 +126,7 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
         RegistrationError: the op writes an argument.
 
     Gradient:
-        JAX transposes the rule if the op has no backward.
+        JAX transposes the rule if the op has no backward, unless it is declared nonlinear.
 
     Source:
         ``jax.custom_jvp``.
@@ -141,7 +153,10 @@ def register_jvp(op: Op, func: Any = None, /, *, lib: Library | None = None) -> 
                 "instead."
             )
 
-    return _register_rule("register_jvp", "jvp", op, func, lib=lib, check=check)
+    def make(rule: Any) -> JvpRule:
+        return JvpRule(rule, symbolic_zeros, nonlinear)
+
+    return _register_rule("register_jvp", "jvp", op, func, lib=lib, check=check, make=make)
 
 
 def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
@@ -263,13 +278,14 @@ def _register_rule(
     *,
     lib: Library | None,
     check: Callable[[OpOverload, object], None],
+    make: Callable[[Any], Any] = lambda rule: rule,
 ) -> Any:
     overload = resolve_op(op, subject=subject)
     owner = find_owner(overload._qualname, lib, subject=subject)
 
     def register(rule: Any) -> Any:
         check(overload, rule)
-        registry.add(overload._qualname, Contribution(slot, rule, owner, find_site()))
+        registry.add(overload._qualname, Contribution(slot, make(rule), owner, find_site()))
         return rule
 
     return register if func is None else register(func)

@@ -31,6 +31,12 @@ def rule(*args, **kwargs):
     return args
 
 
+def find_rule(op, kind):
+    """Returns the registered function of a rule."""
+    found = getattr(op._opoverload.record, kind)
+    return found.function if kind == "jvp" else found
+
+
 @pytest.fixture
 def op():
     return custom_op("rul::f", double)
@@ -40,7 +46,7 @@ def op():
 class TestEveryRule:
     def test_it_stands_in_the_record_and_the_function_is_given_back(self, op, kind):
         assert getattr(op, f"register_{kind}")(rule) is rule
-        assert getattr(op._opoverload.record, kind) is rule
+        assert find_rule(op, kind) is rule
 
     def test_as_a_decorator_it_gives_the_function(self, op, kind):
         assert getattr(op, f"register_{kind}")()(rule) is rule
@@ -49,12 +55,12 @@ class TestEveryRule:
     @pytest.mark.parametrize("find", [lambda: "rul::f", lambda: ops.rul.f.default])
     def test_the_op_may_be_named(self, op, kind, find):
         REGISTER[kind](find(), rule)
-        assert getattr(op._opoverload.record, kind) is rule
+        assert find_rule(op, kind) is rule
 
     def test_the_last_one_counts(self, op, kind):
         REGISTER[kind](op, lambda *args: None)
         REGISTER[kind](op, rule)
-        assert getattr(op._opoverload.record, kind) is rule
+        assert find_rule(op, kind) is rule
 
     def test_it_ends_with_lib(self, op, kind):
         library = Library("rul", "IMPL")

@@ -169,8 +169,7 @@ def _push_through(formula: Callable[..., Any]) -> Callable[..., Any]:
 
     def push(primals: Any, tangents: Any) -> Any:
         *arrays, is_causal, scale = primals
-        pairs = zip(arrays, tangents, strict=False)
-        given = [jnp.zeros_like(one) if tangent is None else tangent for one, tangent in pairs]
+        given = list(tangents[: len(arrays)])
         return jax.jvp(lambda *values: formula(*values, is_causal, scale), arrays, given)
 
     return push

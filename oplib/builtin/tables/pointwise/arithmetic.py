@@ -15,6 +15,7 @@ from oplib.builtin.kernels.promotion import (
     is_integral,
     on_floating,
     strong,
+    sum_like,
 )
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
 from oplib.library import Derivative
@@ -118,7 +119,7 @@ def _xlogy(x: Any, y: Any) -> Any:
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
     """Returns the gradient by self: 1, and 0 where self equals other, as in torch."""
     x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
-    return jnp.where(x == other, strong(0, g), g), None
+    return sum_like((jnp.where(x == other, strong(0, g), g), None), ctx.saved_tensors)
 
 
 def _ldexp(x: Any, y: Any) -> Any:

@@ -15,6 +15,7 @@ from oplib.builtin.kernels.promotion import (
     on_floating,
     promote_operands,
     strong,
+    sum_like,
 )
 from oplib.builtin.rows.row import ItemRow, from_output, save_inputs
 from oplib.errors import ArgumentError, describe
@@ -139,7 +140,7 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
         flat = (x == zero) & (exponent >= zero)
         slope = jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
         by_exponent = g * jnp.conj(slope)
-    return tuple(map(_cut_to_real, (by_base, by_exponent), are_real))
+    return sum_like(list(map(_cut_to_real, (by_base, by_exponent), are_real)), ctx.saved_tensors[:2])
 
 
 def _cut_to_real(grad: Any, is_real: bool) -> Any:

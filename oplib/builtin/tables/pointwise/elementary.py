@@ -18,6 +18,7 @@ from oplib.builtin.kernels.promotion import (
     is_integral,
     on_floating,
     strong,
+    sum_like,
     to_floating,
 )
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output, save_inputs
@@ -190,7 +191,7 @@ def _atan2_backward(ctx: Any, g: Any) -> Any:
     squares = x * x + y * y
     is_origin = squares == strong(0, squares)
     scale = jnp.where(is_origin, strong(0, g), g / jnp.where(is_origin, strong(1, squares), squares))
-    return scale * x, -scale * y
+    return sum_like((scale * x, -scale * y), ctx.saved_tensors)
 
 
 _ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)
@@ -308,7 +309,8 @@ def _copysign_backward(ctx: Any, g: Any) -> Any:
     x, other = broadcast(ctx.saved_tensors, "copysign")
     flips = jnp.signbit(x) != jnp.signbit(other)
     slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
-    return g * slope, jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
+    by_other = jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
+    return sum_like((g * slope, by_other), ctx.saved_tensors)
 
 
 _COPYSIGN = Derivative(backward=_copysign_backward, setup_context=save_inputs)

@@ -1,0 +1,223 @@
+"""jvp rules get zeros as ``jax.custom_jvp`` gives them, and must be linear in their tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd import forward_ad
+from oplib.errors import AutogradError, MissingRuleError
+from oplib.library import CustomOpDef, custom_op
+from oplib.library.registration.registry import registry
+
+X, W = jnp.array([0.3, -0.7, 1.1]), jnp.array([1.5, 2.0, -1.0])
+CALLS = jnp.array(0)
+
+
+@pytest.fixture(autouse=True)
+def keep_registry() -> Iterator[None]:
+    before = registry.save()
+    yield
+    registry.restore(before)
+
+
+def make(rule: Callable[..., Any], hint: Any = jax.Array, **options: Any) -> CustomOpDef:
+    """Registers ``sin(x) * w`` with a jvp rule; ``options`` are those of ``register_jvp``."""
+
+    def kernel(x: Any, w: Any) -> Any:
+        return (oplib.sin(x) if hint is oplib.Tensor else jnp.sin(x)) * w
+
+    kernel.__annotations__ = {"x": hint, "w": hint, "return": hint}
+    op = custom_op("jvps::bend", kernel, schema="(Tensor x, Tensor w) -> Tensor")
+    op.register_jvp(rule, **options)
+    return op
+
+
+def natural(primals: Any, tangents: Any) -> Any:
+    """The rule as one writes it for ``jax.custom_jvp``."""
+    (x, w), (dx, dw) = primals, tangents
+    return jnp.sin(x) * w, jnp.cos(x) * w * dx + jnp.sin(x) * dw
+
+
+by_hand = jax.custom_jvp(lambda x, w: jnp.sin(x) * w)
+by_hand.defjvp(natural)
+
+
+class TestZeros:
+    def test_the_rule_of_a_custom_jvp_runs_unchanged(self) -> None:
+        op = make(natural)
+        for function in (
+            lambda f: jax.jvp(lambda x: f(x, W), (X,), (X,)),
+            lambda f: jax.jvp(lambda w: f(X, w), (W,), (X,)),
+            lambda f: jax.grad(lambda x: f(x, W).sum())(X),
+            lambda f: jax.grad(lambda w: f(X, w).sum())(W),
+            lambda f: jax.jit(jax.vmap(jax.grad(lambda x, w: f(x, w)), (0, None)))(X, W[0]),
+            lambda f: jax.hessian(lambda w, x: f(x, w).sum(), argnums=1)(W, X),
+        ):
+            jax.tree.map(np.testing.assert_allclose, function(op), function(by_hand))
+
+    def test_a_rule_may_call_jax_jvp_with_integers_among_the_primals(self) -> None:
+        @custom_op("jvps::pick")
+        def pick(x: jax.Array, index: jax.Array) -> jax.Array:
+            return x[index] ** 2
+
+        pick.register_jvp(lambda p, t: jax.jvp(lambda x, index: x[index] ** 2, p, t))
+        np.testing.assert_allclose(jax.grad(pick)(X, jnp.array(1)), [0, -1.4, 0], rtol=1e-6)
+
+    def test_an_argument_that_is_no_array_has_none(self) -> None:
+        seen: list[Any] = []
+
+        @custom_op("jvps::power")
+        def power(x: jax.Array, n: int, bias: jax.Array | None = None) -> jax.Array:
+            return x**n
+
+        def push(primals: Any, tangents: Any) -> Any:
+            seen.append(tangents[1:])
+            x, n, _ = primals
+            return x**n, n * x ** (n - 1) * tangents[0]
+
+        power.register_jvp(push)
+        np.testing.assert_allclose(jax.jvp(lambda x: power(x, 3), (X,), (X,))[1], 3 * X**3, rtol=1e-6)
+        assert set(seen) == {(None, None)}
+
+    def test_tensors_get_zeros_too(self) -> None:
+        def push(primals: Any, tangents: Any) -> Any:
+            (x, w), (dx, dw) = primals, tangents
+            return oplib.sin(x) * w, oplib.cos(x) * w * dx + oplib.sin(x) * dw
+
+        op = make(push, oplib.Tensor)
+        with forward_ad.dual_level():
+            x = forward_ad.make_dual(oplib.Tensor.from_array(X), oplib.ones(3))
+            tangent = forward_ad.unpack_dual(op(x, oplib.Tensor.from_array(W))).tangent
+        np.testing.assert_allclose(tangent.array, np.cos(X) * W, rtol=1e-6)
+
+    def test_zeros_vary_over_the_mesh_axes_of_their_input(self) -> None:
+        op = make(natural)
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+        spec = jax.sharding.PartitionSpec("i")
+        grad = jax.grad(lambda x, w: op(x, w).sum())
+        mapped = jax.shard_map(grad, mesh=mesh, in_specs=(spec, spec), out_specs=spec)
+        np.testing.assert_allclose(mapped(X, W), np.cos(X) * W, rtol=1e-6)
+
+
+def scaled_twice(tangent: Any) -> Any:
+    return jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * 2), (CALLS, tangent))[1]
+
+
+def triple_on_the_host(tangent: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(tangent.shape, tangent.dtype)
+    return jax.pure_callback(lambda t: 3 * np.asarray(t), shape, tangent, vmap_method="expand_dims")
+
+
+linear_by_hand = jax.custom_jvp(lambda t: 2 * t)
+linear_by_hand.defjvp(lambda p, t: (2 * p[0], 2 * t[0]))
+
+LINEAR = {
+    "a product": lambda x, t: t * jnp.cos(x),
+    "a loop": lambda x, t: scaled_twice(t) * x,
+    "a callback, which cannot be read": lambda x, t: triple_on_the_host(t),
+    "a function with a rule of its own": lambda x, t: linear_by_hand(t) * x,
+    "a checkpointed function": lambda x, t: jax.checkpoint(lambda v: v * jnp.sin(x))(t),
+    "a derivative": lambda x, t: jax.jvp(jnp.cumprod, (x,), (t,))[1],
+    "a derivative with a maximum": lambda x, t: jax.jvp(lambda v: v * v.max(), (x,), (t,))[1],
+    "a derivative of sorting": lambda x, t: jax.jvp(jnp.sort, (x,), (t,))[1],
+    "a derivative of a logarithmic sum": lambda x, t: jax.jvp(jax.lax.cumlogsumexp, (x,), (t,))[1],
+    "a derivative of a solution": lambda x, t: jax.jvp(
+        lambda v: jnp.linalg.solve(jnp.eye(3) + jnp.outer(v, v), v), (x,), (t,)
+    )[1],
+    "a derivative of a decomposition": lambda x, t: jax.jvp(
+        lambda v: jnp.linalg.svd(jnp.outer(v, v) + jnp.diag(jnp.arange(3.0)))[1], (x,), (t,)
+    )[1],
+    "nothing": lambda x, t: jnp.zeros(3),
+}
+NOT_LINEAR = {
+    "a square": lambda x, t: t * t,
+    "a free term": lambda x, t: t + x,
+    "a constant": lambda x, t: jnp.cos(x),
+    "an absolute value": lambda x, t: jnp.abs(t),
+    "a clipped tangent": lambda x, t: jnp.clip(t, -0.1, 0.1),
+    "a mask by itself": lambda x, t: jnp.where(t > 0, t, 0),
+    "a loop that squares": lambda x, t: jax.lax.while_loop(
+        lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * c[1]), (CALLS, t)
+    )[1],
+    "a loop that ends by itself": lambda x, t: jax.lax.while_loop(lambda c: c.sum() < 2, lambda c: c * 2, t),
+    "a function with a rule of its own": lambda x, t: jax.nn.silu(t),
+    "a callback of a square": lambda x, t: triple_on_the_host(t * t),
+}
+
+
+def make_unary(tangent: Callable[..., Any], **options: Any) -> CustomOpDef:
+    @custom_op("jvps::unary")
+    def unary(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    unary.register_jvp(lambda p, t: (jnp.sin(p[0]), tangent(p[0], t[0])), **options)
+    return unary
+
+
+class TestLinearity:
+    @pytest.mark.parametrize("name", LINEAR)
+    def test_a_linear_rule_is_accepted(self, name: str) -> None:
+        op = make_unary(LINEAR[name])
+        expected = LINEAR[name](X, W)
+        np.testing.assert_allclose(jax.jvp(op, (X,), (W,))[1], expected, rtol=1e-6)
+
+    @pytest.mark.parametrize("name", NOT_LINEAR)
+    @pytest.mark.parametrize("mode", ["forward", "reverse", "mapped", "tape"])
+    def test_another_one_is_refused(self, name: str, mode: str) -> None:
+        op = make_unary(NOT_LINEAR[name])
+        run: dict[str, Callable[[], Any]] = {
+            "forward": lambda: jax.jvp(op, (X,), (W,)),
+            "reverse": lambda: jax.jit(jax.grad(lambda x: op(x).sum()))(X),
+            "mapped": lambda: jax.vmap(jax.grad(lambda x: op(x).sum()))(jnp.stack([X, X])),
+            "tape": lambda: op(oplib.ones(3, requires_grad=True)).sum().backward(),
+        }
+        with pytest.raises(
+            AutogradError, match=r"jvps::unary: the jvp rule is not linear in its tangents.*nonlinear=True"
+        ):
+            run[mode]()
+
+    def test_a_plain_op_is_checked_too(self) -> None:
+        @custom_op("jvps::plain", compile=False)
+        def plain(x: jax.Array) -> jax.Array:
+            return jnp.sin(x)
+
+        plain.register_jvp(lambda p, t: (jnp.sin(p[0]), t[0] * t[0]))
+        with pytest.raises(AutogradError, match="jvps::plain: the jvp rule is not linear"):
+            plain(oplib.ones(3, requires_grad=True)).sum().backward()
+
+    def test_the_check_is_made_once_per_signature(self) -> None:
+        runs: list[Any] = []
+
+        def tangent(x: Any, t: Any) -> Any:
+            runs.append(x.shape)
+            return t * x
+
+        op = make_unary(tangent)
+        for _ in range(3):
+            jax.jvp(op, (X,), (W,))
+        first = len(runs)
+        jax.jvp(lambda x: op(op(op(x))), (X,), (W,))
+        assert len(runs) - first <= 3
+        assert first <= 4
+
+    def test_nonlinear_permits_it_forwards_only(self) -> None:
+        op = make_unary(NOT_LINEAR["a clipped tangent"], nonlinear=True)
+        np.testing.assert_allclose(jax.jvp(op, (X,), (W,))[1], np.clip(W, -0.1, 0.1))
+        with pytest.raises(MissingRuleError, match=r"jvps::unary: there is no reverse-mode rule.*nonlinear"):
+            jax.grad(lambda x: op(x).sum())(X)
+        result = op(oplib.ones(3, requires_grad=True))
+        with pytest.raises(MissingRuleError, match="no autograd formula was registered"):
+            result.sum().backward()
+
+    def test_a_backward_formula_beside_it_serves_reverse_mode(self) -> None:
+        op = make_unary(NOT_LINEAR["a square"], nonlinear=True)
+        op.register_autograd(lambda ctx, g: 7 * g)
+        np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(X), [7, 7, 7])
+        np.testing.assert_allclose(jax.jvp(op, (X,), (W,))[1], W * W)
