@@ -48,7 +48,8 @@ class FreshStorage(Storage):
 
 
 def _become_ordinary(storage: Any) -> None:
-    storage.__class__ = Storage
+    if storage.__class__ is FreshStorage:  # a trace in another thread may observe it by now
+        storage.__class__ = Storage
 
 
 peek = _SLOT.__get__
@@ -56,6 +57,10 @@ peek = _SLOT.__get__
 
 
 def put_fresh(storage: Storage, array: Any) -> None:
-    """Gives an ordinary or fresh storage an array that no other code holds. The caller holds ``buffers``."""
+    """Gives a storage an array that no other code holds. The caller holds ``buffers``.
+
+    A storage that a trace in another thread observes stays observed, and is not fresh then.
+    """
     _SLOT.__set__(storage, array)
-    storage.__class__ = FreshStorage
+    if storage.__class__ is Storage:
+        storage.__class__ = FreshStorage

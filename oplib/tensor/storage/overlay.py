@@ -13,7 +13,7 @@ from typing import Any
 
 from jax.extend.core import get_opaque_trace_state
 
-from .fresh import FreshStorage
+from .fresh import FreshStorage, buffers
 from .storage import Storage
 
 _ARRAY: Any = Storage.__dict__["array"]
@@ -97,7 +97,6 @@ class _Observed:
 _observed_classes: dict[type, type] = {}
 _plain_classes: dict[type, type] = {}
 _counts: dict[Storage, int] = {}  # the number of threads that observe each storage
-_counting = threading.Lock()
 
 
 def _observed_class(plain: type) -> type:
@@ -109,6 +108,14 @@ def _observed_class(plain: type) -> type:
     return found
 
 
+def list_classes(storage: Storage) -> frozenset[type]:
+    """Returns the classes that a storage may have: fresh or not, and observed by a trace or not."""
+    plain = _plain_classes.get(type(storage), type(storage))
+    if plain in (Storage, FreshStorage):
+        return frozenset([Storage, FreshStorage, _observed_class(Storage)])
+    return frozenset([plain, _observed_class(plain)])
+
+
 def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
     """Makes storages that are not views read the overlays, until :func:`stop_observing`.
 
@@ -117,7 +124,7 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
         observed: receives each of them, so that none stays observed after an interrupt.
     """
     for storage in storages:
-        with _counting:
+        with buffers:  # which class a storage has changes under this lock
             observed.append(storage)
             count = _counts[storage] = _counts.get(storage, 0) + 1
             if count == 1:
@@ -129,7 +136,7 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
 def stop_observing(observed: Iterable[Storage]) -> None:
     """Makes storages ordinary again, unless other threads observe them."""
     for storage in observed:
-        with _counting:
+        with buffers:  # which class a storage has changes under this lock
             count = _counts[storage] = _counts.get(storage, 1) - 1
             if not count:
                 del _counts[storage]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -110,9 +110,13 @@ def bind_arguments(
         kwargs: the keyword arguments.
 
     Raises:
-        ArgumentTypeError: a leaf that is no operand has no hash.
+        ArgumentTypeError: the arguments are not those of the function, or a leaf that is no operand has no
+            hash, or is an iterator.
     """
-    bound = signature.bind(*args, **kwargs)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(f"{name}: {error}. Call it as {name}{signature}.") from None
     bound.apply_defaults()
     leaves, spec = tree_flatten_dataclasses((bound.args, bound.kwargs))
     frozen = _find_static(signature, static, spec, len(leaves)) if static else frozenset[int]()
@@ -131,7 +135,7 @@ def bind_arguments(
             arrays.append(leaf)
             kinds.append(ArrayKind((), kind, weak_type=True, sharding=None))
         else:
-            _check_hash(name, leaf)
+            _check_constant(name, leaf)
             kinds.append((kind, leaf.hex() if kind is float else leaf))
     state = modes.state
     read = (state.grad_enabled, state.inference, bool(jax.enable_x64.value), get_default_dtype())
@@ -148,7 +152,12 @@ def _find_static(
     return frozenset(leaf for leaf in found if isinstance(leaf, int))
 
 
-def _check_hash(name: str, leaf: Any) -> None:
+def _check_constant(name: str, leaf: Any) -> None:
+    if isinstance(leaf, Iterator):
+        raise ArgumentTypeError(
+            f"{name}: an argument is an iterator, which only the trace would read. Got {describe(leaf)} of "
+            f"type {type(leaf).__name__}. Give a list or tuple."
+        )
     try:
         hash(leaf)
     except TypeError:

@@ -97,6 +97,11 @@ class Collector:
     def _collect_result(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return self._source(leaf)
+        if isinstance(leaf, (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)):
+            raise TracingError(
+                f"{self._name}: the function returns a {type(leaf).__name__}, whose code would run after the "
+                f"call. Got {leaf!r}. Return a list or tuple, and compile no function with yield or async."
+            )
         return (self.put(leaf),) if isinstance(leaf, Tracer) else [leaf]
 
     def _collect_tensor(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:

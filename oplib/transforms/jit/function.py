@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import threading
 import traceback
+import types
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import jax
 from jax.core import Tracer
@@ -27,6 +28,7 @@ from oplib.tracebacks import entry_point, is_inside
 
 from .arguments import CallArguments, bind_arguments
 from .candidates import Candidates
+from .instances import PerInstance
 from .places import Walk
 from .program import Program
 from .trace import Trace
@@ -34,6 +36,7 @@ from .trace import Trace
 log = logging.getLogger("oplib.jit")
 MAX_PROGRAMS = 256
 MANY_PROGRAMS = 8
+MAX_TRACES = 3  # for one call
 _tracing = threading.RLock()  # one trace at a time: two of one model would see each other's gradients
 
 
@@ -86,8 +89,8 @@ class JitFunction:
         self._static = static_argnames
         self._donate = donate
         self._programs = Programs() if programs is None else programs
-        self._of_instances: WeakKeyDictionary[Any, Programs] = WeakKeyDictionary()
-        self._signature = inspect.signature(function)
+        self._of_instances = PerInstance(Programs)
+        self._signature = _read_signature(function)
         for name in static_argnames:
             if name not in self._signature.parameters:
                 raise ArgumentTypeError(
@@ -99,11 +102,23 @@ class JitFunction:
         """Binds the function as a method; each instance has programs of its own."""
         if instance is None:
             return self
-        programs = self._of_instances.get(instance)
-        if programs is None:
-            programs = self._of_instances.setdefault(instance, Programs())
         wrapped: Any = self.__wrapped__
+        programs = self._of_instances.get(instance)
         return JitFunction(wrapped.__get__(instance, owner), self._static, programs, donate=self._donate)
+
+    def __copy__(self) -> JitFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        wrapped = copy.deepcopy(self.__wrapped__, memo)
+        return (
+            self if wrapped is self.__wrapped__ else JitFunction(wrapped, self._static, donate=self._donate)
+        )
+
+    def __reduce__(self) -> Any:
+        if isinstance(self.__wrapped__, types.FunctionType):
+            return self.__qualname__  # pickled by its name, as any function
+        return _make_again, (self.__wrapped__, self._static, self._donate)
 
     def __repr__(self) -> str:
         return f"<oplib.jit of {self.__qualname__}>"
@@ -153,21 +168,36 @@ class JitFunction:
     def _find(self, given: CallArguments) -> tuple[Program, Any]:
         """Returns the program that serves a call, with its operands."""
         programs = self._programs.list_programs(given.key)
+        found = self._read(programs, given)
+        if found is not None:
+            return found
+        with _tracing:  # while another thread traces, Tensors may have attributes of that trace
+            return self._read(programs, given) or self._add_program(programs, given)
+
+    def _read(self, programs: list[Program], given: CallArguments) -> tuple[Program, Any] | None:
         for program in programs:
             found = program.read(self.__wrapped__, given.leaves)
             if found is not None:
                 return program, found
-        reason = self._explain(given)
-        program = self._compile(given)
-        programs.insert(0, program)
-        self._note_compilation(reason)
-        why = program.explain(self.__wrapped__, given.leaves)
-        if why:
-            raise TracingError(
-                f"{self.__name__}: the function changes what it captures while it is traced, so its program "
-                f"serves no call. Found that {why}. Give what changes as an argument, or keep it in a Tensor."
-            )
-        return program, program.read(self.__wrapped__, given.leaves)
+        return None
+
+    def _add_program(self, programs: list[Program], given: CallArguments) -> tuple[Program, Any]:
+        """Compiles a program, and another one if a call in another thread has changed what it captures."""
+        why = ""
+        for _ in range(MAX_TRACES):
+            reason = self._explain(given)
+            program = self._compile(given)
+            programs.insert(0, program)
+            del programs[MAX_PROGRAMS:]
+            self._note_compilation(reason)
+            found = program.read(self.__wrapped__, given.leaves)
+            if found is not None:
+                return program, found
+            why = program.explain(self.__wrapped__, given.leaves)
+        raise TracingError(
+            f"{self.__name__}: the function changes what it captures while it is traced, so its program "
+            f"serves no call. Found that {why}. Give what changes as an argument, or keep it in a Tensor."
+        )
 
     def _explain(self, given: CallArguments) -> str:
         programs = self._programs.by_key.get(given.key)
@@ -192,12 +222,11 @@ class JitFunction:
 
     def _compile(self, given: CallArguments) -> Program:
         call = partial(given.call, self.__wrapped__)
-        with _tracing:
-            try:
-                candidates = Candidates(Walk(self.__wrapped__, given.leaves))
-                trace = Trace(self.__name__, call, candidates, given.arrays)
-            except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
-                raise self._explain_value(error) from None
+        try:
+            candidates = Candidates(Walk(self.__wrapped__, given.leaves))
+            trace = Trace(self.__name__, call, candidates, given.arrays)
+        except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
+            raise self._explain_value(error) from None
         return Program(trace, donate=self._donate)
 
     def _explain_value(self, error: Exception) -> ConcreteValueError:
@@ -254,7 +283,7 @@ def jit(
         >>> weight
         tensor([0., 1.], requires_grad=True)
     """
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names = _list_names(static_argnames)
     if function is None:
         return partial(jit, static_argnames=names, donate=donate)
     if not callable(function):
@@ -263,6 +292,32 @@ def jit(
             "oplib.jit(function), or use it as a decorator."
         )
     return JitFunction(function, names, donate=donate)
+
+
+def _list_names(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"jit: argument 'static_argnames' holds something that is no name. Got {describe(name)} of type "
+                f"{type(name).__name__}. Give the names of arguments as strings."
+            )
+    return names
+
+
+def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"jit: the arguments of {function!r} are not known. Got a function that is not written in Python. "
+            "Wrap it: oplib.jit(lambda x: function(x))."
+        ) from None
+
+
+def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunction:
+    """Makes a pickled function; a method that is compiled in the body of its class is compiled already."""
+    return function if isinstance(function, JitFunction) else JitFunction(function, static, donate=donate)
 
 
 def _is_inlined() -> bool:

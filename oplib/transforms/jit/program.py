@@ -15,9 +15,11 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.rebase import note_write, take_over
 from oplib.generated_code import define_function
+from oplib.library.axes.partition import calls_any
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor, default_generator
 from oplib.tensor.storage.fresh import FreshStorage, buffers, peek, put_fresh
+from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
 
@@ -34,6 +36,7 @@ from .trace import Trace
 
 _new: Any = object.__new__
 _ways = itertools.count()
+_CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
 class Program:
@@ -54,6 +57,7 @@ class Program:
         self._operands = {operand: place for place, operand in enumerate(needed)}
         self._sort_inputs(candidates, used)
         self._donated = self._find_donated(trace) if donate else []
+        self._has_run = False
         fresh = self._find_fresh()
         self._writes = [
             (self._operands[operand], output, count, output in fresh)
@@ -94,11 +98,13 @@ class Program:
         """The inputs whose buffers nothing needs after the call, with the places of their operands."""
         if trace.live_specs:
             return []  # the tape keeps the operands of a call that is differentiated outside
+        if calls_any(trace.closed, _CALLBACKS):
+            return []  # code of the user may raise while the program runs, and the old arrays must be there
         found: list[tuple[int, int]] = []
         for operand, output, _ in self._effects.writes:
             place = self._operands[operand]
             storage = trace.candidates.operands[operand].value._storage.owner
-            if output is not None and place in self._held and type(storage) in (Storage, FreshStorage):
+            if output is not None and place in self._held and FreshStorage in list_classes(storage):
                 found.append((self._held.index(place), place))
         return found
 
@@ -148,24 +154,49 @@ class Program:
 
     def _run_once(self, function: Any, given: CallArguments, found: Any, call: Any) -> Any:
         tensors, storages, held = found
-        leaves = given.leaves
-        generators = [way(function, leaves) for way in self._draws]
+        generators = [way(function, given.leaves) for way in self._draws]
         starts = [generator.start for generator in generators]
         inputs = self._list_inputs(held, starts, given.arrays)
         for position, place in self._donated:
             storage = storages[place]
             array = peek(storage)
-            inputs[position] = array if storage.__class__ is FreshStorage else jnp.copy(array)
-        outputs = self._run(*inputs)
+            # JAX runs a program for the first time in Python code, where an interrupt would lose the results.
+            is_free = storage.__class__ is FreshStorage and self._has_run
+            inputs[position] = array if is_free else jnp.copy(array)
+        returned: list[Sequence[Any]] = []
+        try:
+            # An interrupt comes between two steps of Python, and here the call and the append are one.
+            returned.extend(itertools.starmap(self._run, (inputs,)))
+            self._has_run = True
+            recipe = Recipe(function, given.leaves, call, tensors, held, starts, given.arrays)
+            return self._finish(recipe, storages, generators, returned[0])
+        except BaseException:
+            if returned:
+                self._refill(storages, returned[0])
+            raise
+
+    def _refill(self, storages: Sequence[Storage], outputs: Sequence[Any]) -> None:
+        """Completes the writes of a call that was interrupted: the old arrays are gone."""
+        for place, output, count, _ in self._writes:
+            storage = storages[place]
+            if output is not None and peek(storage) is not outputs[output]:
+                storage.array = outputs[output]
+                storage.version += count
+
+    def _finish(
+        self, recipe: Recipe, storages: Sequence[Storage], generators: Sequence[Any], outputs: Sequence[Any]
+    ) -> Any:
+        """Does to Tensors what the function does, and returns what it returns."""
+        tensors = recipe.tensors
         node = None
         if self._backward.specs:
-            recipe = Recipe(function, leaves, call, tensors, held, starts, given.arrays)
             node = self._make_node(recipe, outputs, [tensor._storage.version for tensor in tensors])
         self._write(tensors, storages, outputs)
         made = self._make_tensors(tensors, outputs, node)
         self._apply(tensors, made, node)
         if self._places:
-            self._put_entries([way(function, leaves) for way in self._places], tensors, made, outputs)
+            containers = [way(recipe.function, recipe.leaves) for way in self._places]
+            self._put_entries(containers, tensors, made, outputs)
         for number, change in self._effects.generators:
             _advance(generators[number], change)
         results = [self._give(one, tensors, made, outputs) for one in self._effects.results]

@@ -16,8 +16,9 @@ from typing import Any
 
 from oplib.errors import describe
 from oplib.generated_code import define_function
-from oplib.tensor import Storage, Tensor
-from oplib.tensor.storage.fresh import FreshStorage, peek
+from oplib.tensor import Tensor
+from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
 
 from .candidates import Candidates
@@ -28,7 +29,6 @@ from .places import SCALARS, FoundObject
 _numbers = itertools.count()
 _MISSING = object()
 _SIZED = (dict, list, tuple, deque)
-_PLAIN = frozenset([Storage, FreshStorage])
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
@@ -221,10 +221,8 @@ class Reader:
 
     def _add_storage(self, place: FoundObject, name: str, storage: Any, read: str) -> None:
         self._lines.append(f"s{name} = {name}._storage")
-        kinds = _PLAIN if type(storage) in _PLAIN else frozenset([type(storage)])
-        self._refuse(
-            f"s{name}.__class__ not in {self._constant(kinds)}", f"{place.name} is a view, or was one"
-        )
+        kinds = self._constant(list_classes(storage))
+        self._refuse(f"s{name}.__class__ not in {kinds}", f"{place.name} is a view, or was one")
         if isinstance(storage, ViewStorage):
             chain, starts = self._constant(storage.chain), self._constant(storage.starts)
             self._refuse(

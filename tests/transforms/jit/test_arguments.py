@@ -1,13 +1,14 @@
 """Arguments of a compiled function: what is an operand, what is compiled in, and what is refused."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError, TracingError
 
 pytestmark = pytest.mark.spec("J.1")
 
@@ -110,3 +111,48 @@ def test_a_float_argument_may_be_any_number_of_an_op():
         assert result == pytest.approx(step(oplib.ones(2), rate).tolist())
         assert value == pytest.approx(weight.tolist())
     assert compiled.compilations == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: oplib.jit(max), r"the arguments of <built-in function max> are not known"),
+        (
+            lambda: oplib.jit(len, static_argnames=3),
+            r"'static_argnames' holds something that is no name. Got 3",
+        ),
+        (
+            lambda: oplib.jit(lambda x: x)(1, 2),
+            r"<lambda>: too many positional arguments. Call it as .*\(x\)",
+        ),
+        (lambda: oplib.jit(lambda x: x)(y=1), r"<lambda>: missing a required argument: 'x'"),
+        (
+            lambda: oplib.jit(sum)(iter([1])),
+            r"sum: an argument is an iterator, which only the trace would read",
+        ),
+    ],
+)
+def test_bad_input(call, text):
+    with pytest.raises(ArgumentTypeError, match=text):
+        call()
+
+
+def test_a_function_that_would_run_after_the_call_is_refused():
+    def halves(x):
+        yield x / 2
+
+    with pytest.raises(TracingError, match="returns a generator, whose code would run after the call"):
+        oplib.jit(halves)(oplib.ones(2))
+
+
+@pytest.mark.spec("J.4")
+def test_an_attribute_that_was_deleted_gives_the_users_error():
+    holder = SimpleNamespace(weight=oplib.ones(2))
+    step = oplib.jit(lambda x: x * holder.weight)
+    step(oplib.ones(2))
+    del holder.weight
+    with pytest.raises(AttributeError, match="has no attribute 'weight'"):
+        step(oplib.ones(2))
+    holder.weight = oplib.full((2,), 3.0)
+    assert step(oplib.ones(2)).tolist() == [3, 3]
+    assert step.compilations == 1
