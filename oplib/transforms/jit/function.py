@@ -299,8 +299,8 @@ def _list_names(given: Any) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise ArgumentTypeError(
-                f"jit: argument 'static_argnames' holds something that is no name. Got {describe(name)} of type "
-                f"{type(name).__name__}. Give the names of arguments as strings."
+                f"jit: argument 'static_argnames' holds something that is no name. Got {describe(name)} of "
+                f"type {type(name).__name__}. Give the names of arguments as strings."
             )
     return names
 
@@ -310,8 +310,8 @@ def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except ValueError:
         raise ArgumentTypeError(
-            f"jit: the arguments of {function!r} are not known. Got a function that is not written in Python. "
-            "Wrap it: oplib.jit(lambda x: function(x))."
+            f"jit: the arguments of {function!r} are not known. Got a function that is not written in "
+            "Python. Wrap it: oplib.jit(lambda x: function(x))."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Methods that are compiled in the body of a class: programs for each instance, whatever its class defines."""
+"""Methods that are compiled in the body of a class: programs for each, whatever the class defines."""
 
 import copy
 import dataclasses
