@@ -100,7 +100,7 @@ def norm(
     Args:
         input: a floating or complex tensor of any shape.
         p: the order: a number, "fro", which means 2, or "nuc" for matrices.
-        dim: one dim or several; by default all, and for "nuc" the last two.
+        dim: one dim or several, for "nuc" two; by default all.
         keepdim: whether these dims are kept with size 1.
         dtype: the dtype of the computation; by default that of the input.
 
@@ -120,7 +120,7 @@ def norm(
         tensor(5.)
     """
     if isinstance(p, str) and p != "fro":
-        dims = [-2, -1] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
         return ops.linalg_matrix_norm(input, p, dims, keepdim, dtype=dtype)
     order = 2 if p in ("fro", None) else p
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)

@@ -61,7 +61,7 @@ def quantile(
     found = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
     spoilt = ops.any(ops.isnan(flat), axis, True)
     found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan is sorted last
-    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
+    return _arrange(found, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q)
 
 
 def nanquantile(
@@ -103,7 +103,7 @@ def nanquantile(
     )
     weight = 0.5 if interpolation == "midpoint" else ops.sub(ranks, low)
     found = ops.lerp(first, second, weight) if interpolation in ("linear", "midpoint") else first
-    return _arrange(found, axis, keepdim=keepdim, of_all=dim is None and input.ndim, q=q)
+    return _arrange(found, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q)
 
 
 def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:

@@ -51,6 +51,8 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     find_dim("diff", input.ndim, dim)
     parts = [one for one in (prepend, input, append) if one is not None]
     found = ops.cat(parts, dim) if len(parts) > 1 else input
+    if not n:
+        return ops.clone(input)
     step = ops.logical_xor if found.dtype == np.bool_ else ops.sub
     for _ in range(min(n, found.shape[dim])):
         count = found.shape[dim] - 1

@@ -241,7 +241,10 @@ class FunctionRegistry:
         has_gradient = name in self.composed or any(
             row.derivative.constant is None for row in self._rows[name]
         )
-        function = emit_function(spec, f"<oplib.{name}>", out=True, has_gradient=has_gradient)
+        is_exact = name in self._rows and self._rows[name][0].exact_out
+        function = emit_function(
+            spec, f"<oplib.{name}>", out=True, exact_out=is_exact, has_gradient=has_gradient
+        )
         fuse_operators(name, function)
         return name_function(function, name)
 

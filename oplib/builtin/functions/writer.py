@@ -21,7 +21,7 @@ _OUT = "out: a tensor that the result is written into and that is returned, or a
 
 
 def emit_function(
-    spec: FunctionSpec, place: str, *, out: bool = False, has_gradient: bool = True
+    spec: FunctionSpec, place: str, *, out: bool = False, exact_out: bool = False, has_gradient: bool = True
 ) -> Function:
     """Writes a function.
 
@@ -29,6 +29,7 @@ def emit_function(
         spec: of the function.
         place: the file name of its text, such as ``<oplib.sum>``.
         out: whether it takes ``out=``.
+        exact_out: whether ``out=`` must have the dtype of the result.
         has_gradient: whether the op has a gradient, which ``out=`` would lose: it is refused where an
             argument requires grad.
     """
@@ -42,7 +43,7 @@ def emit_function(
         lines.append(line)
         namespace |= used
     if out:
-        lines.append(_spell_out(parameters, has_gradient=has_gradient))
+        lines.append(_spell_out(parameters, exact=exact_out, has_gradient=has_gradient))
         namespace |= {"__write_out": write_out, "__name": spec.name}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
     lines += _spell_body(spec, namespace)
@@ -55,10 +56,10 @@ def emit_function(
     return function
 
 
-def _spell_out(parameters: Sequence[Parameter], *, has_gradient: bool) -> str:
+def _spell_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
     call = f"__again({', '.join(spell_parameters(parameters).given)})"
     values = "".join(f"{one.name}, " for one in parameters) if has_gradient else ""
-    return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}))"
+    return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}), {exact})"
 
 
 def _spell_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The gamma function and its derivatives, correct at poles and at infinity, where JAX's are nan."""
+"""The gamma function, its derivatives and the zeta function: right at poles, at infinity and below -8 too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,32 @@ import jax.numpy as jnp
 from jax import lax
 
 from .promotion import strong
+
+
+def compute_zeta(s: Any, q: Any) -> Any:
+    """Returns the sum of ``(q + k) ** -s`` over k = 0, 1, ...; it has no derivative.
+
+    JAX's function sums a fixed number of terms before its expansion, which is wrong where q + k is still
+    negative after them. For negative q the terms below zero are therefore summed as a difference of two
+    values at positive numbers: ``|q| - k`` goes from ``|q|`` down to the fraction of ``|q|``.
+
+    Args:
+        s: the exponent, an array of at least single precision.
+        q: an array of the same shape and dtype.
+    """
+    zero, one = strong(0, q), strong(1, q)
+    is_whole = lax.floor(q) == q
+    is_below = (q < zero) & ~is_whole & ~jnp.isinf(q)
+    size = jnp.where(is_below, -q, one)
+    share = size - lax.floor(size)
+    found = lax.zeta(
+        jnp.stack([s, s, s]), jnp.stack([jnp.where(is_below, one - share, q), share, size + one])
+    )
+    sign = jnp.where(lax.rem(s, strong(2, s)) == zero, one, -one)
+    below = found[0] + sign * (found[1] - found[2])
+    found = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, strong(math.nan, q)), found[0])
+    found = jnp.where(s < one, strong(math.nan, q), found)
+    return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), found)
 
 
 @jax.custom_jvp
@@ -37,12 +63,12 @@ def compute_polygamma(n: int, x: Any) -> Any:
     if not n:
         found = lax.digamma(jnp.where(x == zero, strong(1, x), x))
         return jnp.where(x == zero, jnp.copysign(strong(math.inf, x), -x), found)
-    found = lax.polygamma(jnp.full_like(x, n), x)
+    order = strong(n + 1, x)
+    sign = strong(1 if n % 2 else -1, x)
+    found = sign * lax.exp(lax.lgamma(order)) * compute_zeta(jnp.broadcast_to(order, x.shape), x)
     if n == 1:
-        at_end = jnp.where(x > zero, zero, strong(math.nan, x))
-        return jnp.where(jnp.isinf(x), at_end, found)
-    is_pole = (x <= zero) & (lax.floor(x) == x)
-    return jnp.where(is_pole, strong(math.inf if n % 2 else -math.inf, x), found)
+        return jnp.where(jnp.isinf(x), jnp.where(x > zero, zero, strong(math.nan, x)), found)
+    return found
 
 
 @compute_polygamma.defjvp

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oplib.errors import ArgumentError, DimensionError, describe
-from oplib.tensor.dtypes.rules import COMPLEX
+from oplib.tensor import Tensor
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.views import (
     AsComplex,
@@ -230,6 +231,10 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
         )
     axis = find_dim("narrow", len(shape), dim)
     whole = shape[axis]
+    if isinstance(start, Tensor) and (start.ndim or start.dtype not in INTEGRAL):
+        raise ArgumentError(
+            f"narrow: start must be an 0-dim integral Tensor. Got {describe(start)}. Give one whole number."
+        )
     if isinstance(start, (float, np.floating)):
         raise TypeError  # the schema's error is clearer; an operand would lose its fraction
     if not -whole <= start <= whole:

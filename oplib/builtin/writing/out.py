@@ -21,7 +21,7 @@ from oplib.tensor.views import ViewStorage
 Function = Callable[..., Any]
 
 
-def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any]) -> Any:
+def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any], exact: bool) -> Any:
     """Computes a result and writes it into ``out``.
 
     Args:
@@ -30,6 +30,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         out: a Tensor; for several results a tuple of these. Where its shape differs it takes that of the
             result, with a warning if it had items.
         values: the arguments of the op, where it has a gradient.
+        exact: whether ``out`` must have the dtype of the result.
 
     Returns:
         ``out``.
@@ -56,6 +57,12 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
                 f"{name}: argument 'out' has one tensor for each result. Got {len(outs)} for {len(results)}. "
                 "Give a tuple of as many."
             )
+        for one, made in zip(outs, results, strict=True):
+            if exact and one.dtype != made.dtype:
+                raise ArgumentError(
+                    f"{name}: expected out tensor to have dtype {made.dtype}. Got {describe(one)}. Give one "
+                    "of this dtype, or oplib.empty(0, dtype=...)."
+                )
         for one, made in zip(outs, results, strict=True):
             _write(name, one, made)
     return out

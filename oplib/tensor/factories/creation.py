@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.promotion import result_type
@@ -204,8 +204,14 @@ def arange(
         kind = normalize_dtype(default_int_dtype() if dtype is None else dtype)
         return Tensor.from_array(jnp.arange(*given, dtype=kind), requires_grad=requires_grad)
     first, last, distance = (_read_number("arange", number, (int, float)) for number in given)
-    if distance == 0 or (last - first) * distance < 0:
+    if not all(map(math.isfinite, (first, last, distance))):
         raise ArgumentError(
+            f"arange: unsupported range. Got {first}, {last}, step={distance}. Give finite numbers."
+        )
+    if dtype is not None and normalize_dtype(dtype) == np.int64:  # torch cuts these before it counts
+        first, last, distance = _cut_fractions(dtype, first, last, distance)
+    if distance == 0 or (last - first) * distance < 0:
+        raise ArgumentValueError(
             f"arange: argument 'step' leads from start to end. Got {first}, {last}, step={distance}. "
             f"Give a step of the sign of end - start."
         )

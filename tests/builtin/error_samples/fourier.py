@@ -18,6 +18,15 @@ FOURIER = [
     Refusal("fft.fftn", "no more than the dims", X, (2, 2, 2)),
     Refusal("fft.fftn", "appears multiple times", X, None, (0, 0)),
     Refusal("fft.fft2", "dimension out of range", real(3)),
+    *(
+        Refusal(f"fft.{op}", f"fft.{op}: a tensor without dims has no", real(), None, (-1,))
+        for op in ("fft2", "rfft2", "hfft2", "ihfftn")
+    ),
+    *(
+        Refusal(f"fft.{op}", f"fft.{op}: not implemented for half", X.astype("float16"))
+        for op in ("fft2", "ihfft2")
+    ),
     Refusal("fft.irfftn", "at least one axis", X, None, ()),
+    Refusal("fft.hfft2", "fft.hfft2: must transform at least one axis", X, None, ()),
     Refusal("fft.fftshift", "dimension out of range", X, 2),
 ]

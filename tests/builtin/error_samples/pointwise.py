@@ -58,6 +58,7 @@ POINTWISE = [
     Refusal("nan_to_num", "expected a value of type 'float'", X, nan="a"),
     Refusal("nn.functional.gelu", "approximate must be either", X, approximate="exact"),
     Refusal("nn.functional.leaky_relu", "not implemented for int", at(0, 1, 2)),
+    Refusal("nn.functional.hardtanh", "min_val cannot be greater than max_val", X, 2.0, 1.0),
     *each(functional("elu hardtanh"), "expected a value of type 'float'", X, "a"),
     Refusal("nn.functional.softplus", "not implemented for int", at(0, 1)),
     Refusal("complex", "expected both inputs to be float", X, real(2, 3, dtype="float64")),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .refusals import Refusal, X, at, each, real
 
 SHAPES = [
+    Refusal("narrow", "start must be an 0-dim integral Tensor", X, 0, at(1), 1),
+    Refusal("narrow", "start must be an 0-dim integral Tensor", X, 0, real(), 1),
+    Refusal("narrow", "start must be an 0-dim integral Tensor", X, 0, np.asarray(True), 1),
     *each("reshape Tensor.view", "shape [4, 2] is invalid for an input of 6 items", X, (4, 2)),
     Refusal("reshape", "shape [-1, -1] is invalid for an input of 6 items", X, (-1, -1)),
     Refusal("reshape", "shape [-2, 3] is invalid for an input of 6 items", X, (-2, 3)),

@@ -16,7 +16,7 @@ from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE, TAKING_OUT
 from oplib.tensor import Tensor
 from tests.builtin.samples.drawing import Sample
 
-from .calls import ROW_OF, Call, assert_near, to_vector
+from .calls import FIRST_ROWS, ROW_OF, Call, assert_near, to_vector
 from .check import Check, has_in_place_form, is_smooth_in_place
 from .checks_derivatives import differentiate, to_numpy
 from .differences import differ
@@ -170,12 +170,17 @@ def check_out_gradient(call: Call) -> None:
 
 
 def check_out_dtype(call: Call) -> None:
-    """Checks that a dtype of a lower category is refused, and a higher one accepted."""
+    """Checks that a dtype of a lower category is refused, and a higher one accepted unless the op says no."""
     tensors = call.make_tensors()
     expected = call.run(*tensors)
     for dtype in (np.bool_, np.int64, np.float32, np.complex128):
         outs = make_outs(expected, dtype=dtype)
-        if all(map(has_capacity, outs, expected)):
+        if FIRST_ROWS[call.row.op].exact_out and any(
+            out.dtype != one.dtype for out, one in zip(outs, expected, strict=True)
+        ):
+            with refuses(*outs):
+                call_with_out(call, tensors, outs)
+        elif all(map(has_capacity, outs, expected)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # numpy's of an infinity that becomes an integer
                 call_with_out(call, tensors, outs)

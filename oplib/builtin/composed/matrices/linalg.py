@@ -42,7 +42,7 @@ def linalg_norm(
         >>> oplib.linalg.norm(oplib.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor(5.)
     """
-    if ord is not None and dim is None and input.ndim > 2:
+    if ord is not None and dim is None and input.ndim not in (1, 2):
         raise ArgumentError(
             "linalg.norm: if dim is not specified but ord is, the input must be 1D or 2D. Got "
             f"{describe(input)}. Give dim."

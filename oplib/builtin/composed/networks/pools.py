@@ -126,7 +126,7 @@ def _make_adaptive_avg_pool(rank: int) -> Function:
 
 def _fill_sizes(input: Any, output_size: Any) -> Any:
     """Returns the sizes, with that of the input in place of None."""
-    if isinstance(output_size, int) or None not in output_size:
+    if not isinstance(output_size, (tuple, list)) or None not in output_size:
         return output_size
     own = input.shape[-len(output_size) :]
     return [have if size is None else size for have, size in zip(own, output_size, strict=True)]

@@ -210,6 +210,7 @@ ROWS = (
         "positions, drawn with the weights of each row",
         dtypes="hf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",

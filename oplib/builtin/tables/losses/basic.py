@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.dims import find_dims
 from oplib.builtin.kernels.promotion import (
     broadcast,
     check_dtypes,
@@ -326,14 +326,14 @@ def _cross_entropy_of_shares(
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     dtype = promote_operands(x1, x2)
     x, y = broadcast([lax.convert_element_type(one, dtype) for one in (x1, x2)], "cosine_similarity")
-    axis = find_dim("cosine_similarity", x.ndim, dim)
+    axes = find_dims("cosine_similarity", x, (dim,))
 
     def scale(vectors: Any) -> Any:
-        length = compute_norm(vectors, 2, (axis,), keepdim=True)
+        length = compute_norm(vectors, 2, axes, keepdim=True)
         least = strong(eps, length)
         return vectors / jnp.where(length < least, least, length)
 
-    return in_single(lambda x, y: jnp.sum(scale(x) * scale(y), axis))(x, y)
+    return in_single(lambda x, y: jnp.sum(scale(x) * scale(y), axes))(x, y)
 
 
 _CLASSES = "*, int ignore_index=-100, str reduction='mean'"

@@ -17,7 +17,7 @@ from oplib.builtin.kernels.dtype_classes import classify
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 
 
 def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
@@ -103,6 +103,7 @@ def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
 def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
     """Uses the larger of the two bounds; with ``atol`` alone the other bound is 0."""
     _check("pinv", self, is_square=hermitian)
+    self = _reflect(self, "L") if hermitian else self
     if atol is None or not min(self.shape[-2:]):
         return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
     largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
@@ -292,12 +293,16 @@ def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
         raise ArgumentError(
             f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
         )
-    given = lax.stop_gradient(self)
+    return tuple(jnp.linalg.eigh(_reflect(self, UPLO), symmetrize_input=False))
+
+
+def _reflect(matrix: Any, UPLO: str) -> Any:
+    """Returns the Hermitian matrix of one triangle; the gradient has both, as that of such a matrix."""
+    given = lax.stop_gradient(matrix)
     triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
     other = jnp.conj(jnp.swapaxes(jnp.tril(given, -1) if UPLO in "Ll" else jnp.triu(given, 1), -1, -2))
-    even = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) * strong(0.5, self)
-    matrix = triangle + other + (even - lax.stop_gradient(even))
-    return tuple(jnp.linalg.eigh(matrix, symmetrize_input=False))
+    even = (matrix + jnp.conj(jnp.swapaxes(matrix, -1, -2))) * strong(0.5, matrix)
+    return triangle + other + (even - lax.stop_gradient(even))
 
 
 def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
@@ -390,15 +395,29 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
                 f"{describe(matrix)}. Convert it: tensor.float()."
             )
         values = _svdvals(matrix)
-        return jnp.sum(values, -1) if order == "nuc" else values[..., 0 if order == 2 else -1]
+        if order == "nuc" or not values.shape[-1]:
+            return _sum_or_refuse(values, order)
+        return values[..., 0 if order == 2 else -1]
     if order in (1, -1, math.inf, -math.inf):
         axis = last[0] if abs(order) == 1 else last[1]
         sums = compute_norm(matrix, 1, (axis,), keepdim=False)
+        if not sums.shape[-1]:
+            return _sum_or_refuse(sums, order)
         return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
     raise ArgumentError(
         f"linalg.matrix_norm: this order is not supported. Got {order!r}. Choose one of 'fro', 'nuc', inf, "
         "-inf, 1, -1, 2 and -2."
     )
+
+
+def _sum_or_refuse(values: Any, order: float | str) -> Any:
+    """Returns the sum, which is also the largest of no values; there is no smallest."""
+    if not isinstance(order, str) and order < 0:
+        raise DimensionError(
+            f"linalg.matrix_norm: expected a matrix with items for order {order}. Got {describe(values)} of "
+            "them. Choose a positive order."
+        )
+    return jnp.sum(values, -1)
 
 
 NORMS = (

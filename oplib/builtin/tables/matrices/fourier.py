@@ -15,7 +15,8 @@ from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 
-_REAL = frozenset({"rfft", "rfftn", "ihfft"})  # transforms that accept only real numbers
+_OF_REALS = ("rfft", "ihfft")  # kinds of transforms that accept only real numbers
+_TO_REALS = ("irfft", "hfft")
 _NORMS = (None, "backward", "ortho", "forward")
 
 
@@ -47,15 +48,28 @@ def _along(op: str) -> Any:
                 f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
             )
         length = array.shape[axis]
-        given = 2 * (length - 1) if op in ("irfft", "hfft") else length
+        given = 2 * (length - 1) if op in _TO_REALS else length
         _check_count(op, self, min(given if n is None else n, length))
         return transform(array, n, axis, norm)
 
     return kernel
 
 
+_TURNED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _find_transform(kind: str) -> Any:
+    """Returns the transform along several axes; of signals with symmetry it is one in the other direction."""
+    if kind == "hfft":
+        return lambda array, s, axes, norm: jnp.fft.irfftn(jnp.conj(array), s, axes, _TURNED[norm])
+    if kind == "ihfft":
+        return lambda array, s, axes, norm: jnp.conj(jnp.fft.rfftn(array, s, axes, _TURNED[norm]))
+    return getattr(jnp.fft, f"{kind}n")
+
+
 def _over(op: str) -> Any:
-    transform = getattr(jnp.fft, op)
+    kind = op[:-1]
+    transform = _find_transform(kind)
 
     def kernel(
         self: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
@@ -63,7 +77,7 @@ def _over(op: str) -> Any:
         array = _prepare(op, self, norm)
         axes = _find_axes(op, array, s, dim)
         sizes = [array.shape[axis] for axis in axes]
-        if op == "irfftn" and axes:
+        if kind in _TO_REALS and axes:
             sizes[-1] = 2 * (sizes[-1] - 1)
         wanted = (
             sizes if s is None else [have if one == -1 else one for have, one in zip(sizes, s, strict=True)]
@@ -77,6 +91,10 @@ def _over(op: str) -> Any:
 
 
 def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[int, ...]:
+    if dim and not array.ndim:
+        raise DimensionError(
+            f"fft.{op}: a tensor without dims has no {list(dim)}. Got {describe(array)}. Reshape it."
+        )
     if dim is not None:
         axes = find_dims(f"fft.{op}", array, dim) if dim else ()
     else:
@@ -86,7 +104,7 @@ def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] 
             f"fft.{op}: when given, dim and shape arguments must have the same length, and be no more than "
             f"the dims of the input. Got s={s} and dim={dim} for {describe(array)}. Give one size for each."
         )
-    if op in ("rfftn", "irfftn") and not axes:
+    if op[:-1] in (*_OF_REALS, *_TO_REALS) and not axes:
         raise ArgumentError(
             f"fft.{op}: must transform at least one axis. Got {describe(array)} and dim={dim}. Name one."
         )
@@ -114,19 +132,29 @@ def _row(op: str, doc: str) -> Row:
         _along(op),
         doc,
         source=f"torch.fft.{op}",
-        dtypes="bif" if op in _REAL else "bifc",
+        dtypes="bif" if op in _OF_REALS else "bifc",
     )
 
 
 def _row_over(op: str, doc: str) -> Row:
+    dims = "int[1] dim=[-2, -1]" if op.endswith("2") else "int[1]? dim=None"
     return Row(
-        f"fft_{op}(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        f"fft_{op}(Tensor self, int[1]? s=None, {dims}, str? norm=None) -> Tensor",
         _over(op),
         doc,
         source=f"torch.fft.{op}",
-        dtypes="bif" if op in _REAL else "bifc",
+        dtypes="bif" if op[:-1] in _OF_REALS else "bifc",
     )
 
+
+_OVER = {
+    "fft": "discrete Fourier transform along {dims}",
+    "ifft": "inverse of {of}",
+    "rfft": "half of {of}, which suffices for real input",
+    "irfft": "real inverse of r{of}",
+    "hfft": "real transform of one half of a Hermitian-symmetric signal, along {dims}",
+    "ihfft": "inverse of h{of}, for real input",
+}
 
 ROWS = (
     _row("fft", "discrete Fourier transform along a dim"),
@@ -135,10 +163,11 @@ ROWS = (
     _row("irfft", "real inverse of rfft"),
     _row("hfft", "real transform of one half of a Hermitian-symmetric signal"),
     _row("ihfft", "inverse of hfft, for real input"),
-    _row_over("fftn", "discrete Fourier transform along several dims"),
-    _row_over("ifftn", "inverse of fftn"),
-    _row_over("rfftn", "half of fftn, which suffices for real input"),
-    _row_over("irfftn", "real inverse of rfftn"),
+    *(
+        _row_over(f"{kind}{end}", doc.format(dims=dims, of=f"fft{end}"))
+        for end, dims in (("n", "several dims"), ("2", "two dims"))
+        for kind, doc in _OVER.items()
+    ),
     *(
         Row(
             f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor",

@@ -52,6 +52,14 @@ ROWS = (
         "matrix product over the last two axes",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
-    Row("mm(Tensor self, Tensor mat2) -> Tensor", _mm, "product of two matrices", dtypes="ihfc", out=True),
+    Row(
+        "mm(Tensor self, Tensor mat2) -> Tensor",
+        _mm,
+        "product of two matrices",
+        dtypes="ihfc",
+        out=True,
+        exact_out=True,
+    ),
 )

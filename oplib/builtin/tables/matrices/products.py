@@ -99,12 +99,21 @@ def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequ
     check_dtypes("tensordot", self, other)
     left = [find_dim("tensordot", self.ndim, dim) for dim in dims_self]
     right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
+    pairs = list(zip(left, right, strict=False))
+    self = _sum_over(self, [mine for mine, its in pairs if other.shape[its] == 1])
+    other = _sum_over(other, [its for mine, its in pairs if self.shape[mine] == 1])
     if [self.shape[dim] for dim in left] != [other.shape[dim] for dim in right]:
         raise ArgumentError(
             f"tensordot: contracted dimensions need to match. Got {describe(self)} along {list(dims_self)} "
             f"and {describe(other)} along {list(dims_other)}. Name dims of the same sizes."
         )
     return jnp.tensordot(self, other, axes=(left, right))
+
+
+def _sum_over(array: Any, axes: Sequence[int]) -> Any:
+    """Sums over axes that meet a size of 1: the other operand would be repeated there."""
+    longer = tuple(axis for axis in axes if array.shape[axis] != 1)
+    return jnp.sum(array, longer, dtype=array.dtype, keepdims=True) if longer else array
 
 
 _IN_EQUATIONS = frozenset(string.ascii_letters + " .,->")
@@ -140,14 +149,18 @@ def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
 
 def _cross(self: Any, other: Any, dim: int) -> Any:
     check_dtypes("cross", self, other)
-    x, y = broadcast([self, other], "cross")
-    axis = find_dim("cross", x.ndim, dim)
-    if x.shape[axis] != 3:
+    axis = find_dim("cross", self.ndim, dim)
+    if self.ndim != other.ndim:
+        raise ArgumentError(
+            f"cross: inputs must have the same number of dimensions. Got {describe(self)} and "
+            f"{describe(other)}. Add dims with unsqueeze."
+        )
+    if not self.ndim or (self.shape[axis], other.shape[axis]) != (3, 3):
         raise ArgumentError(
             f"cross: inputs dimension {dim} must have length 3. Got {describe(self)} and {describe(other)}. "
             "Name the dim that holds the vectors."
         )
-    return jnp.cross(x, y, axis=axis)
+    return jnp.cross(*broadcast([self, other], "cross"), axis=axis)
 
 
 def _trace(self: Any) -> Any:
@@ -165,6 +178,7 @@ PRODUCTS = (
         "products of two batches of matrices",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
     Row(
         "mv(Tensor self, Tensor vec) -> Tensor",
@@ -172,6 +186,7 @@ PRODUCTS = (
         "product of a matrix and a vector",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
     Row(
         "dot(Tensor self, Tensor tensor) -> Tensor",
@@ -179,6 +194,7 @@ PRODUCTS = (
         "product of two vectors",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
     Row(
         "vdot(Tensor self, Tensor other) -> Tensor",
@@ -186,6 +202,7 @@ PRODUCTS = (
         "product of two vectors, the first conjugated",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
     Row(
         "inner(Tensor self, Tensor other) -> Tensor",
@@ -193,6 +210,7 @@ PRODUCTS = (
         "sums of products over the last axis of both tensors",
         dtypes="ihfc",
         out=True,
+        exact_out=True,
     ),
     Row(
         "outer(Tensor self, Tensor vec2) -> Tensor",

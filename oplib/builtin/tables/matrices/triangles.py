@@ -161,11 +161,11 @@ def _householder_product(self: Any, tau: Any) -> Any:
 
 
 def _vander(x: Any, *, N: int | None = None) -> Any:
-    count = x.shape[-1] if x.ndim and N is None else N
-    if not x.ndim or count is None or count < 2:
+    x = x if x.ndim else lax.expand_dims(x, (0,))
+    count = x.shape[-1] if N is None else N
+    if count < 2:
         raise ArgumentError(
-            f"linalg.vander: the input must have dimension 1 at least, and N must be greater than 1. Got "
-            f"{describe(x)} and N={N}. Give the numbers in a vector."
+            f"linalg.vander: N must be greater than 1. Got {describe(x)} and N={N}. Ask for 2 at least."
         )
     dtype = default_int_dtype() if is_integral(x.dtype) else x.dtype
     column = lax.expand_dims(lax.convert_element_type(x, dtype), (x.ndim,))

@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, describe
 
 Function = Callable[..., Any]
 
@@ -78,6 +78,11 @@ def _mish(x: Any) -> Any:
 
 
 def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
+    if min_val > max_val:
+        raise ArgumentValueError(
+            f"hardtanh: min_val cannot be greater than max_val. Got min_val={min_val} and max_val={max_val} "
+            f"for {describe(x)}. Exchange them."
+        )
     if x.dtype.kind in "iu":
         min_val, max_val = int(min_val), int(max_val)
         if x.dtype.kind == "u" and min(min_val, max_val) < 0:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, strong, to_floating
+from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
@@ -116,6 +116,9 @@ def _local_response_norm(
         pads = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * rest]
         window, steps = (1, size, *(1,) * rest), (1,) * x.ndim
         total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, steps, pads)
+        if is_integral(x.dtype):  # torch's mean of integers is one
+            total = lax.div(total, strong(size, total)) * strong(size, total)
+        x, total = to_floating(x), to_floating(total)
         divisor = total * strong(alpha / size, x) + strong(k, x)
         return x / lax.pow(divisor, strong(beta, x))
 
@@ -170,7 +173,7 @@ ROWS = (
         _local_response_norm,
         "self, divided by a power of the mean square of neighbouring channels",
         source=f"{_FUNCTIONAL}local_response_norm",
-        dtypes="hf",
+        dtypes="ihf",
     ),
     Row(
         "pdist(Tensor input, float p=2.) -> Tensor",

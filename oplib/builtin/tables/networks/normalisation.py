@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
 
@@ -216,7 +216,7 @@ def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float 
 
 def _check_channels(op: str, input: Any, *others: Any) -> None:
     if input.ndim < 2:
-        raise ArgumentError(
+        raise DimensionError(
             f"{op}: expected at least 2 axes: batch and channels. Got {describe(input)}. Add one by "
             "unsqueeze."
         )
@@ -263,7 +263,7 @@ def _batch_norm_fixed(
 
 
 def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float = 1e-12) -> Any:
-    axes = tuple(find_dim("normalize", input.ndim, one) for one in dim)
+    axes = find_dims("normalize", input, dim)
 
     def compute(x: Any) -> Any:
         length = compute_norm(x, p, axes, keepdim=True)

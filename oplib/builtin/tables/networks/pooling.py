@@ -121,7 +121,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
     op = f"adaptive_avg_pool{rank}d"
 
     def kernel(input: Any, output_size: Sequence[int]) -> Any:
-        found, counts = input, _find_counts(op, rank, input, output_size, has_channels=False)
+        found, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
         for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
             parts = [
                 jnp.mean(lax.slice_in_dim(found, start, stop, axis=axis), axis=axis, keepdims=True)

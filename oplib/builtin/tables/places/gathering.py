@@ -23,6 +23,8 @@ def _from_start(index: Any, length: int) -> Any:
 def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
     axis = find_dim("gather", self.ndim, dim)
     check_fit("gather", self, index, axis)
+    if not index.size:
+        return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
     return self.at[list_places(index, axis)].get(mode="clip", wrap_negative_indices=False)
@@ -96,12 +98,14 @@ ROWS = (
         _gather,
         "items at given indices along a dim",
         out=True,
+        exact_out=True,
     ),
     Row(
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
         _index_select,
         "slices at given indices of a dim",
         out=True,
+        exact_out=True,
     ),
     Row(
         "take(Tensor self, Tensor index) -> Tensor",
@@ -114,6 +118,7 @@ ROWS = (
         _take_along_dim,
         "items at given indices along a dim; the other axes broadcast",
         out=True,
+        exact_out=True,
     ),
     Row(
         "embedding.padded(Tensor weight, Tensor indices, int padding_idx=-1) -> Tensor",

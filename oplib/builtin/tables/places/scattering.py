@@ -71,6 +71,8 @@ def _scatter_with(op: str, put: str) -> Any:
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
     axis = find_dim("scatter", self.ndim, dim)
     check_fit("scatter", self, index, axis)
+    if not index.size:
+        return self
     items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
     return self.at[list_places(index, axis)].set(items, mode="drop")
 

@@ -59,6 +59,7 @@ ROWS = (
         "complex numbers with given parts",
         dtypes="f",
         result="mixed",
+        exact_out=True,
     ),
     ItemRow(
         "polar(Tensor abs, Tensor angle) -> Tensor",
@@ -66,5 +67,6 @@ ROWS = (
         "complex numbers with a given absolute value and angle",
         dtypes="f",
         result="mixed",
+        exact_out=True,
     ),
 )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma
+from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
 from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
 from oplib.builtin.kernels.rational import (
     CENTRE,
@@ -179,7 +179,7 @@ BESSEL = (
 
 @jax.custom_jvp
 def _zeta(s: Any, q: Any) -> Any:
-    return lax.zeta(s, q)
+    return compute_zeta(s, q)
 
 
 @functools.partial(_zeta.defjvp, symbolic_zeros=True)

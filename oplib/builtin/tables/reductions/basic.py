@@ -289,6 +289,7 @@ EXTREMA = (
         derivative=OF_EXTREMA,
         dtypes="bihf",
         out=True,
+        exact_out=True,
     ),
 )
 

@@ -142,7 +142,7 @@ def _vector_norm(
         )
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     axes = find_dims("vector_norm", array, dim)
-    if not array.size and (ord < 0 or math.isinf(ord)):
+    if (ord < 0 or math.isinf(ord)) and not math.prod(array.shape[axis] for axis in axes):
         raise ArgumentError(
             f"linalg.vector_norm: cannot compute the {ord} norm on an empty dimension, since it has no "
             f"identity. Got {describe(array)}. Choose another order, or a tensor with items."

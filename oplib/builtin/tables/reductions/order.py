@@ -164,6 +164,7 @@ ROWS = (
         derivative=OF_SORTED,
         dtypes="bihf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
@@ -189,6 +190,7 @@ ROWS = (
         derivative=OF_LARGEST,
         dtypes="ihf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -197,6 +199,7 @@ ROWS = (
         derivative=OF_CHOSEN,
         dtypes="ihf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "median(Tensor self) -> Tensor",
@@ -235,5 +238,6 @@ ROWS = (
         derivative=OF_CHOSEN,
         dtypes="bihf",
         out=True,
+        exact_out=True,
     ),
 )

@@ -78,6 +78,7 @@ ROWS = (
         dtypes="hfc",
         result="shape",
         out=True,
+        exact_out=True,
     ),
     Row(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -85,6 +86,7 @@ ROWS = (
         "cumulative maximum along a dim, and its indices",
         dtypes="bihf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -92,5 +94,6 @@ ROWS = (
         "cumulative minimum along a dim, and its indices",
         dtypes="bihf",
         out=True,
+        exact_out=True,
     ),
 )

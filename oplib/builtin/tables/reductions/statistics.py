@@ -191,6 +191,7 @@ ROWS = (
         derivative=constant("counts are piecewise constant in the items"),
         dtypes="hf",
         out=True,
+        exact_out=True,
     ),
     Row(
         "histogram.bin_ct(Tensor self, int bins=100, Tensor? weight=None, *, float[]? range=None, "
@@ -200,6 +201,7 @@ ROWS = (
         derivative=_UNTOLD,
         dtypes="f",
         out=True,
+        exact_out=True,
     ),
     Row(
         "histogram.bins_tensor(Tensor self, Tensor bins, Tensor? weight=None, *, bool density=False) -> "

@@ -161,15 +161,24 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     if mode == "constant":
         return lax.pad(self, strong(value or 0, self), [(low, high, 0) for low, high in widths])
     _check_mode(self, pad, mode, value)
-    for (low, high), size in zip(widths, self.shape, strict=True):
+    count = len(pad) // 2
+    if mode != "circular" and 0 in self.shape[max(self.ndim - count - 1, 0) :]:
+        raise ArgumentError(
+            f"pad: expected channels and places of a size other than 0. Got {describe(self)} with "
+            f"mode={mode!r}. Only the batch may be empty."
+        )
+    for (low, high), size in list(zip(widths, self.shape, strict=True))[self.ndim - count :]:
         limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
         if max(low, high) > limit:
             raise ArgumentError(
                 f"pad: padding size should be less than the corresponding input dimension. Got {list(pad)} "
                 f"for {describe(self)} with mode={mode!r}. Pad less."
             )
-    grown = jnp.pad(self, [(max(low, 0), max(high, 0)) for low, high in widths], mode=_MODES[mode])
-    return lax.pad(grown, strong(0, self), [(min(low, 0), min(high, 0), 0) for low, high in widths])
+    more = [(max(low, 0), max(high, 0)) for low, high in widths]
+    less = [(min(low, 0), min(high, 0), 0) for low, high in widths]
+    if mode == "circular":  # what is cut off is no part of the circle
+        return jnp.pad(lax.pad(self, strong(0, self), less), more, mode=_MODES[mode])
+    return lax.pad(jnp.pad(self, more, mode=_MODES[mode]), strong(0, self), less)
 
 
 def _check_mode(self: Any, pad: Sequence[int], mode: str, value: float | None) -> None:
@@ -313,6 +322,7 @@ ROWS = (
         in_place=True,
         result="shape",
         out=True,
+        exact_out=True,
     ),
     Row(
         "triu(Tensor self, int diagonal=0) -> Tensor",
@@ -321,12 +331,14 @@ ROWS = (
         in_place=True,
         result="shape",
         out=True,
+        exact_out=True,
     ),
     Row(
         "diag(Tensor self, int diagonal=0) -> Tensor",
         _diag,
         "diagonal of a matrix, or the matrix with a given diagonal",
         out=True,
+        exact_out=True,
     ),
     Row(
         "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
