@@ -1,7 +1,8 @@
 """Functions made from text at run time. Tracebacks and debuggers show their lines.
 
-Each is an entry point (:mod:`.tracebacks`): its body runs in a ``try`` that hides the frames of oplib from an
-error. The interpreter does nothing for a ``try`` until something is raised, so that it costs a call nothing.
+Those of :func:`write_function` are entry points (:mod:`.tracebacks`): their body runs in a ``try`` that hides
+the frames of oplib from an error. The interpreter does nothing for a ``try`` until something is raised, so
+that it costs a call nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ast
 import itertools
 import linecache
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any, TypeVar
 from weakref import finalize
@@ -22,7 +23,6 @@ INLINED: set[Callable[..., Any]] = set()
 """The functions marked by :func:`inlined`."""
 # CPython 3.11 counts the depth of a tree per interpreter, so two threads must not convert trees at once.
 _converting = threading.Lock()
-_GUARD = "try: pass\nexcept Exception as __error: __hide_frames(__error); raise"
 
 
 def inlined(function: F) -> F:
@@ -34,9 +34,7 @@ def inlined(function: F) -> F:
     return function
 
 
-def define_function(
-    source: str, name: str, place: str, namespace: dict[str, Any], *, is_guarded: bool = False
-) -> Callable[..., Any]:
+def define_function(source: str, name: str, place: str, namespace: dict[str, Any]) -> Callable[..., Any]:
     r"""Compiles a source text and returns a function that it defines.
 
     Args:
@@ -45,7 +43,6 @@ def define_function(
         place: the file name of the code in tracebacks, such as ``<oplib.sum>``. It gets a number if other
             code has this name already.
         namespace: the global names of the function. The text adds its own to them.
-        is_guarded: the text hides the frames of oplib itself, see :func:`guard`.
 
     Example:
         >>> double = define_function("def double(x):\n    return 2 * x", "double", "<doc.double>", {})
@@ -58,7 +55,7 @@ def define_function(
     """
     namespace["__hide_frames"] = hide_frames
     place = _reserve_place(place)
-    exec(compile(source, place, "exec") if is_guarded else _compile(source, place), namespace)
+    exec(compile(source, place, "exec"), namespace)
     register_source(source, place)
     function = namespace[name]
     finalize(function, linecache.cache.pop, place, None)
@@ -74,23 +71,11 @@ def _reserve_place(place: str) -> str:
     )
 
 
-def compile_function(source: str, place: str, *, is_guarded: bool = False) -> CodeType:
+def compile_function(source: str, place: str) -> CodeType:
     """Compiles a source text and returns the code of the first function in it, to replace a ``__code__``."""
-    module = compile(source, place, "exec") if is_guarded else _compile(source, place)
+    module = compile(source, place, "exec")
     register_source(source, place)
     return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
-
-
-def _compile(source: str, place: str) -> CodeType:
-    """Compiles a source text whose functions hide the frames of oplib; line numbers are those of the text."""
-    module = parse(source)
-    for function in module.body:
-        if isinstance(function, ast.FunctionDef):
-            start = 0 if ast.get_docstring(function) is None else 1
-            body = function.body[start:]
-            function.body[start:] = [ast.copy_location(guard(body), body[0])]
-    with _converting:
-        return compile(module, place, "exec")
 
 
 def parse(source: str) -> ast.Module:
@@ -99,22 +84,20 @@ def parse(source: str) -> ast.Module:
         return ast.parse(source)
 
 
-def guard(body: list[ast.stmt]) -> ast.stmt:
-    """Returns statements in a ``try`` that hides the frames of oplib from an error."""
-    return ast.Try(body=body, handlers=_HANDLERS, orelse=[], finalbody=[])
+def indent(lines: Iterable[str]) -> Iterator[str]:
+    """Returns lines of text one step further to the right."""
+    return (f"    {line}" for line in lines)
 
 
-def _make_handlers() -> list[ast.ExceptHandler]:
-    """The ``except`` of every function, parsed once; its lines are said to be the first of the text."""
-    parsed = ast.parse(_GUARD).body[0]
-    assert isinstance(parsed, ast.Try)
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.stmt | ast.expr | ast.excepthandler):
-            node.lineno = node.end_lineno = 1
-    return parsed.handlers
+def write_function(head: str, lines: Iterable[str]) -> str:
+    """Returns the text of a function that hides the frames of oplib from an error.
 
-
-_HANDLERS = _make_handlers()
+    Args:
+        head: its name and parameters.
+        lines: its statements.
+    """
+    body = ["try:", *indent(lines), "except Exception as __error:", "    __hide_frames(__error)", "    raise"]
+    return "\n".join([f"def {head}:", *indent(body)])
 
 
 def register_source(source: str, place: str) -> None:

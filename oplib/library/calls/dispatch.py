@@ -16,8 +16,10 @@ import jax
 from jax.core import Tracer
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
 from oplib.autograd.recording.formula_node import record as record_call
+from oplib.autograd.recording.record_pattern import Pattern, find_pattern
 from oplib.config import config
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys
@@ -56,6 +58,8 @@ from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
 from .worlds import refuse_bare_lists, refuse_numbers, refuse_writing, tells_world
 
+MAX_PATTERNS = 8  # each adds a dozen lines to generated code
+
 
 class Dispatcher:
     """Serves the calls of one overload; prepared once for its record.
@@ -70,6 +74,7 @@ class Dispatcher:
             least recently used.
         array_types: classes of arrays that have been seen, which the fast path takes as they are.
         node_class: the class of the nodes that calls record.
+        patterns: the ways in which calls have been recorded, as far as the fast path has code for them.
     """
 
     def __init__(self, overload: OpOverload) -> None:
@@ -87,6 +92,7 @@ class Dispatcher:
         self.fast_keys: dict[Any, Specialization] = {}
         self.fast_key = FastKey(record)
         self.array_types: set[type] = set()
+        self.patterns: list[Pattern] = []
         self._is_closed = False
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(
@@ -102,6 +108,12 @@ class Dispatcher:
         """Stops the fast path, because the op has another record now, or none."""
         self._is_closed = True
         self.fast_keys.clear()
+
+    def add_pattern(self, plan: BackwardPlan) -> None:
+        """Adds the pattern of a recorded call for the fast path."""
+        pattern = find_pattern(plan)
+        if pattern is not None and pattern not in self.patterns and len(self.patterns) < MAX_PATTERNS:
+            self.patterns.append(pattern)
 
     # The worlds ---------------------------------------------------------------------------------------------
 
@@ -207,6 +219,8 @@ class Dispatcher:
         if recorded is None:
             boxed = box_results(outputs[count:])
         else:
+            if self.is_fast:
+                self.add_pattern(recorded[0])
             boxed = record_call(self.node_class, recorded, tensors, arrays)
             refuse_inference(self.name, tensors, boxed)
             histories, boxed = list(zip(written, boxed[:count], strict=True)), boxed[count:]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import keyword
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from oplib.autograd.recording.formula_node import NOBODY, make_node, save_residuals
-from oplib.autograd.recording.record_pattern import Pattern
 from oplib.config import config
 from oplib.generated_code import inlined
 from oplib.library.arguments.scalars import find_operand
 from oplib.library.carrier.specialization import MAX_BITS
-from oplib.library.schema import Argument
+from oplib.library.schema import Argument, FunctionSchema
 from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.inference import InferenceTensor, box_inference
@@ -22,6 +20,7 @@ from oplib.tensor.inference import InferenceTensor, box_inference
 from .derived_view import gives_views
 from .dispatch import Dispatcher
 from .fast_key import Parts, make_key
+from .unrolling import Code
 
 Classes = tuple[type, ...] | None
 Inputs = Sequence[tuple[Any, Classes]]
@@ -57,6 +56,7 @@ class FastBlock:
         names: the variables that hold the arguments, if they have other names than in the schema.
 
     Attributes:
+        dispatcher: that of the overload.
         names: of the variables that hold the arguments.
         parts: one for each way in which optional tensors are given or not.
         count: of results.
@@ -65,7 +65,7 @@ class FastBlock:
         find: finds a specialization by its key.
         array_types: the classes of arrays that are taken as they are.
         node_class: of the nodes that calls record.
-        patterns: the ways in which calls have been recorded. There is code for each.
+        patterns: the ways in which calls of the overload have been recorded. There is code for each.
         record_new: records a call in a way that is not among the patterns; set by :mod:`.fast_path`.
     """
 
@@ -73,21 +73,19 @@ class FastBlock:
 
     def __init__(self, dispatcher: Dispatcher, names: Sequence[str] | None = None) -> None:
         record = dispatcher.record
-        self.names = names or [
-            argument.name if _is_plain_name(argument.name) else f"__argument{place}"
-            for place, argument in enumerate(record.schema.arguments)
-        ]
+        self.dispatcher = dispatcher
+        self.names = name_arguments(record.schema) if names is None else list(map(Code, names))
         self.count = len(record.schema.returns)
         self.is_recorded = record.derivative.constant is None
         self.is_view = gives_views(record)
         self.find = dispatcher.fast_keys.get
         self.array_types = dispatcher.array_types
         self.node_class = dispatcher.node_class
-        self.patterns: list[Pattern] = []
+        self.patterns = dispatcher.patterns
         self.parts = list(self._list_parts(dispatcher))
 
     def _list_parts(self, dispatcher: Dispatcher) -> Iterator[Presence]:
-        values = [ast.Name(name) for name in self.names]
+        values = self.names
         pairs = list(zip(values, dispatcher.schema.arguments, strict=True))
         key, operand = dispatcher.fast_key, dispatcher.record.operand
         optional = [values[place] for place in key.optional]
@@ -101,6 +99,14 @@ class FastBlock:
                 if (argument.has_tensor and value not in missing) or argument.name in operand
             ]
             yield Presence(given, missing, absent, fixed, inputs)
+
+
+def name_arguments(schema: FunctionSchema) -> list[Code]:
+    """Returns the variables that hold the arguments of an overload."""
+    return [
+        Code(argument.name if _is_plain_name(argument.name) else f"__argument{place}")
+        for place, argument in enumerate(schema.arguments)
+    ]
 
 
 def _is_plain_name(name: str) -> bool:

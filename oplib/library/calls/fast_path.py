@@ -10,35 +10,39 @@ Python binds positional and keyword-only arguments, :mod:`.late_binding` binds a
 
 from __future__ import annotations
 
-import ast
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from oplib.autograd.recording.formula_node import record
-from oplib.autograd.recording.record_pattern import find_pattern
-from oplib.generated_code import compile_function, define_function, guard
+from oplib.generated_code import compile_function, define_function, indent, write_function
 from oplib.library.schema import Argument
 from oplib.tracebacks import hide_frames
 
+from .derived_view import gives_views
 from .dispatch import Dispatcher
-from .fast_block import FastBlock, serve
+from .fast_block import FastBlock, name_arguments, serve
 from .late_binding import MISSING, LateBinding
-from .unrolling import Names, expand_template
-
-MAX_PATTERNS = 8  # each adds a dozen lines
+from .unrolling import Code, Names, expand_template
 
 Function = Callable[..., Any]
-Parameter = tuple[ast.Name, Argument]
+Parameter = tuple[Code, Argument]
 
 
 class FastPath:
     """A generated function: first statements, then blocks that serve calls, then statements for all others.
 
+    The blocks are written at the second call, so a function that is called once does not cost the time. They
+    are written again when a call is recorded in a new way.
+
     Args:
-        head: the function with its first statements.
+        head: the name and the parameters of the function.
+        given: the arguments of a call that passes them on.
         names: what the statements refer to.
+        list_blocks: returns the blocks, each with the test of the calls that it serves; one without a test is
+            the last.
+        start: the first statements.
         end: the statements for a call that no block has served.
         place: the name of the code in tracebacks.
         in_inference: the function is for inference mode.
@@ -47,60 +51,75 @@ class FastPath:
         function: the generated function. It stays the same object when its code is written again.
     """
 
-    function: Function
-
     def __init__(
         self,
-        head: ast.FunctionDef,
+        head: str,
+        given: str,
         names: Names,
+        list_blocks: Callable[[], Iterable[tuple[str, FastBlock]]],
         *,
-        end: Sequence[ast.stmt],
+        start: Sequence[str] = (),
+        end: Sequence[str],
         place: str,
         in_inference: bool = False,
     ) -> None:
         self._head = head
         self._names = names
+        self._list_blocks = list_blocks
+        self._start = start
         self._end = end
-        self._place = place
         self._in_inference = in_inference
-        self._blocks: list[tuple[ast.expr | None, FastBlock]] = []
-        self._writing = threading.Lock()
+        self._is_called = False
+        self._blocks: list[tuple[str, FastBlock]] | None = None
+        self._expanded: dict[FastBlock, tuple[int, list[str]]] = {}
+        self._writing = threading.RLock()
+        lines = [f"if __is_prepared(): return __call({given})", *start, *end]
+        used = names.objects
+        used["__is_prepared"] = self._is_prepared
+        self.function = define_function(write_function(head, lines), head.partition("(")[0], place, used)
+        used["__call"] = self.function
 
-    def define(self) -> Function:
-        """Makes the function."""
-        names = self._names.objects
-        self.function = define_function(self.text(), self._head.name, self._place, names, is_guarded=True)
-        return self.function
+    def _is_prepared(self) -> bool:
+        """Writes the blocks, and returns whether they are written, so that a call has to begin again."""
+        with self._writing:
+            if self._is_called and self._blocks is None:
+                self._blocks = []
+                for test, block in self._list_blocks():
+                    block.record_new = partial(self._record_new, block)
+                    self._blocks.append((test, block))
+                self._rewrite(self._blocks)
+            self._is_called = True
+            return self._blocks is not None
 
-    def text(self) -> str:
-        """Returns the source of the function."""
-        served: list[ast.stmt] = []
-        for test, block in reversed(self._blocks):
-            body = expand_template(serve, self._names, block=block, in_inference=self._in_inference)
-            served = body if test is None else [ast.If(test, body, served)]
-        body = guard([*self._head.body, *served, *self._end])
-        return ast.unparse(ast.FunctionDef(self._head.name, self._head.args, [body], [], lineno=0))
-
-    def add(self, dispatcher: Dispatcher, block: FastBlock, test: ast.expr | None = None) -> None:
-        """Adds the block of an overload, for the calls that pass a test; one without a test is the last."""
-        block.record_new = partial(self._record_new, dispatcher, block)
-        self._blocks.append((test, block))
-
-    def rewrite(self) -> None:
+    def _rewrite(self, blocks: Sequence[tuple[str, FastBlock]]) -> None:
         """Replaces the code of the function. Calls that run now finish with the code that they began."""
+        served: list[str] = []
+        for test, block in blocks:
+            lines = self._expand(block)
+            if test:
+                served += [f"{'elif' if served else 'if'} {test}:", *indent(lines)]
+            else:
+                served += ["else:", *indent(lines)] if served else lines
+        source = write_function(self._head, [*self._start, *served, *self._end])
         function: Any = self.function
-        function.__code__ = compile_function(self.text(), function.__code__.co_filename, is_guarded=True)
+        function.__code__ = compile_function(source, function.__code__.co_filename)
 
-    def _record_new(
-        self, dispatcher: Dispatcher, block: FastBlock, result: Any, tensors: Any, arrays: Any
-    ) -> Any:
+    def _expand(self, block: FastBlock) -> list[str]:
+        """Returns the lines of a block, which change when a pattern is added."""
+        count, lines = self._expanded.get(block, (-1, []))
+        if count < len(block.patterns):
+            count = len(block.patterns)
+            lines = expand_template(serve, self._names, block=block, in_inference=self._in_inference)
+            self._expanded[block] = count, lines
+        return lines
+
+    def _record_new(self, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
         """Records a call as the complete path does, and writes code for the next one of its pattern."""
-        pattern = find_pattern(result[0])
-        if pattern is not None:
-            with self._writing:
-                if pattern not in block.patterns and len(block.patterns) < MAX_PATTERNS:
-                    block.patterns.append(pattern)
-                    self.rewrite()
+        dispatcher = block.dispatcher
+        dispatcher.add_pattern(result[0])
+        with self._writing:
+            if self._blocks is not None and self._expanded[block][0] < len(block.patterns):
+                self._rewrite(self._blocks)
         boxed = record(dispatcher.node_class, result, tensors, arrays)
         return boxed[0] if block.count == 1 else tuple(boxed)
 
@@ -125,7 +144,7 @@ def make_fast_call(dispatcher: Dispatcher) -> Function:
     binding = LateBinding(dispatcher.schema.arguments, dispatcher.call)
     make = partial(_make_function, dispatcher, binding)
     binding.call = make(binding.decline)
-    if not FastBlock(dispatcher).is_view:  # in inference mode too, a view of an ordinary tensor is ordinary
+    if not gives_views(dispatcher.record):  # in inference mode too, a view of an ordinary tensor is ordinary
         binding.make_inference_call = partial(make, binding.complete, in_inference=True)
     return binding.call
 
@@ -141,53 +160,53 @@ def _make_function(
         decline: called for a call that the generated code does not serve.
         in_inference: the function is for inference mode.
     """
-    block, names = FastBlock(dispatcher), Names({})
-    pairs = list(zip(block.names, dispatcher.schema.arguments, strict=True))
-    positional = [(ast.Name(name), one) for name, one in pairs if not one.kwarg_only]
-    keyword_only = [(ast.Name(name), one) for name, one in pairs if one.kwarg_only]
+    names = Names({})
+    pairs = list(zip(name_arguments(dispatcher.schema), dispatcher.schema.arguments, strict=True))
+    positional = [(name, one) for name, one in pairs if not one.kwarg_only]
+    keyword_only = [(name, one) for name, one in pairs if one.kwarg_only]
     given = {
         "values": [value for value, _ in positional],
-        "keyword_only": ast.Dict(
-            [ast.Constant(one.name) for _, one in keyword_only], [value for value, _ in keyword_only]
-        ),
+        "keyword_only": Code(f"{{{', '.join(f'{one.name!r}: {value}' for value, one in keyword_only)}}}"),
     }
     start = expand_template(
         start_call,
         names,
         by_name=binding.by_name,
         defaults=[(value, one.default_value) for value, one in positional if one.has_default_value()],
-        rest=ast.Name("__rest"),
-        named=ast.Name("__named"),
+        rest=Code("__rest"),
+        named=Code("__named"),
         **given,
     )
     end = expand_template(end_call, names, decline=decline, **given)
-    path = FastPath(
-        ast.FunctionDef("call", _list_parameters(names, positional, keyword_only), start, []),
+    given_by_name = [f"{value}={value}" for value, _ in keyword_only]
+    return FastPath(
+        f"call({_spell_parameters(names, positional, keyword_only)})",
+        ", ".join([*given["values"], "*__rest", *given_by_name, "**__named"]),
         names,
+        lambda: [("", FastBlock(dispatcher))],
+        start=start,
         end=end,
         place=f"<call of {dispatcher.name}>",
         in_inference=in_inference,
-    )
-    path.add(dispatcher, block)
-    return path.define()
+    ).function
 
 
-def _list_parameters(
+def _spell_parameters(
     names: Names, positional: Sequence[Parameter], keyword_only: Sequence[Parameter]
-) -> ast.arguments:
+) -> str:
     missing = names.refer(MISSING, "MISSING")
-    return ast.arguments(
-        posonlyargs=[ast.arg(value.id) for value, _ in positional],
-        args=[],
-        defaults=[missing] * len(positional),
-        vararg=ast.arg("__rest"),
-        kwonlyargs=[ast.arg(value.id) for value, _ in keyword_only],
-        kw_defaults=[
-            names.refer(one.default_value, "default") if one.has_default_value() else missing
-            for _, one in keyword_only
-        ],
-        kwarg=ast.arg("__named"),
-    )
+    defaults = [
+        names.refer(one.default_value, "default") if one.has_default_value() else missing
+        for _, one in keyword_only
+    ]
+    declared = [
+        *[f"{value}={missing}" for value, _ in positional],
+        *(["/"] if positional else []),
+        "*__rest",
+        *[f"{value}={default}" for (value, _), default in zip(keyword_only, defaults, strict=True)],
+        "**__named",
+    ]
+    return ", ".join(declared)
 
 
 def start_call(

@@ -2,19 +2,18 @@
 
 ``oplib.mul`` tests the class of its second argument and calls an overload; ``Tensor.__mul__`` calls
 ``oplib.mul``. Each frame of Python between a user and the compiled call costs about a twentieth of that call.
-So such a function gets new code at its first call, which contains the fast paths of the overloads. If they do
-not serve a call, it calls the function as it is written.
+So such a function gets new code at its second call. The code contains the fast paths of the overloads. If
+they do not serve a call, it calls the function as it is written.
 """
 
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from oplib.generated_code import define_function, parse
+from oplib.generated_code import define_function, write_function
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Tensor
 
@@ -64,6 +63,14 @@ class Text(NamedTuple):
     place: str
     doc: str | None = None
 
+    def spell_head(self, spelling: Spelling) -> str:
+        """Returns the name and the parameters."""
+        return f"{self.name}({', '.join([*spelling.declared, *spelling.rest])})"
+
+    def list_statements(self) -> list[str]:
+        """Returns the lines without their first indent."""
+        return [line.removeprefix("    ") for line in self.lines]
+
 
 def define_text(text: Text, branches: Sequence[Branch]) -> Function:
     """Makes the function of a text, with the fast paths of overloads before its body.
@@ -73,10 +80,10 @@ def define_text(text: Text, branches: Sequence[Branch]) -> Function:
         branches: the overloads; there may be none.
     """
     if branches:
-        function = Fusion(text, branches).function
+        function = _fuse(text, branches)
     else:
         spelling = spell_parameters(text.parameters)
-        source = "\n".join([_spell_head(text, spelling), *text.lines])
+        source = write_function(text.spell_head(spelling), text.list_statements())
         function = define_function(source, text.name, text.place, {**text.namespace, **spelling.namespace})
         function.__doc__ = text.doc
     used = function.__globals__
@@ -84,10 +91,6 @@ def define_text(text: Text, branches: Sequence[Branch]) -> Function:
     if text.name in text.namespace:
         used[text.name] = text.namespace[text.name]
     return function
-
-
-def _spell_head(text: Text, spelling: Spelling) -> str:
-    return f"def {text.name}({', '.join([*spelling.declared, *spelling.rest])}):"
 
 
 def _spell_call(function: Function) -> Text:
@@ -115,7 +118,7 @@ def fuse(function: Function, *branches: Branch) -> Function:
         function: the other one, which can serve every call.
         branches: the overloads, in the order in which their tests are made.
     """
-    return Fusion(function, branches).function
+    return _fuse(_spell_call(function), branches)
 
 
 def list_branches(function: Function) -> Sequence[Branch]:
@@ -123,65 +126,36 @@ def list_branches(function: Function) -> Sequence[Branch]:
     return _branches.get(function, ())
 
 
-class Fusion:
-    """One fused function.
+def _fuse(text: Text, branches: Sequence[Branch]) -> Function:
+    spelling = spell_parameters(text.parameters)
+    path = FastPath(
+        text.spell_head(spelling),
+        ", ".join(spelling.given),
+        Names({**text.namespace, **spelling.namespace, "__Tensor": Tensor}),
+        lambda: filter(None, [_make_block(text.parameters, branch) for branch in branches]),
+        end=text.list_statements(),
+        place=text.place,
+    )
+    path.function.__doc__ = text.doc
+    _branches[path.function] = branches
+    return path.function
 
-    Args:
-        whole: the function that serves every call, or its text.
-        branches: see :func:`fuse`.
 
-    Attributes:
-        function: the fused one.
-    """
-
-    def __init__(self, whole: Function | Text, branches: Sequence[Branch]) -> None:
-        text = whole if isinstance(whole, Text) else _spell_call(whole)
-        self._branches = branches
-        self._parameters = text.parameters
-        self._preparing = threading.Lock()
-        spelling = spell_parameters(text.parameters)
-        source = "\n".join([_spell_head(text, spelling), "    __prepare()", *text.lines])
-        self._head: Any = parse(source).body[0]
-        prepare, *end = self._head.body
-        self._head.body = [prepare]
-        names = {**text.namespace, **spelling.namespace, "__prepare": self._prepare, "__Tensor": Tensor}
-        self._path = FastPath(self._head, Names(names), end=end, place=text.place)
-        self.function = self._path.define()
-        self.function.__doc__ = text.doc
-        _branches[self.function] = branches
-
-    def text(self) -> str:
-        """Returns the source of the fused function as it is now."""
-        return self._path.text()
-
-    def _prepare(self) -> None:
-        """Writes the fast paths in at the first call, which the whole function serves."""
-        with self._preparing:
-            if self._head.body:
-                self._head.body.clear()
-                for branch in self._branches:
-                    self._add(branch)
-                self._path.rewrite()
-
-    def _add(self, branch: Branch) -> None:
-        dispatcher = branch.overload.prepare()
-        if dispatcher is None or not dispatcher.is_fast:
-            return  # the whole function serves its calls
-        names = [one.name for one in self._parameters]
-        places = branch.places or tuple(range(len(dispatcher.schema.arguments)))
-        if max(places) >= len(names):
-            return  # an operator has no place for a keyword argument
-        others = [one for place, one in enumerate(self._parameters) if place not in places]
-        if any(one.default is one.empty and one.kind is not _KINDS.VAR_KEYWORD for one in others):
-            return  # each call gives something that the overload does not take
-        tests = [
-            *([branch.test.format(*names)] if branch.test else []),
-            *[_test_default(one) for one in others],
-        ]
-        test: Any = parse(" and ".join(tests)).body[0] if tests else None
-        self._path.add(
-            dispatcher, FastBlock(dispatcher, [names[place] for place in places]), test and test.value
-        )
+def _make_block(parameters: Sequence[inspect.Parameter], branch: Branch) -> tuple[str, FastBlock] | None:
+    """Returns the block of an overload and its test; None if the whole function serves its calls."""
+    dispatcher = branch.overload.prepare()
+    if dispatcher is None or not dispatcher.is_fast:
+        return None
+    names = [one.name for one in parameters]
+    places = branch.places or tuple(range(len(dispatcher.schema.arguments)))
+    if max(places) >= len(names):
+        return None  # an operator has no place for a keyword argument
+    others = [one for place, one in enumerate(parameters) if place not in places]
+    if any(one.default is one.empty and one.kind is not _KINDS.VAR_KEYWORD for one in others):
+        return None  # each call gives something that the overload does not take
+    tests = [branch.test.format(*names)] if branch.test else []
+    tests += map(_test_default, others)
+    return " and ".join(tests), FastBlock(dispatcher, [names[place] for place in places])
 
 
 def _test_default(parameter: inspect.Parameter) -> str:

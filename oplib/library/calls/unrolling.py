@@ -1,11 +1,11 @@
 """Templates: Python functions whose source is written out for arguments that are partly known.
 
-A template is an ordinary function, checked and read like any other. :func:`expand_template` returns its
-statements for a generated function. It unrolls loops and comprehensions over sequences of known length,
-decides ``if`` where the test is known, and replaces a call of a function that ``inlined`` marks by the
-statements of that function. A value is one of three things during expansion:
+A template is an ordinary function, checked and read like any other. :func:`expand_template` returns the lines
+of its statements for a generated function. It unrolls loops and comprehensions over sequences of known
+length, decides ``if`` where the test is known, and replaces a call of a function that ``inlined`` marks by
+the statements of that function. A value is one of three things during expansion:
 
-- an ``ast.expr``: code that computes the value when the generated function runs;
+- a :class:`Code`: text that computes the value when the generated function runs;
 - a tuple or a list of values: a sequence of known length;
 - any other object: the value itself.
 
@@ -35,19 +35,46 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from oplib.generated_code import INLINED, parse
+from oplib.generated_code import INLINED, indent, parse
 
 _LISTED: set[Any] = {enumerate, list, range, tuple, zip}
-_OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.BitOr: operator.or_,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.LShift: operator.lshift,
-    ast.LtE: operator.le,
-    ast.Eq: operator.eq,
-    ast.Not: operator.not_,
+_OPERATORS: dict[type, tuple[str, Callable[..., Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.BitOr: ("|", operator.or_),
+    ast.Eq: ("==", operator.eq),
+    ast.In: ("in", lambda item, items: item in items),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.LShift: ("<<", operator.lshift),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Mult: ("*", operator.mul),
 }
+
+
+class Code(str):
+    """The text of an expression.
+
+    Args:
+        text: the text.
+        level: how loosely its outermost operator binds; 0 if there is none, as in a name or a call.
+    """
+
+    __slots__ = ("level",)
+
+    def __new__(cls, text: str, level: int = 0) -> Code:  # noqa: PYI034  no subclass is made
+        """Makes the text."""
+        code = super().__new__(cls, text)
+        code.level = level
+        return code
+
+
+_ARITHMETIC, _COMPARISON, _NOT, _AND, _OR, _CONDITIONAL = range(1, 7)
+
+
+def _enclose(code: Code, level: int) -> str:
+    """Returns the text of an operand, in parentheses if it binds more loosely than a level."""
+    return f"({code})" if code.level > level else code
 
 
 class Names:
@@ -56,32 +83,37 @@ class Names:
     Attributes:
         objects: by global name what generated code refers to; the ``__globals__`` of the function.
         variables: the names of local variables that are in use where the text is being written.
-        shared: those of them that are in use after the block in which they were made.
+        taken: the names of all local variables.
+        shared: the variables that are in use after the block in which they were made.
     """
 
     def __init__(self, objects: dict[str, Any]) -> None:
         self.objects = objects
         self.variables: set[str] = set()
+        self.taken: set[str] = set()
         self.shared: set[str] = set()
 
-    def refer(self, value: Any, hint: str) -> ast.expr:
+    def refer(self, value: Any, hint: str) -> Code:
         """Returns code that stands for an object."""
         if value is None or value.__class__ in (bool, int, str):
-            return ast.Constant(value)
+            return Code(repr(value))
         for name in _count_names(value.__name__ if isinstance(value, type) else hint):
-            if name not in self.variables and self.objects.setdefault(name, value) is value:
-                return ast.Name(name)
+            if name not in self.taken and self.objects.setdefault(name, value) is value:
+                return Code(name)
         raise AssertionError
 
-    def make_variable(self, hint: str) -> ast.Name:
+    def make_variable(self, hint: str) -> Code:
         """Returns a new local variable."""
-        name = next(each for each in _count_names(hint) if each not in self.variables | self.objects.keys())
-        self.variables.add(name)
-        return ast.Name(name)
+        for name in _count_names(hint):
+            if name not in self.variables and name not in self.objects:
+                self.variables.add(name)
+                self.taken.add(name)
+                return Code(name)
+        raise AssertionError
 
 
-def expand_template(template: Callable[..., Any], names: Names, **known: Any) -> list[ast.stmt]:
-    """Returns the statements of a template, without a ``return None`` at its end: what follows comes then.
+def expand_template(template: Callable[..., Any], names: Names, **known: Any) -> list[str]:
+    """Returns the lines of a template, without a ``return None`` at its end: what follows comes then.
 
     Args:
         template: the function.
@@ -90,12 +122,8 @@ def expand_template(template: Callable[..., Any], names: Names, **known: Any) ->
     """
     names.variables, names.shared = set(), set()
     expander = _Expander(_read(template), known, names)
-    statements: list[Any] = expander.expand_block(expander.source.body)
-    match statements:
-        case [*others, ast.Return(ast.Constant(None))]:
-            return others
-        case _:
-            return statements
+    lines = expander.expand_block(expander.source.body)
+    return lines[:-1] if lines[-1:] == ["return None"] else lines
 
 
 class _Source(NamedTuple):
@@ -139,7 +167,7 @@ def _count_names(hint: str) -> Iterator[str]:
 
 def is_code(value: Any) -> bool:
     """Whether a value is known only when the generated function runs."""
-    return isinstance(value, ast.expr)
+    return value.__class__ is Code
 
 
 def _hint(node: ast.expr) -> str:
@@ -166,8 +194,8 @@ class _Expander:
         self.source = source
         self._known = known
         self._names = names
-        self._variables: dict[str, ast.expr] = {}
-        self._written: list[ast.stmt] = []
+        self._variables: dict[str, Code] = {}
+        self._written: list[str] = []
 
     def visit(self, node: ast.AST) -> Any:
         """Writes a statement, or returns the value of an expression."""
@@ -175,8 +203,8 @@ class _Expander:
 
     # Statements -------------------------------------------------------------------------------------------
 
-    def expand_block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Returns the statements of a block; what they bind is not known after it."""
+    def expand_block(self, body: Sequence[ast.stmt]) -> list[str]:
+        """Returns the lines of a block; what they bind is not known after it."""
         outer, self._written = self._written, []
         known, variables = dict(self._known), set(self._names.variables)
         self._expand_here(body)
@@ -192,19 +220,19 @@ class _Expander:
                 return
 
     def _has_returned(self) -> bool:
-        return bool(self._written) and isinstance(self._written[-1], ast.Return)
+        return bool(self._written) and self._written[-1].startswith("return ")
 
     def _expand_expr(self, node: ast.Expr) -> None:
         value = self.visit(node.value)
-        if isinstance(value, ast.Call):
-            self._written.append(ast.Expr(value))
+        if is_code(value):
+            self._written.append(value)
 
     def _expand_return(self, node: ast.Return) -> None:
         call = node.value
         if isinstance(call, ast.Call) and (callee := self._find_callee(call.func)) in INLINED:
             self._inline(callee, call, is_returned=True)
         else:
-            self._written.append(ast.Return(self._read(call) if call else None))
+            self._written.append(f"return {self._read(call) if call else None}")
 
     def _expand_assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
@@ -217,7 +245,8 @@ class _Expander:
             self._assign(self._find_variable(target.id), value)
 
     def _expand_aug_assign(self, node: ast.AugAssign) -> None:
-        self._written.append(ast.AugAssign(self._read(node.target), node.op, self._read(node.value)))
+        symbol, _ = _OPERATORS[type(node.op)]
+        self._written.append(f"{self._read(node.target)} {symbol}= {self._read(node.value)}")
 
     def _expand_if(self, node: ast.If) -> None:
         test = self.visit(node.test)
@@ -226,7 +255,9 @@ class _Expander:
             return
         body, orelse = self.expand_block(node.body), self.expand_block(node.orelse)
         if body or orelse:
-            self._written.append(ast.If(test, body or [ast.Pass()], orelse))
+            self._written += [f"if {test}:", *indent(body or ["pass"])]
+        if orelse:
+            self._written += ["else:", *indent(orelse)]
 
     def _expand_for(self, node: ast.For) -> None:
         for item in self.visit(node.iter):
@@ -236,15 +267,13 @@ class _Expander:
                 return
 
     def _expand_try(self, node: ast.Try) -> None:
-        handlers = [
-            ast.ExceptHandler(self._read(one.type), one.name, self.expand_block(one.body))
-            for one in node.handlers
-            if one.type is not None
-        ]
-        self._written.append(ast.Try(self.expand_block(node.body), handlers, [], []))
+        self._written += ["try:", *indent(self.expand_block(node.body))]
+        for one in node.handlers:
+            if one.type is not None:
+                self._written += [f"except {self._read(one.type)}:", *indent(self.expand_block(one.body))]
 
     def _assign(self, target: Any, value: Any) -> None:
-        self._written.append(ast.Assign([target], self._to_code(value), lineno=0))
+        self._written.append(f"{target} = {self._to_code(value)}")
 
     def _find_variable(self, name: str) -> Any:
         """The variable behind a name that is assigned more than once."""
@@ -253,14 +282,14 @@ class _Expander:
             return held
         if name not in self._variables:
             self._variables[name] = variable = self._names.make_variable(name)
-            self._names.shared.add(variable.id)
+            self._names.shared.add(variable)
         return self._variables[name]
 
     def _hold(self, value: Any, hint: str) -> Any:
         """A value that may be used several times: code is run once, and its result held in a variable."""
         if _is_sequence(value):
             return [self._hold(item, hint) for item in value]
-        if not is_code(value) or isinstance(value, ast.Name | ast.Constant):
+        if not is_code(value) or value.isidentifier():
             return value
         variable = self._names.make_variable(hint)
         self._assign(variable, value)
@@ -279,12 +308,17 @@ class _Expander:
         """The code of an expression."""
         return self._to_code(self.visit(node), _hint(node))
 
-    def _to_code(self, value: Any, hint: str = "value") -> ast.expr:
+    def _to_code(self, value: Any, hint: str = "value") -> Code:
         if is_code(value):
             return value
         if _is_sequence(value):
-            return ast.Tuple([self._to_code(item, hint) for item in value])
+            items = [self._to_code(item, hint) for item in value]
+            return Code(f"({', '.join(items)}{',' if len(items) == 1 else ''})")
         return self._names.refer(value, hint)
+
+    def _enclose(self, value: Any, level: int = 0, hint: str = "value") -> str:
+        """The text of an operand of an operator."""
+        return _enclose(self._to_code(value, hint), level)
 
     def _expand_constant(self, node: ast.Constant) -> Any:
         return node.value
@@ -304,20 +338,20 @@ class _Expander:
 
     def _expand_attribute(self, node: ast.Attribute) -> Any:
         value = self.visit(node.value)
-        return ast.Attribute(value, node.attr) if is_code(value) else getattr(value, node.attr)
+        return Code(f"{_enclose(value, 0)}.{node.attr}") if is_code(value) else getattr(value, node.attr)
 
     def _expand_subscript(self, node: ast.Subscript) -> Any:
         value = self.visit(node.value)
         index = self.visit(node.slice)
         if is_code(value) or is_code(index):
-            return ast.Subscript(self._to_code(value), self._to_code(index))
+            return Code(f"{self._enclose(value)}[{self._to_code(index)}]")
         return value[index]
 
     def _expand_slice(self, node: ast.Slice) -> slice:
         return slice(None if node.lower is None else self.visit(node.lower), None)
 
     def _expand_starred(self, node: ast.Starred) -> Any:
-        return ast.Starred(self._read(node.value))
+        return Code(f"*{self._enclose(self.visit(node.value))}")
 
     def _expand_tuple(self, node: ast.Tuple) -> Any:
         return self._list_items(node.elts)
@@ -362,7 +396,9 @@ class _Expander:
         if not is_code(test):
             return self.visit(node.body if test else node.orelse)
         body, orelse = map(self._visit_part, (node.body, node.orelse))
-        return ast.IfExp(test, self._to_code(body), self._to_code(orelse))
+        return Code(
+            f"{self._enclose(body, _OR)} if {_enclose(test, _OR)} else {self._to_code(orelse)}", _CONDITIONAL
+        )
 
     def _visit_part(self, node: ast.expr) -> Any:
         """The value of an expression that may not be evaluated: no statement may stand before it."""
@@ -376,21 +412,24 @@ class _Expander:
         (op,), (right,) = node.ops, node.comparators
         values = self.visit(node.left), self.visit(right)
         if isinstance(op, ast.In) and values[0] is None and _is_sequence(values[1]):
-            tests = [ast.Compare(one, [ast.Is()], [ast.Constant(None)]) for one in values[1] if is_code(one)]
+            codes = filter(is_code, values[1])
+            tests = [Code(f"{_enclose(one, _ARITHMETIC)} is None", _COMPARISON) for one in codes]
             return None in values[1] or _join(ast.Or(), tests)
-        if any(map(is_code, values)):
-            return ast.Compare(self._to_code(values[0]), [op], [self._to_code(values[1], _hint(right))])
-        return _OPERATORS[type(op)](*values)
+        return self._operate(op, values, _COMPARISON, _hint(right))
 
     def _expand_unary_op(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
-        return ast.UnaryOp(node.op, value) if is_code(value) else _OPERATORS[type(node.op)](value)
+        return Code(f"not {_enclose(value, _NOT)}", _NOT) if is_code(value) else not value
 
     def _expand_bin_op(self, node: ast.BinOp) -> Any:
-        values = self.visit(node.left), self.visit(node.right)
-        if any(map(is_code, values)):
-            return ast.BinOp(self._to_code(values[0]), node.op, self._to_code(values[1]))
-        return _OPERATORS[type(node.op)](*values)
+        return self._operate(node.op, (self.visit(node.left), self.visit(node.right)), _ARITHMETIC)
+
+    def _operate(self, op: ast.AST, values: tuple[Any, Any], level: int, hint: str = "value") -> Any:
+        symbol, operate = _OPERATORS[type(op)]
+        if not any(map(is_code, values)):
+            return operate(*values)
+        left, right = self._enclose(values[0], level - 1), self._enclose(values[1], level - 1, hint)
+        return Code(f"{left} {symbol} {right}", level)
 
     def _expand_call(self, node: ast.Call) -> Any:
         callee = self._find_callee(node.func)
@@ -405,8 +444,11 @@ class _Expander:
             return len(arguments[0])
         if callee in _LISTED and not any(map(is_code, arguments)):
             return list(callee(*arguments, **named))
-        keywords = [ast.keyword(name, self._to_code(value, name)) for name, value in named.items()]
-        return ast.Call(self._read(node.func), list(map(self._to_code, arguments)), keywords)
+        given = [
+            *map(self._to_code, arguments),
+            *[f"{name}={self._to_code(value, name)}" for name, value in named.items()],
+        ]
+        return Code(f"{self._enclose(self.visit(node.func), hint=_hint(node.func))}({', '.join(given)})")
 
     def _find_callee(self, node: ast.expr) -> Any:
         """The function that a call runs; None where that is not known."""
@@ -442,7 +484,10 @@ def _join(op: ast.boolop, values: Sequence[Any]) -> Any:
     codes = [value for value in values if is_code(value)]
     if any(bool(value) is decisive for value in values if not is_code(value)):
         return decisive
-    return (not decisive) if not codes else codes[0] if len(codes) == 1 else ast.BoolOp(op, codes)
+    if len(codes) < 2:
+        return codes[0] if codes else not decisive
+    word, level = ("or", _OR) if decisive else ("and", _AND)
+    return Code(f" {word} ".join(_enclose(one, level - 1) for one in codes), level)
 
 
 _EXPANDERS: dict[type[ast.AST], Callable[[_Expander, Any], Any]] = {

@@ -17,8 +17,7 @@ import oplib
 from oplib import Tensor
 from oplib.config import config
 from oplib.library import custom_op, ops, register_autograd
-from oplib.library.calls.dispatch import Dispatcher
-from oplib.library.calls.fast_path import MAX_PATTERNS
+from oplib.library.calls.dispatch import MAX_PATTERNS, Dispatcher
 
 X = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
 CALLS: list[Callable[[Tensor], Any]] = [

@@ -17,7 +17,7 @@ import oplib
 from oplib import Tensor
 from oplib.errors import AutogradError, RegistrationError
 from oplib.library import Library, ops, register_autograd
-from oplib.library.calls.fusion import Branch, Fusion, fuse, list_branches
+from oplib.library.calls.fusion import Branch, fuse, list_branches
 from tests.threads import run_in_threads
 
 X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
@@ -215,12 +215,27 @@ def test_many_threads_may_write_its_code_at_once(scale: Any) -> None:
     assert failed == []
 
 
-def test_the_text_of_a_fused_function_can_be_read() -> None:
-    def product(self: Any, other: Any) -> Any:
-        return oplib.ops.oplib.mul.Tensor(self, other)
+def product(self: Any, other: Any) -> Any:
+    return oplib.ops.oplib.mul.Tensor(self, other)
 
-    fusion = Fusion(product, [Branch("", oplib.ops.oplib.mul.Tensor)])
-    fusion.function(Tensor.from_array(X), Tensor.from_array(Y))
-    assert fusion.text().startswith("def product(self, other):")
-    assert "specialization = __find(())" in fusion.text()
-    assert fusion.text() == inspect.getsource(fusion.function)
+
+def test_the_text_of_a_fused_function_can_be_read() -> None:
+    fused = fuse(product, Branch("", oplib.ops.oplib.mul.Tensor))
+    for _ in range(2):
+        fused(Tensor.from_array(X), Tensor.from_array(Y))
+    source = inspect.getsource(fused)
+    assert source.startswith("def product(self, other):")
+    assert "specialization = __find(())" in source
+
+
+@pytest.mark.fast_path
+def test_a_function_gets_its_code_at_the_second_call_which_this_code_serves() -> None:
+    fused = fuse(product, Branch("", oplib.ops.oplib.mul.Tensor))
+    before = inspect.getsource(fused)
+    for count in (1, 2):
+        x = Tensor.from_array(X, requires_grad=True)
+        fused(x, Tensor.from_array(Y)).sum().backward()
+        assert np.array_equal(x.grad.array, Y)
+        assert (inspect.getsource(fused) == before) is (count == 1)
+    assert "__is_prepared" not in inspect.getsource(fused)
+    assert "__pattern is " in inspect.getsource(fused)

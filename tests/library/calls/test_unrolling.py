@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from oplib.generated_code import define_function, inlined
-from oplib.library.calls.unrolling import Names, expand_template
+from oplib.generated_code import define_function, inlined, write_function
+from oplib.library.calls.unrolling import Code, Names, expand_template
 
 
 def write(template: Callable[..., Any], **known: Any) -> str:
     """Returns the statements of a template as text."""
-    return ast.unparse(ast.Module(expand_template(template, Names({}), **known), []))
+    return "\n".join(expand_template(template, Names({}), **known))
 
 
 def run(template: Callable[..., Any], parameters: str, *values: Any, **known: Any) -> Any:
     """Calls a function of these parameters that has the statements of a template."""
     names = Names({})
     body = expand_template(template, names, **known)
-    head: Any = ast.parse(f"def made({parameters}): pass").body[0]
-    head.body = body
-    return define_function(ast.unparse(head), "made", "<test.made>", names.objects)(*values)
+    source = write_function(f"made({parameters})", body)
+    return define_function(source, "made", "<test.made>", names.objects)(*values)
 
 
-def codes(*names: str) -> list[ast.expr]:
-    return [ast.Name(name) for name in names]
+def codes(*names: str) -> list[Code]:
+    return list(map(Code, names))
 
 
 def sum_wanted(values: Sequence[int], wanted: Sequence[bool]) -> int:
@@ -153,7 +151,7 @@ def test_two_objects_have_two_names_and_no_name_of_a_parameter() -> None:
     known = {"first": abs, "second": float}
     assert run(call_both, "abs", -1, value=codes("abs")[0], **known) == (1, -1.0)
     names = Names({})
-    assert [ast.unparse(names.refer(one, "one")) for one in ([1], [2], None, 3)] == [
+    assert [names.refer(one, "one") for one in ([1], [2], None, 3)] == [
         "__one",
         "__one1",
         "None",
