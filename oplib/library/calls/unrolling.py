@@ -181,7 +181,7 @@ def _is_sequence(value: Any) -> bool:
     return value.__class__ in (tuple, list)
 
 
-class _Expander:
+class _Expander(ast.NodeVisitor):
     """Expands one template; a template that it calls has an expander of its own.
 
     Args:
@@ -197,9 +197,9 @@ class _Expander:
         self._variables: dict[str, Code] = {}
         self._written: list[str] = []
 
-    def visit(self, node: ast.AST) -> Any:
-        """Writes a statement, or returns the value of an expression."""
-        return _EXPANDERS[node.__class__](self, node)
+    def generic_visit(self, node: ast.AST) -> Any:
+        """Refuses what no template contains. The other methods write a statement or return a value."""
+        raise ValueError(f"A template contains {type(node).__name__}: {ast.unparse(node)}.")
 
     # Statements -------------------------------------------------------------------------------------------
 
@@ -222,19 +222,19 @@ class _Expander:
     def _has_returned(self) -> bool:
         return bool(self._written) and self._written[-1].startswith("return ")
 
-    def _expand_expr(self, node: ast.Expr) -> None:
+    def visit_Expr(self, node: ast.Expr) -> None:
         value = self.visit(node.value)
         if is_code(value):
             self._written.append(value)
 
-    def _expand_return(self, node: ast.Return) -> None:
+    def visit_Return(self, node: ast.Return) -> None:
         call = node.value
         if isinstance(call, ast.Call) and (callee := self._find_callee(call.func)) in INLINED:
             self._inline(callee, call, is_returned=True)
         else:
             self._written.append(f"return {self._read(call) if call else None}")
 
-    def _expand_assign(self, node: ast.Assign) -> None:
+    def visit_Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
         value = self.visit(node.value)
         if not isinstance(target, ast.Name):
@@ -244,11 +244,11 @@ class _Expander:
         else:
             self._assign(self._find_variable(target.id), value)
 
-    def _expand_aug_assign(self, node: ast.AugAssign) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         symbol, _ = _OPERATORS[type(node.op)]
         self._written.append(f"{self._read(node.target)} {symbol}= {self._read(node.value)}")
 
-    def _expand_if(self, node: ast.If) -> None:
+    def visit_If(self, node: ast.If) -> None:
         test = self.visit(node.test)
         if not is_code(test):
             self._expand_here(node.body if test else node.orelse)
@@ -259,14 +259,14 @@ class _Expander:
         if orelse:
             self._written += ["else:", *indent(orelse)]
 
-    def _expand_for(self, node: ast.For) -> None:
+    def visit_For(self, node: ast.For) -> None:
         for item in self.visit(node.iter):
             self._unpack(node.target, item)
             self._expand_here(node.body)
             if self._has_returned():
                 return
 
-    def _expand_try(self, node: ast.Try) -> None:
+    def visit_Try(self, node: ast.Try) -> None:
         self._written += ["try:", *indent(self.expand_block(node.body))]
         for one in node.handlers:
             if one.type is not None:
@@ -320,10 +320,10 @@ class _Expander:
         """The text of an operand of an operator."""
         return _enclose(self._to_code(value, hint), level)
 
-    def _expand_constant(self, node: ast.Constant) -> Any:
+    def visit_Constant(self, node: ast.Constant) -> Any:
         return node.value
 
-    def _expand_name(self, node: ast.Name) -> Any:
+    def visit_Name(self, node: ast.Name) -> Any:
         name = node.id
         if name in self._known:
             return self._known[name]
@@ -336,25 +336,27 @@ class _Expander:
         scope = self.source.scope
         return scope[name] if name in scope else getattr(builtins, name)
 
-    def _expand_attribute(self, node: ast.Attribute) -> Any:
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
         value = self.visit(node.value)
         return Code(f"{_enclose(value, 0)}.{node.attr}") if is_code(value) else getattr(value, node.attr)
 
-    def _expand_subscript(self, node: ast.Subscript) -> Any:
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
         value = self.visit(node.value)
         index = self.visit(node.slice)
         if is_code(value) or is_code(index):
             return Code(f"{self._enclose(value)}[{self._to_code(index)}]")
         return value[index]
 
-    def _expand_slice(self, node: ast.Slice) -> slice:
+    def visit_Slice(self, node: ast.Slice) -> slice:
         return slice(None if node.lower is None else self.visit(node.lower), None)
 
-    def _expand_starred(self, node: ast.Starred) -> Any:
+    def visit_Starred(self, node: ast.Starred) -> Any:
         return Code(f"*{self._enclose(self.visit(node.value))}")
 
-    def _expand_tuple(self, node: ast.Tuple) -> Any:
+    def visit_Tuple(self, node: ast.Tuple | ast.List) -> Any:
         return self._list_items(node.elts)
+
+    visit_List = visit_Tuple  # noqa: N815  ast names it so
 
     def _list_items(self, nodes: Sequence[ast.expr]) -> list[Any]:
         items: list[Any] = []
@@ -365,12 +367,14 @@ class _Expander:
                 items.append(self.visit(node))
         return items
 
-    def _expand_list_comp(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
+    def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
         known = dict(self._known)
         items: list[Any] = []
         self._unroll(node.elt, node.generators, items)
         self._known = known
         return items
+
+    visit_GeneratorExp = visit_ListComp  # noqa: N815  ast names it so
 
     def _unroll(self, element: ast.expr, loops: Sequence[ast.comprehension], items: list[Any]) -> None:
         if not loops:
@@ -387,11 +391,11 @@ class _Expander:
             raise ValueError(f"The condition '{ast.unparse(test)}' of a comprehension is not known.")
         return value
 
-    def _expand_bool_op(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         first, *others = node.values
         return _join(node.op, [self.visit(first), *map(self._visit_part, others)])
 
-    def _expand_if_exp(self, node: ast.IfExp) -> Any:
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
         test = self.visit(node.test)
         if not is_code(test):
             return self.visit(node.body if test else node.orelse)
@@ -408,7 +412,7 @@ class _Expander:
             raise ValueError(f"A call in a branch needs statements. Got {ast.unparse(node)}.")
         return value
 
-    def _expand_compare(self, node: ast.Compare) -> Any:
+    def visit_Compare(self, node: ast.Compare) -> Any:
         (op,), (right,) = node.ops, node.comparators
         values = self.visit(node.left), self.visit(right)
         if isinstance(op, ast.In) and values[0] is None and _is_sequence(values[1]):
@@ -417,11 +421,11 @@ class _Expander:
             return None in values[1] or _join(ast.Or(), tests)
         return self._operate(op, values, _COMPARISON, _hint(right))
 
-    def _expand_unary_op(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
         return Code(f"not {_enclose(value, _NOT)}", _NOT) if is_code(value) else not value
 
-    def _expand_bin_op(self, node: ast.BinOp) -> Any:
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
         return self._operate(node.op, (self.visit(node.left), self.visit(node.right)), _ARITHMETIC)
 
     def _operate(self, op: ast.AST, values: tuple[Any, Any], level: int, hint: str = "value") -> Any:
@@ -431,7 +435,7 @@ class _Expander:
         left, right = self._enclose(values[0], level - 1), self._enclose(values[1], level - 1, hint)
         return Code(f"{left} {symbol} {right}", level)
 
-    def _expand_call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> Any:
         callee = self._find_callee(node.func)
         if callee in INLINED:
             return self._inline(callee, node)
@@ -488,30 +492,3 @@ def _join(op: ast.boolop, values: Sequence[Any]) -> Any:
         return codes[0] if codes else not decisive
     word, level = ("or", _OR) if decisive else ("and", _AND)
     return Code(f" {word} ".join(_enclose(one, level - 1) for one in codes), level)
-
-
-_EXPANDERS: dict[type[ast.AST], Callable[[_Expander, Any], Any]] = {
-    ast.Assign: _Expander._expand_assign,
-    ast.Attribute: _Expander._expand_attribute,
-    ast.AugAssign: _Expander._expand_aug_assign,
-    ast.BinOp: _Expander._expand_bin_op,
-    ast.BoolOp: _Expander._expand_bool_op,
-    ast.Call: _Expander._expand_call,
-    ast.Compare: _Expander._expand_compare,
-    ast.Constant: _Expander._expand_constant,
-    ast.Expr: _Expander._expand_expr,
-    ast.For: _Expander._expand_for,
-    ast.GeneratorExp: _Expander._expand_list_comp,
-    ast.If: _Expander._expand_if,
-    ast.IfExp: _Expander._expand_if_exp,
-    ast.List: _Expander._expand_tuple,
-    ast.ListComp: _Expander._expand_list_comp,
-    ast.Name: _Expander._expand_name,
-    ast.Return: _Expander._expand_return,
-    ast.Slice: _Expander._expand_slice,
-    ast.Starred: _Expander._expand_starred,
-    ast.Subscript: _Expander._expand_subscript,
-    ast.Try: _Expander._expand_try,
-    ast.Tuple: _Expander._expand_tuple,
-    ast.UnaryOp: _Expander._expand_unary_op,
-}

@@ -121,6 +121,17 @@ def test_a_marked_function_with_statements_is_refused_in_a_branch_of_an_expressi
         expand_template(maybe_half, Names({}), value=codes("a")[0])
 
 
+def count_down(value: int) -> int:
+    while value:
+        value -= 1
+    return value
+
+
+def test_a_statement_that_no_template_may_contain_is_refused() -> None:
+    with pytest.raises(ValueError, match="A template contains While: while value"):
+        expand_template(count_down, Names({}), value=codes("a")[0])
+
+
 def fill(values: Sequence[Any], default: Any) -> Any:
     for value in values:
         if value is None:
