@@ -116,11 +116,7 @@ def note_anomaly(node: TapeNode, parent: TapeNode | None) -> None:
 
 
 def refuse_nan(results: Gradients, node: TapeNode) -> None:
-    """Raises if a node has returned a NaN. Traced gradients are not checked.
-
-    Raises:
-        AutogradError: a gradient has a NaN.
-    """
+    """Raises AutogradError if a node has returned a NaN. Traced gradients are not checked."""
     for position, grad in enumerate(results):
         array = grad._storage.array if isinstance(grad, Tensor) else grad
         if array is None or isinstance(array, Tracer) or not jnp.issubdtype(array.dtype, jnp.inexact):

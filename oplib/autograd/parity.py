@@ -31,11 +31,7 @@ class Variable(metaclass=_VariableMeta):
 
 
 def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
-    """Raises an error, because the function is deprecated.
-
-    Raises:
-        AutogradError: always.
-    """
+    """Raises AutogradError, because the function is deprecated."""
     raise AutogradError(
         "variable: autograd.variable(...) is deprecated. It makes no tensor. Use oplib.tensor(...)."
     )

@@ -302,11 +302,7 @@ class _Reader:
         return array if kind == "jax" else Tensor.from_array(array, requires_grad=entry["requires_grad"])
 
     def _read_array(self, place: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
-        """Reads an array that is as its entry says.
-
-        Raises:
-            DataError: it is not.
-        """
+        """Reads an array that is as its entry says, or raises DataError."""
         name, shape = entry["dtype"], tuple(entry["shape"])
         is_structured = name.startswith(("[", "{"))  # numpy's own, which no Tensor has
         dtype = None if is_structured else np.dtype(name)

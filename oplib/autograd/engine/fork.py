@@ -11,11 +11,10 @@ _must_reset = False
 
 
 def check() -> None:
-    """Resets the engine at its first use in a forked child. Raises if JAX had run in the parent.
+    """Resets the engine at its first use in a forked child.
 
-    Raises:
-        AutogradError: JAX had run in the parent. Its threads do not exist in the child, where its next
-            computation would hang.
+    If JAX had run in the parent, whose threads do not exist in the child, JAX would hang: it raises
+    AutogradError.
     """
     if _must_reset:
         _renew()

@@ -34,11 +34,7 @@ def find_overrides(values: Iterable[object]) -> list[type[Any]]:
 def hand_over(
     func: Callable[..., Any], overrides: list[type[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Calls ``__oplib_function__`` of each class until one does not return ``NotImplemented``.
-
-    Raises:
-        GradientTypeError: all of them return ``NotImplemented``.
-    """
+    """Calls each class's ``__oplib_function__`` until one answers, or raises GradientTypeError."""
     for cls in overrides:
         result = cls.__oplib_function__(func, tuple(overrides), args, kwargs)
         if result is not NotImplemented:

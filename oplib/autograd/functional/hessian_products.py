@@ -58,11 +58,7 @@ def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> t
 
 
 def take_scalar(outputs: Group, caller: str) -> Tensor:
-    """Checks that a function has returned one item.
-
-    Raises:
-        AutogradError: the function has returned a tuple, or several items.
-    """
+    """Raises AutogradError if a function has returned a tuple or several items instead of one item."""
     if outputs.is_tuple:
         raise AutogradError(
             f"{caller}: the function given to {caller} should return a single Tensor. Got a tuple of "

@@ -65,11 +65,7 @@ def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, che
 
 
 def check_gradient_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
-    """Checks the shape and dtype of a gradient or tangent.
-
-    Raises:
-        GradcheckError: they differ from those of its value.
-    """
+    """Raises GradcheckError if a gradient or tangent does not have the shape and dtype of its value."""
     if found.shape != due.shape:
         raise GradcheckError(
             f"gradcheck: the analytical gradient of {what} has incorrect size. Got {describe(found)} for "

@@ -68,11 +68,7 @@ class _Stacked:
 
 
 def run_mapped(run: Callable[[], Any], what: str) -> Any:
-    """Runs a function under vmap. An error in it is a failure of the check.
-
-    Raises:
-        GradcheckError: the function raised.
-    """
+    """Runs a function under vmap, and raises GradcheckError for an error in it."""
     try:
         return run()
     except Exception as error:

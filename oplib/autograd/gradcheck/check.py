@@ -122,11 +122,7 @@ def passes_checks(
 
 
 def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
-    """Runs the checks selected by the options.
-
-    Raises:
-        GradcheckError: a check fails.
-    """
+    """Runs the checks selected by the options. Each raises GradcheckError if it fails."""
     _check_numbers(problem, options, fast_mode=fast_mode)
     if options.check_batched_forward_grad:
         check_batched_tangents(problem)

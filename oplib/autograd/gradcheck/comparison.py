@@ -69,10 +69,9 @@ def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: flo
 
 
 def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:
-    """Raises if a Jacobian differs from finite differences.
+    """Raises GradcheckError if a Jacobian differs from finite differences.
 
-    Raises:
-        GradcheckError: names output, input, the entry with the largest difference, and both its values.
+    It names output, input, and both values of the entry that differs most.
     """
     differing = find_differing(numerical, analytical, options.atol, options.rtol)
     if not differing.any():

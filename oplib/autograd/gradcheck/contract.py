@@ -30,11 +30,7 @@ class _UndefinedGrad(Function):
 
 
 def check_zero_gradients(problem: Problem) -> None:
-    """Checks that zero gradients of the outputs give zero gradients of the inputs.
-
-    Raises:
-        GradcheckError: a gradient is not zero.
-    """
+    """Raises GradcheckError unless zero gradients of the outputs give zero gradients of the inputs."""
     outputs = problem.differentiable_outputs
     found = grad(
         outputs, problem.wanted_inputs, zero_cotangents(outputs), retain_graph=True, allow_unused=True

@@ -26,8 +26,7 @@ _ROWS = 2
 def push_forward(problem: Problem, place: int, direction: Vector, options: Options) -> dict[int, Vector]:
     """Returns the tangent of each floating output for a tangent of one input.
 
-    Raises:
-        GradcheckError: a tangent does not have the shape or dtype of its output.
+    Raises GradcheckError for one of another shape or dtype than its output.
     """
     tangent = from_coordinates(direction, problem.inputs[place].array)
     found: dict[int, Vector] = {}
@@ -71,11 +70,7 @@ def _read(tangent: Tensor | None, due: Any) -> Vector:
 
 
 def check_undefined_tangents(problem: Problem) -> None:
-    """Checks that an input without tangent gives the same results as one with a tangent of zeros.
-
-    Raises:
-        GradcheckError: the tangents of the outputs differ.
-    """
+    """Raises GradcheckError if no tangent of an input gives other results than a tangent of zeros."""
     tangents = {place: Tensor.from_array(_draw(problem, place)[0]) for place in problem.wanted}
     for place in problem.wanted:
         zeros = np.zeros(count_coordinates(problem.inputs[place].array))
@@ -94,11 +89,7 @@ def check_undefined_tangents(problem: Problem) -> None:
 
 
 def check_batched_tangents(problem: Problem) -> None:
-    """Compares forward mode, mapped over two tangents of each input, with a loop over the two.
-
-    Raises:
-        GradcheckError: the map raises, or gives other tangents.
-    """
+    """Raises GradcheckError if forward mode, mapped over two tangents, fails or differs from a loop."""
     for place in problem.wanted:
         tangents = _draw(problem, place)
         expected = [_push(problem, {place: Tensor.from_array(row)}) for row in tangents]

@@ -11,11 +11,7 @@ from .problem import Problem
 
 
 def check_backward_slow(problem: Problem, options: Options) -> None:
-    """Compares the Jacobians of the tape with finite differences.
-
-    Raises:
-        GradcheckError: an entry differs.
-    """
+    """Raises GradcheckError where a Jacobian of the tape differs from finite differences."""
     numerical = {
         place: problem.numerical_jacobian(place, options.eps, problem.differentiable)
         for place in problem.wanted
@@ -29,11 +25,7 @@ def check_backward_slow(problem: Problem, options: Options) -> None:
 
 
 def check_forward_slow(problem: Problem, options: Options) -> None:
-    """Compares the Jacobians of forward mode with finite differences.
-
-    Raises:
-        GradcheckError: an entry differs.
-    """
+    """Raises GradcheckError where a Jacobian of forward mode differs from finite differences."""
     outputs = problem.inexact
     for place in problem.wanted:
         numerical = problem.numerical_jacobian(place, options.eps, outputs)
@@ -44,11 +36,7 @@ def check_forward_slow(problem: Problem, options: Options) -> None:
 
 
 def check_constant_slow(problem: Problem, options: Options) -> None:
-    """Checks that a function does not depend on its inputs if none of its outputs requires grad.
-
-    Raises:
-        GradcheckError: an output changes with an input.
-    """
+    """Raises GradcheckError if an output changes with an input, though no output requires grad."""
     for place in problem.wanted:
         matrices = problem.numerical_jacobian(place, options.eps, problem.inexact)
         for output, matrix in zip(problem.inexact, matrices, strict=True):

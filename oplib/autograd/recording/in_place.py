@@ -220,11 +220,7 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
 
 
 def refuse_cast(op: str, given: Any, wanted: Any) -> None:
-    """Raises if a result may not be stored in a tensor of another dtype.
-
-    Raises:
-        ArgumentError: the dtype of the result is of a higher kind.
-    """
+    """Raises ArgumentError if a result is of a higher kind of dtype than the tensor that is to store it."""
     if not can_cast(given, wanted):
         raise ArgumentError(
             f"{op}: result type {_name(given)} can't be cast to the desired output type {_name(wanted)}. "

@@ -52,11 +52,7 @@ def active_pairs() -> tuple[HookPair, ...]:
 
 
 def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: str) -> HookPair:
-    """Returns two callables as a pair.
-
-    Raises:
-        GradientTypeError: one of them is not callable.
-    """
+    """Returns two callables as a pair, or raises GradientTypeError."""
     for role, hook in (("pack", pack), ("unpack", unpack)):
         if not callable(hook):
             raise GradientTypeError(
@@ -84,11 +80,7 @@ def push_hooks(
 
 
 def pop_hooks() -> None:
-    """Removes the innermost pair of this thread.
-
-    Raises:
-        AutogradError: no pair is active.
-    """
+    """Removes the innermost pair of this thread; raises AutogradError if none is active."""
     if not hook_stack.pairs:
         raise AutogradError(
             "_pop_saved_tensors_default_hooks: no hooks are in force in this thread. Each pop needs a push "
@@ -191,10 +183,9 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
 
 
 def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
-    """Returns the object that hooks make of a tensor. They run with grad mode off.
+    """Returns the object that hooks make of a tensor, with grad mode off.
 
-    Raises:
-        AutogradError: a hook has written into the tensor.
+    Raises AutogradError if a hook writes the tensor.
     """
     version = tensor._storage.version
     state = modes.state

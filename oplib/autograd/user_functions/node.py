@@ -96,11 +96,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:
-        """The saved values. Each of them accepts hooks.
-
-        Raises:
-            SavedTensorError: they are freed.
-        """
+        """The saved values, each of which accepts hooks. Freed ones raise SavedTensorError."""
         if self._saved is None:
             raise second_pass_error(self.name())
         return self._saved

@@ -52,10 +52,9 @@ def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[A
 
 
 def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list[Any]:
-    """Flattens the results of a backward. None may stand for a whole argument.
+    """Flattens the results of a backward.
 
-    Raises:
-        AutogradError: a gradient has another structure than its argument.
+    None may stand for a whole argument; another structure raises AutogradError.
     """
     if not specs:
         return list(gradients)

@@ -60,11 +60,7 @@ def box_results(outputs: Sequence[Any]) -> list[Tensor]:
 
 
 def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequence[Tensor | None]) -> None:
-    """Raises if the node just recorded has saved a tensor of inference mode.
-
-    Raises:
-        AutogradError: the node has saved one.
-    """
+    """Raises AutogradError if the node just recorded has saved a tensor of inference mode."""
     suspects = [tensor for tensor in tensors if tensor is not None and tensor._storage.is_inference]
     if not suspects:
         return

@@ -156,10 +156,9 @@ def cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
 
 
 def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Runs a call that has a sharding rule; its arrays are traced.
+    """Runs a call that has a sharding rule, on traced arrays.
 
-    Raises:
-        RegistrationValueError: the rule does not fit the arrays.
+    Arrays that do not fit raise RegistrationValueError.
     """
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))

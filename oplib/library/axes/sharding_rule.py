@@ -68,11 +68,7 @@ def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
 
 
 def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
-    """Parses a rule, and compares it with the arguments and results of the op.
-
-    Raises:
-        RegistrationValueError: see :func:`check_sharding_rule`.
-    """
+    """Parses a rule, and compares it with the op, see :func:`check_sharding_rule`."""
     body, kinds = _read_kinds(schema, text)
     sides = body.split("->")
     if len(sides) != 2:

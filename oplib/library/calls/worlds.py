@@ -23,11 +23,7 @@ def tells_world(record: Record, layout: Layout) -> bool:
 
 
 def refuse_numbers(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
-    """Refuses a number for a tensor in a call with Tensors, as torch does.
-
-    Raises:
-        ArgumentError: the call has one.
-    """
+    """Raises ArgumentError for a number in place of a tensor in a call with Tensors, as torch does."""
     if not any(isinstance(value, _NUMBERS) for value in flat):
         return
     values = layout.rebuild(flat)
@@ -49,22 +45,14 @@ def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
 
 
 def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
-    """Refuses numbers in a list of tensors if no argument is an array, as torch does.
-
-    Raises:
-        ArgumentError: the call has one.
-    """
+    """Raises ArgumentError for numbers in a list of tensors if no argument is an array, as torch does."""
     for place, entry in enumerate(layout.entries):
         if isinstance(entry, tuple) and True in entry and all(isinstance(one, _NUMBERS) for one in flat):
             raise _explain_number(record, place, layout.rebuild(flat)[place][entry.index(True)])
 
 
 def refuse_writing(record: Record, layout: Layout) -> None:
-    """Refuses a call that would write into arrays.
-
-    Raises:
-        ArgumentError: an argument would be written.
-    """
+    """Raises ArgumentError for a call that would write into arrays."""
     for place in layout.written_places:
         if layout.entries[place] is not Slot.absent:
             raise ArgumentError(

@@ -139,10 +139,9 @@ class Linear:
         )
 
     def _make_zero(self, place: int, shape: Any) -> Any:
-        """Returns the zero gradient that a formula declares by None, which is not accepted for a number.
+        """Returns the zero gradient that a formula declares by None.
 
-        Raises:
-            MissingRuleError: the input is a number, for which a formula often returns None without intent.
+        For a number, for which None is often returned without intent, it raises MissingRuleError.
         """
         layout = self.call.layout
         name = layout.find_argument(place)

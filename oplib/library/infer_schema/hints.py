@@ -71,11 +71,7 @@ def find_hint_kind(hint: Any) -> Kind | None:
 
 
 def read_hint(hint: Any) -> SchemaType:
-    """Returns the schema type of a parameter annotated with ``hint``.
-
-    Raises:
-        UnsupportedHintError: the annotation has no schema type.
-    """
+    """Returns the schema type of a parameter annotated with ``hint``, or raises UnsupportedHintError."""
     hint = resolve_alias(hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -88,11 +84,7 @@ def read_hint(hint: Any) -> SchemaType:
 
 
 def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:
-    """Returns the schema types of the results of a function annotated ``-> hint``.
-
-    Raises:
-        UnsupportedHintError: a result has no schema type.
-    """
+    """Returns the schema types of results annotated ``-> hint``, or raises UnsupportedHintError."""
     hint = resolve_alias(hint)
     if hint is None or hint is types.NoneType:
         return ()

@@ -37,11 +37,7 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
 
 
 def find_signature_kind(signature: Signature) -> Kind | None:
-    """Returns the single kind of a signature.
-
-    Raises:
-        SchemaInferenceError: the signature has two kinds.
-    """
+    """Returns the single kind of a signature; raises SchemaInferenceError if it has two."""
     hints = [(f"Parameter {parameter.name}", parameter.hint) for parameter in signature.parameters]
     first: tuple[str, Kind] | None = None
     for subject, hint in (*hints, ("the return", signature.returned)):

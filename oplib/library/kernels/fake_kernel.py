@@ -68,11 +68,7 @@ def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], res
 
 
 def require_shapes(record: Record, results: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Raises if the results of a kernel differ in shape or dtype from those of its fake kernel.
-
-    Raises:
-        ResultError: they differ.
-    """
+    """Raises ResultError if results of a kernel differ in shape or dtype from those of its fake kernel."""
     got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
     if got != due:
         raise ResultError(

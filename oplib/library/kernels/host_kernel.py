@@ -28,10 +28,9 @@ def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Se
 
 
 def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
-    """Calls a host kernel as a callback in a trace, with the shapes of its fake kernel.
+    """Calls a host kernel as a callback in a trace.
 
-    Raises:
-        MissingRuleError: the op has no fake kernel.
+    The fake kernel gives the shapes; without one it raises MissingRuleError.
     """
     keeps_shapes = None not in layout.schema.returned_arguments  # it only returns written arguments
     if record.fake is None and not keeps_shapes:

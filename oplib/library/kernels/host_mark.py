@@ -54,10 +54,9 @@ def _lower(ctx: Any, *values: Any, op: str) -> Any:
 
 
 def _refuse_some_axes(context: Any, op: str) -> None:
-    """Raises if a program is partitioned manually along only some axes of a mesh, which callbacks forbid.
+    """Raises TracingError for a program that is partitioned manually along some axes: callbacks need all.
 
-    Raises:
-        TracingError: it is; JAX raises a similar error without the op's name.
+    (JAX's own error does not name the op.)
     """
     manual = frozenset(getattr(context, "manual_axes", ()))
     rest = [name for name in context.mesh.axis_names if name not in manual] if manual else []

@@ -46,10 +46,9 @@ def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None =
 
 
 def require_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> None:
-    """Raises if a call has no kernel. Under a trace the check is made at lowering, which knows the platform.
+    """Raises MissingRuleError if a call has no kernel.
 
-    Raises:
-        MissingRuleError: there is no kernel.
+    Under a trace lowering checks it, which knows the platform.
     """
     if record.sole_kernel is not None:
         return

@@ -72,11 +72,7 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
 
 
 def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:
-    """Raises if the kernel of a platform returns other shapes than the first kernel.
-
-    Raises:
-        ResultError: it does; the text names both kernels.
-    """
+    """Raises ResultError if the kernel of a platform returns other shapes than the first kernel."""
     first = next(iter(traced))
     if _describe_results(traced[first]) != _describe_results(traced[slot]):
         raise ResultError(

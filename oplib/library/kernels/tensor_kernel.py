@@ -87,11 +87,7 @@ def note_versions(tensors: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
 def refuse_undeclared_writes(
     record: Record, values: Sequence[Any], before: Sequence[tuple[Tensor, int]]
 ) -> None:
-    """Raises if a kernel has written an argument that its schema does not declare as written.
-
-    Raises:
-        AutogradError: it has; the text names the argument.
-    """
+    """Raises AutogradError if a kernel has written an argument without a declaration in its schema."""
     changed = [tensor for tensor, version in before if tensor._storage.version != version]
     if not changed:
         return

@@ -46,11 +46,7 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
 
 
 def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:
-    """Compares the derivatives of the formula with central differences, along random directions.
-
-    Raises:
-        GradcheckError: they differ.
-    """
+    """Raises GradcheckError if derivatives of the formula differ from differences along random directions."""
     if not _is_due(sample):
         return
     with jax.enable_x64(True):

@@ -16,10 +16,9 @@ from .sample import Sample, flatten
 
 
 def check_registration(sample: Sample, tolerance: Tolerance) -> None:
-    """Searches an eager kernel without a formula for a Function, whose backward would never run.
+    """Raises OpMismatchError if an eager kernel without a formula applies a Function.
 
-    Raises:
-        OpMismatchError: the kernel applies one.
+    Its backward would never run.
     """
     del tolerance
     record = sample.overload.record

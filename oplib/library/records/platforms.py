@@ -95,8 +95,7 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
 def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
     """Returns the slots for device types, without repetition; None means all devices.
 
-    Raises:
-        RegistrationError: a device type does not exist.
+    Unknown ones raise RegistrationError.
     """
     if devices is None:
         return ("default",)

@@ -67,11 +67,7 @@ def parse_qualname(text: object, *, subject: str) -> Qualname:
 
 
 def check_namespace(namespace: str, site: Site) -> None:
-    """Refuses a definition in a reserved namespace, unless the package itself makes it.
-
-    Raises:
-        RegistrationValueError: the namespace is reserved.
-    """
+    """Raises RegistrationValueError for a reserved namespace, unless the package itself defines the op."""
     if namespace in RESERVED_NAMESPACES and not site.is_inside:
         raise RegistrationValueError(
             f"{namespace} is a reserved namespace. Got a definition in it at {site}. "
@@ -80,11 +76,7 @@ def check_namespace(namespace: str, site: Site) -> None:
 
 
 def require_same_namespace(given: str, own: str, *, subject: str) -> None:
-    """Raises if a name has another namespace than its library.
-
-    Raises:
-        RegistrationError: the namespaces differ.
-    """
+    """Raises RegistrationError if a name has another namespace than its library."""
     if given != own:
         raise RegistrationError(
             f"{subject}: the explicitly provided namespace ({given}) does not match namespace of the "

@@ -14,11 +14,7 @@ Tags = Tag | Iterable[Tag] | None
 
 
 def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
-    """Returns tags as a tuple without repetition.
-
-    Raises:
-        RegistrationTypeError: an item is no Tag.
-    """
+    """Returns tags as a tuple without repetition; raises RegistrationTypeError for what is no Tag."""
     given: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
     for tag in given:
         if not isinstance(tag, Tag):

@@ -8,11 +8,7 @@ from oplib.errors import UnsupportedRegistrationError
 
 
 def fallthrough_kernel(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Raises: there are no dispatch keys that a call could fall through.
-
-    Raises:
-        UnsupportedRegistrationError: always.
-    """
+    """Raises UnsupportedRegistrationError: there are no dispatch keys that a call could fall through."""
     raise UnsupportedRegistrationError(
         "fallthrough_kernel: it should never be called. There is no dispatcher with keys to fall through. "
         "Leave the registration out."
@@ -53,11 +49,7 @@ class FakeContext:
     """The result of :func:`get_ctx`; in torch it makes sizes that depend on data."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> NoReturn:  # noqa: A002  torch's names
-        """Raises: sizes that depend on data do not exist here.
-
-        Raises:
-            UnsupportedRegistrationError: always.
-        """
+        """Raises UnsupportedRegistrationError: sizes that depend on data do not exist here."""
         raise UnsupportedRegistrationError(
             f"new_dynamic_size(min={min}, max={max}): the shape of a result cannot depend on data, because "
             "XLA's shapes are static. Pad the result to a size known from the arguments, or annotate the "

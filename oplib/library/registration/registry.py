@@ -56,11 +56,7 @@ class Registry:
         return self._contributions.get(qualname, ())
 
     def claim_namespace(self, owner: Owner) -> None:
-        """Makes a library the only one of kind ``DEF`` in its namespace.
-
-        Raises:
-            RegistrationError: the namespace has one already.
-        """
+        """Makes a library the only ``DEF`` of its namespace, or raises RegistrationError."""
         with self._writing():
             first = self._sole_owners.setdefault(owner.namespace, owner)
             if first is not owner:
@@ -71,11 +67,7 @@ class Registry:
                 )
 
     def define(self, qualname: Qualname, piece: Contribution) -> OpOverload:
-        """Defines an op that is not defined yet.
-
-        Raises:
-            RegistrationError: the op is defined already; the text names both places.
-        """
+        """Defines an op; raises RegistrationError, which names both places, if it is defined already."""
         settle(qualname.packet)
         with self._writing():
             pieces = self.read(qualname)

@@ -261,11 +261,7 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
 def require_rule(
     rule: Any, overload: OpOverload, kind: str, due: str, /, *args: None, **kwargs: None
 ) -> None:
-    """Raises if a rule is not callable, or not with these arguments.
-
-    Raises:
-        RegistrationTypeError: it is not.
-    """
+    """Raises RegistrationTypeError if a rule is not callable, or not with these arguments."""
     require_callable(rule, f"register_{kind}({overload.name()}): the rule")
     require_signature(rule, f"{overload.name()}: the {kind} rule", due, *args, **kwargs)
 

@@ -70,21 +70,13 @@ def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, 
 
 
 def make_kernel(fn: object, qualname: Qualname) -> Kernel:
-    """Returns a kernel with the kind of its annotations.
-
-    Raises:
-        RegistrationTypeError: ``fn`` is not callable.
-    """
+    """Returns a kernel with the kind of its annotations, or raises RegistrationTypeError."""
     require_callable(fn, f"{qualname}: the kernel")
     return Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
 
 
 def require_callable(fn: object, subject: str) -> None:
-    """Raises if an object that is to be called is not callable.
-
-    Raises:
-        RegistrationTypeError: it is not callable.
-    """
+    """Raises RegistrationTypeError if an object that is to be called is not callable."""
     if not callable(fn):
         raise RegistrationTypeError(
             f"{subject} is required to be a callable. Got {type(fn).__name__}. Pass a function."
@@ -92,11 +84,7 @@ def require_callable(fn: object, subject: str) -> None:
 
 
 def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> None:
-    """Raises if a kernel has another kind than the op's other kernels.
-
-    Raises:
-        RegistrationError: it has another kind.
-    """
+    """Raises RegistrationError if a kernel has another kind than the op's other kernels."""
     kind = find_kind(pieces)
     if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
         return
@@ -115,11 +103,7 @@ def _is_said(pieces: Contributions) -> bool:
 
 
 def require_device_argument(schema: FunctionSchema) -> None:
-    """Raises if an op has kernels for certain devices, and no argument that decides the device of a call.
-
-    Raises:
-        RegistrationValueError: the op has neither a tensor argument nor a ``Device device``.
-    """
+    """Raises RegistrationValueError if neither a tensor nor ``Device device`` decides a call's device."""
     if any(argument.has_tensor for argument in schema.arguments) or find_device_place(schema) is not None:
         return
     raise RegistrationValueError(
@@ -130,11 +114,7 @@ def require_device_argument(schema: FunctionSchema) -> None:
 
 
 def refuse_keyword_only_tensors(schema: FunctionSchema, *, subject: str) -> None:
-    """Raises if the schema has a keyword-only tensor.
-
-    Raises:
-        UnsupportedRegistrationError: it has one.
-    """
+    """Raises UnsupportedRegistrationError if the schema has a keyword-only tensor."""
     if has_kwarg_only_tensors(schema):
         raise UnsupportedRegistrationError(
             f"{schema.qualified_name}: {subject} with kwarg-only Tensor args is not supported. Got {schema}. "
@@ -203,10 +183,9 @@ def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kw
 
 
 def refuse_mutation(schema: FunctionSchema) -> None:
-    """Raises if an op writes an argument, so that it has no derivative as a function of its inputs.
+    """Raises RegistrationError if an op writes an argument.
 
-    Raises:
-        RegistrationError: the op writes an argument.
+    It has no derivative as a function of its inputs.
     """
     if schema.is_mutable:
         raise RegistrationError(

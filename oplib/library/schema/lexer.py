@@ -37,11 +37,7 @@ class Token:
 
 
 def read_tokens(source: str) -> list[Token]:
-    """Returns the tokens of a schema's text without blanks and comments; the last one is an END token.
-
-    Raises:
-        SchemaError: a character starts no token.
-    """
+    """Returns the tokens of a text, without blanks and comments, and an END token, or raises SchemaError."""
     tokens: list[Token] = []
     position = 0
     while position < len(source):

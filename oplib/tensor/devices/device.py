@@ -145,10 +145,9 @@ def is_abstract(array: Any) -> bool:
 
 
 def device_of_array(array: Any) -> Device:
-    """Returns the only device of an array; the abstract device if it has no values.
+    """Returns the only device of an array, the abstract one if it has no values.
 
-    Raises:
-        DeviceError: the array is on several devices.
+    Several raise DeviceError.
     """
     if is_abstract(array):
         return ABSTRACT

@@ -37,11 +37,7 @@ def is_orphan() -> bool:
 
 
 def check_process() -> None:
-    """Raises in a process where JAX would hang.
-
-    Raises:
-        AutogradError: the process was forked after JAX had run in its parent.
-    """
+    """Raises AutogradError in a process that was forked after JAX had run in its parent: JAX would hang."""
     if _is_orphan:
         refuse_call()
 

@@ -140,11 +140,7 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def find_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype object for a spelling of a dtype, regardless of x64.
-
-    Raises:
-        DtypeError: tensors do not have such a dtype.
-    """
+    """Returns the dtype object for a spelling of a dtype, regardless of x64, or raises DtypeError."""
     try:
         found = np.dtype(dtype)
     except TypeError:

@@ -200,11 +200,7 @@ class Generator:
         return _restore, (str(self.device), seed, plain, count)
 
     def next_key(self) -> Any:
-        """Advances the Generator and returns a new key.
-
-        Raises:
-            TracingError: the Generator was made outside the current trace.
-        """
+        """Advances the Generator and returns a new key; see :meth:`advance`."""
         return _fold(*self.advance())
 
     def advance(self) -> tuple[Any, np.uint32]:
@@ -289,10 +285,9 @@ def is_key(value: Any) -> bool:
 
 
 def read_generator(generator: Any) -> Generator:
-    """Returns the Generator for an argument: the global one for None, and a new one for a key.
+    """Returns the Generator for an argument: the global one for None, a new one for a key.
 
-    Raises:
-        ArgumentTypeError: the argument has another type.
+    Others raise ArgumentTypeError.
     """
     if isinstance(generator, Generator):
         return generator

@@ -114,11 +114,7 @@ class TensorMetadata:
 
 
 def check_dim(op: str, shape: tuple[int, ...], dim: int) -> int:
-    """Returns a dim unchanged, after checking that a shape has it.
-
-    Raises:
-        DimensionError: the dim does not exist.
-    """
+    """Returns a dim unchanged, or raises DimensionError if a shape does not have it."""
     if not -len(shape) <= dim < len(shape):
         raise DimensionError(
             f"{op}: dimension out of range. Got dim={dim} for shape {shape}. "

@@ -132,11 +132,7 @@ def take_results_apart(
 
 
 def place_batch(ndim: int, dim: int) -> int:
-    """Returns the batch dimension among all dims of a result, not negative.
-
-    Raises:
-        DimensionError: the result would not have this dim.
-    """
+    """Returns the batch dimension among all dims of a result, not negative, or raises DimensionError."""
     if not -ndim <= dim < ndim:
         raise DimensionError(
             f"vmap: Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
