@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +31,6 @@ from .records.record import Tag
 from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]
-
-
-class InfoProtocol(Protocol):
-    """The interface of a registration, which is read at every call and every backward."""
-
-    _backward_fn: Rule | None
-    _setup_context_fn: Rule | None
 
 
 @dataclass
@@ -68,7 +61,7 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
 
     Args:
         op: the overload; its namespace, name, overload name and schema are read.
-        info: an :class:`InfoProtocol`, read at call time.
+        info: formula and setup, read at call time.
 
     Returns:
         A function of the op's arguments, with one value per schema argument in order; keyword-only ones by

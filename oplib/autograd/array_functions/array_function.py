@@ -216,6 +216,7 @@ class BackwardPlan:
 
     __slots__ = (
         "__weakref__",
+        "_backwards",
         "differentiable",
         "extra_reads",
         "extras",
@@ -248,6 +249,7 @@ class BackwardPlan:
         self.names: tuple[str, ...] = ()
         self.pattern: Any = None
         self.repetition = itertools.repeat(self)
+        self._backwards: dict[Mask, ArrayFunction] = {}
 
     def set_sources(self, sources: Sequence[int]) -> None:
         """Sets the origins of the residuals."""
@@ -261,6 +263,14 @@ class BackwardPlan:
 
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
+        found = self._backwards.get(given)
+        if found is None:
+            found = self._backwards[given] = self._make_backward(given)
+            if given == (True,):
+                self.sole = found
+        return found
+
+    def _make_backward(self, given: Mask) -> ArrayFunction:
         raise NotImplementedError
 
 
@@ -293,13 +303,12 @@ register_plan(BackwardPlan)
 class DerivedPlan(BackwardPlan):
     """Finds the inputs that the vjp reads. If it cannot be traced, all inputs count as read."""
 
-    __slots__ = ("_backwards", "_forwarded", "_function", "_inputs", "_types")
+    __slots__ = ("_forwarded", "_function", "_inputs", "_types")
 
     def __init__(self, function: ArrayFunction, wanted: Mask, inputs: Arrays, outputs: Arrays) -> None:
         self._inputs = tuple(shape_of(value) for value in inputs)
         self._types = tuple(map(jax.typeof, inputs))
         self._function = function
-        self._backwards: dict[Mask, ArrayFunction] = {}
         differentiable = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
         super().__init__(wanted, outputs, self._find_read_inputs(wanted, differentiable, outputs))
 
@@ -341,24 +350,15 @@ class DerivedPlan(BackwardPlan):
     def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
         return self._function.name
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
-        found = self._backwards.get(given)
-        if found is None:
-            wanted = self._find_reached(given)
-            full = self._function.vjp(wanted, given).function
-            function = spread_gradients(_fill_dead(full, self._types, self.sources), wanted)
-            kind, places = self._forwarded
-            if kind == given and places is not None and not self.sources:
-                cotangents = iter([place - len(self.wanted) for place in places])
-                forwarded = [next(cotangents) if want else None for want in self.wanted]
-                found = Forwarding(function, self._function.name, forwarded)
-            else:
-                compiled = self._function.compiled
-                found = ArrayFunction(function, self._function.name, compiled=compiled, is_formula=True)
-            self._backwards[given] = found
-            if given == (True,):
-                self.sole = found
-        return found
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        wanted = self._find_reached(given)
+        full = self._function.vjp(wanted, given).function
+        function = spread_gradients(_fill_dead(full, self._types, self.sources), wanted)
+        name, (kind, places) = self._function.name, self._forwarded
+        if kind == given and places is not None and not self.sources:
+            cotangents = iter([place - len(self.wanted) for place in places])
+            return Forwarding(function, name, [next(cotangents) if want else None for want in self.wanted])
+        return ArrayFunction(function, name, compiled=self._function.compiled, is_formula=True)
 
 
 def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[..., Arrays]:

@@ -79,7 +79,7 @@ class ResidualPlan(BackwardPlan):
         extra_places: which residuals are neither inputs nor outputs.
     """
 
-    __slots__ = ("_backwards", "_function", "_structure", "_types", "extra_places")
+    __slots__ = ("_function", "_structure", "_types", "extra_places")
 
     def __init__(
         self,
@@ -101,7 +101,6 @@ class ResidualPlan(BackwardPlan):
         self._function = function
         self._structure = structure
         self._types = tuple(map(jax.typeof, outputs))
-        self._backwards: dict[Mask, ArrayFunction] = {}
         if self.extra_places:
             self.extras = self._make_extras()
             self.extra_reads = tuple(range(len(inputs)))
@@ -120,16 +119,9 @@ class ResidualPlan(BackwardPlan):
     def op_name(self) -> str:  # noqa: D102  described in Plan
         return self._function.name
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
-        found = self._backwards.get(given)
-        if found is None:
-            pulled = spread_gradients(self._pull_back(given), self.wanted)
-            name, compiled = self._function.name, self._function.compiled
-            found = ArrayFunction(pulled, name, compiled=compiled, is_formula=True)
-            self._backwards[given] = found
-            if given == (True,):
-                self.sole = found
-        return found
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        pulled = spread_gradients(self._pull_back(given), self.wanted)
+        return ArrayFunction(pulled, self._function.name, compiled=self._function.compiled, is_formula=True)
 
     def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
         """The gradients from residuals and the cotangents of some outputs; zeros stand for the others."""

@@ -41,7 +41,7 @@ class RunPlan:
         self.needed: set[TapeNode] = set()
         self._reached: set[TapeNode] | None = None
         if not capture and not inputs:
-            self.waiting = _count_all_arrivals(roots)[0]
+            self.waiting = _count_arrivals(roots)[0]
             return
         targets = {node for node, _ in inputs}
         self.needed = _find_ancestors(roots, targets)
@@ -57,7 +57,7 @@ class RunPlan:
         if self.members is not None:
             return node in self.needed or node in self.captures
         if self._reached is None:
-            self._reached = _count_all_arrivals(self.roots)[1]
+            self._reached = _count_arrivals(self.roots)[1]
         return node in self._reached
 
     def find_order(self) -> list[TapeNode]:
@@ -82,39 +82,20 @@ class RunPlan:
         return self.members is None or edge[0] in self.needed
 
     def _count_again(self) -> dict[TapeNode, int]:
-        if self.members is None:
-            return _count_all_arrivals(self.roots)[0]
-        return _count_arrivals(self.roots, self.needed, self.members)[0]
+        needed = None if self.members is None else self.needed
+        return _count_arrivals(self.roots, needed, self.members)[0]
 
 
-def _count_all_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
-    """Counts the edges into each node reached from ``roots``.
+def _count_arrivals(
+    roots: Sequence[Edge],
+    senders: Collection[TapeNode] | None = None,
+    receivers: Collection[TapeNode] | None = None,
+) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Counts the edges from ``roots``, from senders and to receivers; None stands for all nodes.
 
     Returns:
         The counts above one, which are few in most graphs, and all reached nodes.
     """
-    several: dict[TapeNode, int] = {}
-    reached: set[TapeNode] = set()
-    ahead: list[TapeNode] = []
-    edges: Sequence[Edge | None] = roots
-    while True:
-        for edge in edges:
-            if edge is not None:
-                node = edge[0]
-                if node in reached:
-                    several[node] = several.get(node, 1) + 1
-                else:
-                    reached.add(node)
-                    ahead.append(node)
-        if not ahead:
-            return several, reached
-        edges = ahead.pop().edges
-
-
-def _count_arrivals(
-    roots: Sequence[Edge], senders: Collection[TapeNode], receivers: Collection[TapeNode]
-) -> tuple[dict[TapeNode, int], set[TapeNode]]:
-    """Counts the edges from and to the given nodes only; see :func:`_count_all_arrivals`."""
     several: dict[TapeNode, int] = {}
     reached: set[TapeNode] = set()
     ahead: list[TapeNode] = []
@@ -126,9 +107,9 @@ def _count_arrivals(
             node = edge[0]
             if node in reached:
                 several[node] = several.get(node, 1) + 1
-            elif node in receivers:
+            elif receivers is None or node in receivers:
                 reached.add(node)
-                if node in senders:
+                if senders is None or node in senders:
                     ahead.append(node)
         if not ahead:
             return several, reached

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from oplib.tracebacks import entry_point
 
@@ -54,19 +54,7 @@ _OF_SCALARS = {
 }
 
 
-class Product(Protocol):
-    """A function that returns the outputs of a function of Tensors, and a product."""
-
-    def __call__(
-        self, func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
-    ) -> Any:
-        """Returns the outputs and the product."""
-        ...
-
-
-def product(
-    *, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False
-) -> Callable[[Callable[..., Any]], Product]:
+def product(*, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False):
     """Makes a public function from one that takes ``create_graph`` and ``strict`` by keyword.
 
     The docstring of that function becomes the beginning of the public one.
@@ -77,7 +65,7 @@ def product(
         of_scalar: whether the function has one output of one item.
     """
 
-    def make(compute: Callable[..., Any]) -> Product:
+    def make(compute: Callable[..., Any]):
         def call(
             func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
         ) -> Any:

@@ -180,40 +180,33 @@ def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
     return tensor
 
 
+def _refreshed(name: str) -> property:
+    """Returns the property of an attribute that is read and written after its tensor is refreshed."""
+
+    def read(view: Tensor) -> Any:
+        refresh_history(view)
+        return getattr(view, name)
+
+    def write(view: Tensor, value: Any) -> None:
+        refresh_history(view)
+        setattr(view, name, value)
+
+    return property(read, write)
+
+
+def _requires_grad_of_stale(view: Tensor) -> bool:
+    return view.__dict__.get("_requires_grad", False) or _root_of(view)._requires_grad
+
+
 class StaleView(Tensor):
     """A view that must look up its history, because the history of its root has changed.
 
     It is a class, so that other tensors need no check. Tensors change their class to it and back.
     """
 
-    @property
-    def _requires_grad(self) -> bool:
-        return self.__dict__.get("_requires_grad", False) or _root_of(self)._requires_grad
-
-    @_requires_grad.setter
-    def _requires_grad(self, value: bool) -> None:
-        refresh_history(self)
-        self._requires_grad = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
-
-    @property
-    def _grad_fn(self) -> Any:
-        refresh_history(self)
-        return self._grad_fn
-
-    @_grad_fn.setter
-    def _grad_fn(self, value: Any) -> None:
-        refresh_history(self)
-        self._grad_fn = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
-
-    @property
-    def _output_nr(self) -> int:
-        refresh_history(self)
-        return self._output_nr
-
-    @_output_nr.setter
-    def _output_nr(self, value: int) -> None:
-        refresh_history(self)
-        self._output_nr = value  # pyright: ignore[reportIncompatibleVariableOverride]  a property
+    _requires_grad: Any = property(_requires_grad_of_stale, _refreshed("_requires_grad").fset)
+    _grad_fn: Any = _refreshed("_grad_fn")
+    _output_nr: Any = _refreshed("_output_nr")
 
 
 StaleView.__name__ = StaleView.__qualname__ = "Tensor"

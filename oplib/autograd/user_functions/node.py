@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,44 +24,6 @@ if TYPE_CHECKING:
     from oplib.autograd.nodes.backward_run import BackwardRun
 
 
-class FunctionClass(Protocol):
-    """Protocol: the members of a Function's class that its node reads."""
-
-    @property
-    def __name__(self) -> str: ...
-
-    @property
-    def backward(self) -> Callable[..., Any]:
-        """The user's rule."""
-        ...
-
-    @property
-    def vjp(self) -> Callable[..., Any]:
-        """Another name of the same rule."""
-        ...
-
-    @property
-    def jvp(self) -> Callable[..., Any]:
-        """The rule of forward mode."""
-        ...
-
-    @property
-    def _root(self) -> FunctionClass: ...
-
-    @property
-    def _is_users(self) -> bool: ...
-
-    @property
-    def _takes_trees(self) -> bool: ...
-
-    @property
-    def _backward_cls(self) -> type[BackwardCFunction]: ...
-
-    def _call_forward(
-        self, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any: ...
-
-
 class BackwardCFunction(TapeNode, FunctionCtx):
     """Base of the node classes made for user Functions: ``<Name>Backward``.
 
@@ -70,7 +32,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             container with a flag for each leaf.
     """
 
-    _forward_cls: ClassVar[FunctionClass]
+    _forward_cls: ClassVar[Any]  # the user's subclass of Function, whose module imports this one
 
     needs_input_grad: tuple[Any, ...] = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()

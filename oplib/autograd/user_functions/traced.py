@@ -23,7 +23,7 @@ from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.escape import refuse_escape
 
 from .function_call import FunctionCall
-from .node import BackwardCFunction, FunctionClass, refuse_gradient
+from .node import BackwardCFunction, refuse_gradient
 from .recording import finish_call
 from .trees import flatten_values, unflatten_values
 
@@ -31,7 +31,7 @@ _new: Any = object.__new__
 Arrays = Sequence[Any]
 
 
-def is_differentiated_by_jax(cls: FunctionClass, call: FunctionCall) -> bool:
+def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
     """Returns whether JAX gets the rule: the call is not recorded, has traced inputs, and has a rule.
 
     JAX differentiates the body of a control flow function, so there JAX gets the rule of a recorded call too.
@@ -44,7 +44,7 @@ def is_differentiated_by_jax(cls: FunctionClass, call: FunctionCall) -> bool:
 
 
 def call_traced(
-    cls: FunctionClass,
+    cls: Any,
     args: tuple[Any, ...],
     keywords: dict[str, Any],
     leaves: Sequence[Any],
@@ -81,7 +81,7 @@ class _TracedCall:
 
     def __init__(
         self,
-        cls: FunctionClass,
+        cls: Any,
         leaves: Sequence[Any],
         call: FunctionCall,
         *,

@@ -42,7 +42,7 @@ class FormulaPlan(BackwardPlan):
         notes: the notes of the setup.
     """
 
-    __slots__ = ("_backwards", "_types", "inputs", "layout", "notes", "overload")
+    __slots__ = ("_types", "_versioned", "inputs", "layout", "notes", "overload")
 
     notes: Notes
 
@@ -60,7 +60,7 @@ class FormulaPlan(BackwardPlan):
         self.layout = layout
         self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
         self._types = tuple(map(jax.typeof, inputs))
-        self._backwards: dict[Mask, tuple[int, ArrayFunction]] = {}
+        self._versioned: dict[Mask, tuple[int, ArrayFunction]] = {}
         super().__init__(wanted, outputs, ())
         self.structure: Structure = structure
 
@@ -79,7 +79,7 @@ class FormulaPlan(BackwardPlan):
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
-        held = self._backwards.get(given)
+        held = self._versioned.get(given)
         if held is not None and held[0] == record.version:
             return held[1]
         if infer_kind(self._find_rule()) == "host":
@@ -89,7 +89,7 @@ class FormulaPlan(BackwardPlan):
         else:
             formula = spread_gradients(self._summed(self._bind_formula(given, jnp)), self.wanted)
             made = ArrayFunction(formula, record.name, compiled=not record.is_plain, is_formula=True)
-        self._backwards[given] = record.version, made
+        self._versioned[given] = record.version, made
         return made
 
     def _summed(self, formula: Function) -> Function:

@@ -31,13 +31,10 @@ class NoDefault(enum.Enum):
 NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 
-@dataclass(frozen=True)
-class Return:
-    """One declared result; ``name`` is empty if the schema gives none."""
+class Typed:
+    """What the type of an argument or a result says about tensors."""
 
     type: SchemaType
-    name: str = ""
-    alias_info: AliasInfo | None = None
 
     @cached_property
     def is_tensor(self) -> bool:
@@ -54,6 +51,15 @@ class Return:
         """Whether the type contains tensors at any depth."""
         return type_has_tensor(self.type)
 
+
+@dataclass(frozen=True)
+class Return(Typed):
+    """One declared result; ``name`` is empty if the schema gives none."""
+
+    type: SchemaType
+    name: str = ""
+    alias_info: AliasInfo | None = None
+
     @cached_property
     def is_view(self) -> bool:
         """Whether the result shares memory with an argument that is not written: ``Tensor(a)``."""
@@ -65,7 +71,7 @@ class Return:
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Typed):
     """One declared argument.
 
     Args:
@@ -102,11 +108,6 @@ class Argument:
         return None if self.default is NO_DEFAULT else thaw(self.type, self.default)
 
     @cached_property
-    def is_tensor(self) -> bool:
-        """Whether the type is exactly ``Tensor``."""
-        return self.type == TENSOR
-
-    @cached_property
     def is_optional_tensor(self) -> bool:
         """Whether the type is exactly ``Tensor?``."""
         return self.type == OPTIONAL_TENSOR
@@ -115,16 +116,6 @@ class Argument:
     def is_generator(self) -> bool:
         """Whether the type is exactly ``Generator`` or ``Generator?``."""
         return str(self.type).removesuffix("?") == "Generator"
-
-    @cached_property
-    def is_tensor_list(self) -> bool:
-        """Whether the type is one of the four lists of tensors, see :func:`is_tensorlist_like_type`."""
-        return is_tensorlist_like_type(self.type)
-
-    @cached_property
-    def has_tensor(self) -> bool:
-        """Whether the type contains tensors at any depth."""
-        return type_has_tensor(self.type)
 
     @cached_property
     def is_written(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,21 +28,6 @@ from oplib.tensor.tensor import Tensor
 
 def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
     return get_default_dtype() if dtype is None else normalize_dtype(dtype)
-
-
-class Filled(Protocol):
-    """A factory that takes a shape, and fills it with one value."""
-
-    def __call__(
-        self,
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        """Makes a tensor."""
-        ...
 
 
 _FILLED = """Makes a tensor {what}
@@ -74,7 +59,7 @@ _FILLED = """Makes a tensor {what}
     """
 
 
-def _make_filled(name: str, value: int, what: str, *example: str) -> Filled:
+def _make_filled(name: str, value: int, what: str, *example: str):
     def filled(
         *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:

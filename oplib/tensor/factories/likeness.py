@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor.devices.placement import placement_like
@@ -60,16 +60,6 @@ def full_like(
     return Tensor.from_array(filled, requires_grad=requires_grad)
 
 
-class FilledLike(Protocol):
-    """A factory that takes shape, dtype and placement from a tensor, and fills it with one value."""
-
-    def __call__(
-        self, input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Tensor:
-        """Makes a tensor."""
-        ...
-
-
 _FILLED = """Makes a tensor {what}
 
     Args:
@@ -98,7 +88,7 @@ _FILLED = """Makes a tensor {what}
     """
 
 
-def _make_filled(name: str, value: int, what: str, given: str, shown: str) -> FilledLike:
+def _make_filled(name: str, value: int, what: str, given: str, shown: str):
     def filled(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.tensor.devices.placement import find_placement
@@ -19,23 +19,6 @@ from oplib.tensor.tensor import Tensor
 
 from .generator import Generator
 from .sampling import draw_floats, draw_integers, draw_order, find_last_integer
-
-
-class Floats(Protocol):
-    """A factory of random floats that takes a shape."""
-
-    def __call__(
-        self,
-        *sizes: Any,
-        size: Any = None,
-        generator: Generator | None = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        """Draws a tensor."""
-        ...
-
 
 _DRAWN = """Draws {what}
 
@@ -69,7 +52,7 @@ _DRAWN = """Draws {what}
     """
 
 
-def _make_floats(name: str, **words: str) -> Floats:
+def _make_floats(name: str, **words: str):
     def draw(
         *sizes: Any,
         size: Any = None,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,23 +16,6 @@ from oplib.tensor.tensor import Tensor
 
 from .generator import Generator
 from .sampling import draw_floats, draw_integers
-
-
-class FloatsLike(Protocol):
-    """A factory of random floats that takes shape, dtype and placement from a tensor."""
-
-    def __call__(
-        self,
-        input: Tensor,
-        *,
-        generator: Generator | None = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        """Draws a tensor."""
-        ...
-
 
 _DRAWN = """Draws as :func:`oplib.{draw}` does, {by_default}.
 
@@ -65,7 +48,7 @@ _DRAWN = """Draws as :func:`oplib.{draw}` does, {by_default}.
     """
 
 
-def _make_floats_like(draw: str) -> FloatsLike:
+def _make_floats_like(draw: str):
     name = f"{draw}_like"
 
     def drawn_like(

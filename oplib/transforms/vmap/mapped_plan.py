@@ -29,7 +29,7 @@ class MappedPlan(BackwardPlan):
         targets: for each input, whether each example has its own gradient; otherwise gradients are summed.
     """
 
-    __slots__ = ("_backwards", "_inner", "_residuals", "_size", "_targets")
+    __slots__ = ("_inner", "_residuals", "_size", "_targets")
 
     def __init__(
         self, inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
@@ -43,21 +43,15 @@ class MappedPlan(BackwardPlan):
         self._size = size
         self._residuals = residuals
         self._targets = targets
-        self._backwards: dict[Mask, ArrayFunction] = {}
         if inner.extras is not None:
             mapped = map_function(inner.extras.function, size, reads)
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
             self.extra_reads = inner.extra_reads
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
-        found = self._backwards.get(given)
-        if found is None:
-            inner = self._inner.backward(given)
-            function = map_backward(inner.function, self._size, self._residuals, self._targets)
-            found = self._backwards[given] = ArrayFunction(function, inner.name, compiled=inner.compiled)
-            if given == (True,):
-                self.sole = found
-        return found
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        inner = self._inner.backward(given)
+        function = map_backward(inner.function, self._size, self._residuals, self._targets)
+        return ArrayFunction(function, inner.name, compiled=inner.compiled)
 
 
 @lru_cache(maxsize=CAPACITY)
