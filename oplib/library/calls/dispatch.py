@@ -15,8 +15,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.array_function import BackwardPlan
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
 from oplib.autograd.recording.formula_node import record as record_call
 from oplib.autograd.recording.record_pattern import Pattern, find_pattern
