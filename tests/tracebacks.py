@@ -33,6 +33,14 @@ ARGUMENTS = {
     "overload": "oplib.ops.oplib.add.Tensor(oplib.ones(2), oplib.ones(3))",
     "equation": "oplib.einsum('ij,k', oplib.ones(2), oplib.ones(2))",
     "join": "oplib.cat([oplib.ones(2, 2), oplib.ones(3, 3)], 1)",
+    "number of a factory": "oplib.arange('x')",
+    "shape of a factory": "oplib.zeros('x')",
+    "value of a factory": "oplib.zeros_like(3)",
+    "random factory": "oplib.randint(3, 'x')",
+    "factory method": "leaf.new_zeros('x')",
+    "random fill": "oplib.ones(2).normal_(0, -1)",
+    "in place": "oplib.ones(2).cumsum_(5)",
+    "turned in place": "oplib.ones(2).transpose_(0, 5)",
     "twice": "y = leaf.exp().sum(); y.backward(); y.backward()",
 }
 # An error in the user's code, in a function `fail`: it ends there.

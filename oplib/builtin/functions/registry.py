@@ -29,6 +29,7 @@ from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
 from oplib.builtin.writing.fill_in_place import choose_masked_fill, choose_zero, index_put
 from oplib.builtin.writing.random_in_place import FILLING
+from oplib.tracebacks import entry_point
 
 from .description import describe_function
 from .families import COMPOSED, OVERLOADS
@@ -249,16 +250,16 @@ class FunctionRegistry:
         return name_function(function, name)
 
     def _make_in_place(self, name: str) -> Function:
-        if name in FILLING:
-            return name_method(FILLING[name], name)
         op = name[:-1]
-        if op in _TURNED:
-            return name_method(make_turner(_TURNED[op], op), name)
-        if op == "index_put":
-            spec = specify_composed(op, index_put)
+        if name in FILLING or op in _TURNED:
+            function = FILLING[name] if name in FILLING else make_turner(_TURNED[op], op)
+            spec = specify_composed(name, function, explains_untensors=False)
+        elif op == "index_put":
+            spec = specify_in_place(specify_composed(op, index_put), name)
         else:
             spec = self._specify(op) if op in self.composed else self._specify_op(op)
-        return name_method(emit_function(specify_in_place(spec, name), f"<oplib.Tensor.{name}>"), name)
+            spec = specify_in_place(spec, name)
+        return name_method(emit_function(spec, f"<oplib.Tensor.{name}>"), name)
 
     def _make_variadic(self, op: str) -> Function:
         spec = specify_variadic(self._specify_op(op), self._rows[op][0].variadic)
@@ -289,9 +290,9 @@ def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
 
 _GIVEN: dict[str, Callable[[], Function]] = {
     "add_arrays": lambda: jax.jit(lax.add),
-    "detach_": lambda: detach_,
+    "detach_": lambda: entry_point(detach_),
     "getitem": lambda: Getter(OVERLOADS).getitem,
-    "index_put": lambda: name_function(index_put, "index_put"),
+    "index_put": lambda: name_function(entry_point(index_put), "index_put"),
     "rpow": lambda: _rpow,
     "setitem_": lambda: name_function(setitem_, "setitem_"),
     "to_device": lambda: copy_to_device,

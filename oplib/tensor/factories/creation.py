@@ -24,6 +24,7 @@ from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 
 def _dtype_or_default(dtype: Any) -> np.dtype[Any]:
@@ -60,6 +61,7 @@ _FILLED = """Makes a tensor {what}
 
 
 def _make_filled(name: str, value: int, what: str, *example: str):
+    @entry_point
     def filled(
         *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
@@ -79,6 +81,7 @@ ones = _make_filled("ones", 1, "of ones.", "((2,))", "tensor([1., 1.])")
 empty = _make_filled("empty", 0, "without defined values. In oplib they are zeros.", "(2, 3).shape", "(2, 3)")
 
 
+@entry_point
 def full(
     size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -120,6 +123,7 @@ def _fill(
     return Tensor.from_array(fill(shape, value, dtype, find_placement(device)), requires_grad=requires_grad)
 
 
+@entry_point
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -148,6 +152,7 @@ def eye(
     return Tensor.from_array(diagonal, requires_grad=requires_grad)
 
 
+@entry_point
 def arange(
     start: Any = None,
     end: Any = None,
@@ -233,6 +238,7 @@ def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, require
     return Tensor.from_array(to_array(numbers, found, find_placement(device)), requires_grad=requires_grad)
 
 
+@entry_point
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -259,6 +265,7 @@ def linspace(
     return _box_numbers(numbers, dtype, device, requires_grad)
 
 
+@entry_point
 def logspace(
     start: Any,
     end: Any,

@@ -12,7 +12,7 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import entry_point, hide_frames
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -64,6 +64,7 @@ def _box_data(data: Any, dtype: Any, device: Any, requires_grad: bool = False) -
     return Tensor.from_array(array, requires_grad=requires_grad)
 
 
+@entry_point
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns data as a Tensor. A Tensor is returned itself, or converted with its history.
 
@@ -93,6 +94,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     return _box_data(data, dtype, device)
 
 
+@entry_point
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """Makes a Tensor from a copy of a numpy array.
 
@@ -116,6 +118,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return _box_data(array, None, None)
 
 
+@entry_point
 def from_dlpack(data: Any, *, device: Any = None) -> Tensor:
     """Makes a Tensor from a copy of an array of another library.
 

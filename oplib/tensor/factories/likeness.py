@@ -10,8 +10,10 @@ from oplib.tensor.devices.placement import placement_like
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.shapes.filling import fill
 from oplib.tensor.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 
+@entry_point
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -48,6 +50,10 @@ def full_like(
         >>> full_like(oplib.zeros(2), 3)
         tensor([3., 3.])
     """
+    return _fill_like(input, fill_value, dtype, device, requires_grad)
+
+
+def _fill_like(input: Any, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     # Fake kernels of compiled ops pass arrays.
     array: Any = input._storage.array if hasattr(input, "_storage") else input
     if not hasattr(array, "dtype"):
@@ -56,7 +62,7 @@ def full_like(
             "oplib.tensor(...), or call full."
         )
     found = array.dtype if dtype is None else normalize_dtype(dtype)
-    filled = fill(array.shape, fill_value, found, placement_like(array, device))
+    filled = fill(array.shape, value, found, placement_like(array, device))
     return Tensor.from_array(filled, requires_grad=requires_grad)
 
 
@@ -89,10 +95,11 @@ _FILLED = """Makes a tensor {what}
 
 
 def _make_filled(name: str, value: int, what: str, given: str, shown: str):
+    @entry_point
     def filled(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
-        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _fill_like(input, value, dtype, device, requires_grad)
 
     filled.__name__ = filled.__qualname__ = name
     filled.__doc__ = _FILLED.format(name=name, what=what, given=given, shown=shown)

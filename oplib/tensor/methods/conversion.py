@@ -19,7 +19,7 @@ from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import entry_point, hide_frames
 
 
 class TensorConversion(TensorMetadata, Generic[TensorT]):
@@ -93,6 +93,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         """Returns the tensor with the dtype of another; the tensor itself if it has this dtype."""
         return self.to(dtype=other.dtype)
 
+    @entry_point
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> TensorT:
@@ -101,6 +102,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         array = to_array(data, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
 
+    @entry_point
     def new_full(
         self,
         size: Any,
@@ -115,6 +117,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
 
+    @entry_point
     def new_zeros(
         self,
         *sizes: Any,
@@ -127,6 +130,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         shape = read_size("new_zeros", sizes, size)
         return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
+    @entry_point
     def new_ones(
         self,
         *sizes: Any,
@@ -139,6 +143,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         shape = read_size("new_ones", sizes, size)
         return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
+    @entry_point
     def new_empty(
         self,
         *sizes: Any,

@@ -16,6 +16,7 @@ from oplib.tensor.dtypes.rules import (
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.shapes.keywords import read_bounds
 from oplib.tensor.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .generator import Generator
 from .sampling import draw_floats, draw_integers, draw_order, find_last_integer
@@ -53,6 +54,7 @@ _DRAWN = """Draws {what}
 
 
 def _make_floats(name: str, **words: str):
+    @entry_point
     def draw(
         *sizes: Any,
         size: Any = None,
@@ -90,6 +92,7 @@ randn = _make_floats(
 )
 
 
+@entry_point
 def randint(
     *bounds_and_size: Any,
     low: int | None = None,
@@ -138,6 +141,7 @@ def randint(
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
 
+@entry_point
 def randperm(
     n: int,
     *,

@@ -13,6 +13,7 @@ from oplib.tensor.devices.placement import Placement, placement_like
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.shapes.keywords import read_bounds
 from oplib.tensor.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .generator import Generator
 from .sampling import draw_floats, draw_integers
@@ -51,6 +52,7 @@ _DRAWN = """Draws as :func:`oplib.{draw}` does, {by_default}.
 def _make_floats_like(draw: str):
     name = f"{draw}_like"
 
+    @entry_point
     def drawn_like(
         input: Tensor,
         *,
@@ -74,6 +76,7 @@ rand_like = _make_floats_like("rand")
 randn_like = _make_floats_like("randn")
 
 
+@entry_point
 def randint_like(
     input: Tensor,
     *bounds: int,
