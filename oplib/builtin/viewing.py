@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
@@ -14,7 +15,7 @@ from oplib.autograd.recording.view import make_view, make_views, turn_in_place
 from oplib.autograd.recording.view_node import make_view_class
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
-from oplib.tensor import Tensor
+from oplib.tensor import Storage, Tensor
 
 from .in_place import require_tensor_to_write
 from .kernels import partition_rules as partition
@@ -36,9 +37,17 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
     name = f"{name}Backward0"
     node_class = make_view_class(name)
 
+    @lru_cache(maxsize=1024)
+    def look_up(shape: tuple[int, ...], dtype: Any, *args: int) -> Any:
+        return rule(jax.ShapeDtypeStruct(shape, dtype), *args)
+
     def look(tensor: Tensor, *args: Any) -> Any:
+        storage = tensor._storage
         try:
-            part = rule(tensor._storage.spec, *args)
+            if storage.__class__ is Storage and all_integers(args):
+                part = look_up(storage.array.shape, storage.array.dtype, *args)
+            else:
+                part = rule(storage.spec, *args)
         except TypeError:  # the schema converts the arguments, or says what is wrong with one
             bound = Binder(overload._schema).bind((tensor, *args), {}, op=overload.name())
             part = rule(tensor._storage.spec, *bound[1:])
@@ -52,6 +61,14 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
         return make_view(tensor, frame, starts, node_class)
 
     return look
+
+
+def all_integers(args: Iterable[Any]) -> bool:
+    """Returns whether all arguments are integers or tuples of them: ``1.0`` and ``True`` would be equal keys."""
+    for one in args:  # a generator costs more than the loop
+        if one.__class__ is not int and not (one.__class__ is tuple and all_integers(one)):
+            return False
+    return True
 
 
 def make_turner(rule: Function, name: str) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -123,10 +124,15 @@ class SeveralViewsNode(TapeNode):
         """Makes the node of one call. The caller numbers it."""
         node: SeveralViewsNode = _new(_several_class(name))
         dtype = tensor._storage.spec.dtype
-        node.input_metadata = tuple([jax.ShapeDtypeStruct(shape, dtype) for shape in shapes])
+        node.input_metadata = tuple([_describe_view(shape, dtype) for shape in shapes])
         node.edges = (gradient_edge(tensor),)
         node.join = join
         return node
+
+
+@lru_cache(maxsize=1024)
+def _describe_view(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 _several_classes: dict[str, type[SeveralViewsNode]] = {}

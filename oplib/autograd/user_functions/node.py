@@ -82,8 +82,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def _materialized(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Replaces absent gradients by zeros."""
-        if None not in grads and len(grads) == len(self.input_metadata):
-            return grads
+        if all(grad is not None for grad in grads) and len(grads) == len(self.input_metadata):
+            return grads  # "None not in grads" would call the arrays' own comparison
         return [
             _zeros(metadata, run) if grad is None and metadata is not None else grad
             for grad, metadata in zip(grads, self.input_metadata, strict=True)

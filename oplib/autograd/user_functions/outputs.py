@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -47,7 +48,7 @@ def attach_outputs(
         output = leaf if is_kept else _alias(leaf, is_recorded=recording and id(leaf) not in constant)
         if is_kept:
             attached.add(id(leaf))
-        if recording and id(leaf) not in constant and _is_differentiable(leaf):
+        if recording and id(leaf) not in constant and _is_differentiable(leaf._storage.spec.dtype):
             _set_history(output, ctx, slot, rebased=is_dirty)
         outputs.append(output)
     _restrict(outputs, dirty)
@@ -95,8 +96,9 @@ def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None
         )
 
 
-def _is_differentiable(tensor: Tensor) -> bool:
-    return bool(jnp.issubdtype(tensor._storage.array.dtype, jnp.inexact))
+@lru_cache
+def _is_differentiable(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
 def _has_history(tensor: Tensor, given: set[int]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from oplib.autograd.recording.view_node import ViewNode, make_view_class
 from oplib.builtin.kernels.view_rules import pick
-from oplib.tensor.shapes.symbolic import is_symbolic
+from oplib.tensor.shapes.symbolic import has_symbols, is_symbolic
 from oplib.tensor.views import Window, make_window
 
 from .subscripts import Choice, check_place, check_places, read_slice, read_subscripts
@@ -17,6 +17,10 @@ SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
 
 
 _ALL = slice(None)
+_BOUNDS = frozenset({int, type(None)})
+
+_windows: dict[Any, tuple[Any, ...]] = {}
+_MOST = 4096
 
 
 def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -24,10 +28,37 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     if index.__class__ is int and shape:
         place = check_place(index, shape[0], 0)
         return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
+    key = _make_key(index)
+    found = _windows.get((shape, key)) if key is not None else None
+    if found is not None:
+        return found
     reader = _WindowReader(shape)
     for item in read_subscripts(index, shape):
         reader.read(item)
-    return (*reader.window(), reader.node_class, reader.indices, reader.dims)
+    window = (*reader.window(), reader.node_class, reader.indices, reader.dims)
+    if key is not None and not has_symbols(shape):
+        if len(_windows) >= _MOST:
+            _windows.clear()
+        _windows[shape, key] = window
+    return window
+
+
+def _make_key(index: Any) -> tuple[Any, ...] | None:
+    """Returns subscripts as a key of the cache; None if one of them is not plain, or may be a symbol."""
+    key: list[Any] = []
+    for item in index if index.__class__ is tuple else (index,):
+        kind = item.__class__
+        if kind is slice:
+            bounds = item.start, item.stop, item.step
+            for bound in bounds:
+                if bound.__class__ not in _BOUNDS:
+                    return None
+            key.append(bounds)
+        elif kind is int or item is None or item is Ellipsis:
+            key.append(item)
+        else:
+            return None
+    return tuple(key)
 
 
 class _WindowReader:

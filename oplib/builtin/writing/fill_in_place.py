@@ -44,7 +44,8 @@ def choose_zero(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
 
     def zero(input: Any) -> Any:
         state = modes.state
-        if input.__class__ is Tensor and not (state.watchers or state.inference or state.region):
+        is_special = state.watchers or state.inference or state.region
+        if input.__class__ is Tensor and not (is_special or (input._requires_grad and state.grad_enabled)):
             storage = input._storage
             if storage.__class__ is Storage and is_shareable(storage.array):
                 array = storage.array

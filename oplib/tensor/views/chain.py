@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
@@ -142,7 +143,12 @@ class Chain:
 
     def read(self, whole: Any, starts: Starts) -> Any:
         """Returns the view of a base. The function is compiled if the base is concrete."""
-        return whole if self.is_identity else self.run("get", Chain.get, starts, whole)
+        if self.is_identity:
+            return whole
+        forms = self._forms.get("get")
+        if forms is None or isinstance(whole, Tracer) or whole.sharding.__class__ is not SingleDeviceSharding:
+            return self.run("get", Chain.get, starts, whole)
+        return forms.by_operand(whole, starts_to_array(starts) if starts else ())  # as run does, inlined
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""
