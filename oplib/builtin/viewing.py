@@ -64,7 +64,7 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
 
 
 def all_integers(args: Iterable[Any]) -> bool:
-    """Returns whether all arguments are integers or tuples of them: ``1.0`` and ``True`` would be equal keys."""
+    """Returns whether all are integers, or tuples of them: ``1.0`` and ``True`` would be equal keys."""
     for one in args:  # a generator costs more than the loop
         if one.__class__ is not int and not (one.__class__ is tuple and all_integers(one)):
             return False
