@@ -17,12 +17,13 @@ import oplib
 from oplib.errors import ArgumentValueError
 from oplib.tracebacks import entry_point
 
-from .tracebacks import ARGUMENTS, USERS
+from .tracebacks import ARGUMENTS, REGISTRATIONS, USERS
 
 ROOT = Path(__file__).parent.parent
 OWN = re.compile(r'  File "(?:[^"]*/oplib/[^"]*\.py|<[^"]*>)"')
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in (\S+)')
 CHAINED = "the above exception"
+MISTAKES = [f"call/{name}" for name in ARGUMENTS] + [f"registration/{name}" for name in REGISTRATIONS]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,17 @@ def short(forget_ops):
     oplib.config.traceback = before
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_an_error_in_the_arguments_shows_one_line_of_oplib(printed, name):
     text = printed["short"][name]
     frames = FRAME.findall(text)
-    assert frames[0][0] == f"/scripts/{name}.py"
+    assert frames[0][0] == f"/scripts/{name.partition('/')[2]}.py"
     assert len(OWN.findall(text)) <= 1
     assert len(frames) <= 3
     assert len(text.splitlines()) <= 12
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_one_mistake_is_one_error(printed, name):
     assert CHAINED not in printed["short"][name].lower()
     assert "JAX_TRACEBACK_FILTERING" not in printed["short"][name]
@@ -59,7 +60,7 @@ def test_one_mistake_is_one_error(printed, name):
 
 @pytest.mark.parametrize("name", USERS)
 def test_an_error_in_the_users_code_ends_there(printed, name):
-    text = printed["short"][name].rpartition("Traceback (most recent call last)")[2]
+    text = printed["short"][f"user/{name}"].rpartition("Traceback (most recent call last)")[2]
     frames = FRAME.findall(text)
     assert frames[0][0] == f"/scripts/{name}.py"
     assert frames[-1] == ("/scripts/prelude.py", "<lambda>" if name == "value of a tracer" else "fail")
@@ -67,11 +68,12 @@ def test_an_error_in_the_users_code_ends_there(printed, name):
     assert "/site-packages/" not in text
 
 
-@pytest.mark.parametrize("name", [*ARGUMENTS, *USERS])
+@pytest.mark.parametrize("name", [*MISTAKES, *(f"user/{name}" for name in USERS)])
 def test_the_full_setting_keeps_every_frame(printed, name):
     short, full = (len(OWN.findall(printed[setting][name])) for setting in ("short", "full"))
     assert full >= short
-    if name in {"shapes", "dim", "axis", "gradient", "type", "kernel", "formula", "hook"}:
+    calls = {f"call/{one}" for one in ("shapes", "dim", "axis", "gradient", "type")}
+    if name in calls | {f"user/{one}" for one in ("kernel", "formula", "hook")}:
         assert full >= 3
 
 

@@ -43,6 +43,28 @@ ARGUMENTS = {
     "turned in place": "oplib.ones(2).transpose_(0, 5)",
     "twice": "y = leaf.exp().sum(); y.backward(); y.backward()",
 }
+# An error in a registration: as in a call.
+REGISTRATIONS = {
+    "name": "oplib.custom_op('tracebacks', fail)",
+    "annotations": "oplib.custom_op('tracebacks::bare', lambda x: x, mutates_args=())",
+    "annotations of a decorated": "oplib.custom_op('tracebacks::bare', mutates_args=())(lambda x: x)",
+    "schema": "oplib.library.define('tracebacks::new', '(Tenso x) -> Tensor')",
+    "schema of a library": "oplib.library.Library('tracebacks', 'FRAGMENT').define('new(Tenso x) -> Tensor')",
+    "parsed schema": "oplib.library.parse_schema('new(Tenso x) -> Tensor')",
+    "kind of a library": "oplib.library.Library('tracebacks', 'BOTH')",
+    "impl": "oplib.library.impl('tracebacks::double', 'abacus', fail)",
+    "impl of a library": "oplib.library.Library('tracebacks', 'IMPL').impl('double', 3)",
+    "device": "oplib.library.register_kernel('tracebacks::double', 'abacus', fail)",
+    "fake": "oplib.library.register_fake('tracebacks::no_op', fail)",
+    "fake of another form": "double.register_fake(lambda: 0)",
+    "formula": "double.register_autograd(3)",
+    "formula of a decorated": "double.register_autograd(setup_context=3)(fail)",
+    "jvp": "double.register_jvp(3)",
+    "vmap": "double.register_vmap(3)",
+    "sharding": "double.register_sharding(3)",
+    "inferred schema": "oplib.library.infer_schema(lambda x: x, mutates_args=())",
+    "handle": "oplib.library.get_kernel('tracebacks::double', 'abacus')",
+}
 # An error in the user's code, in a function `fail`: it ends there.
 USERS = {
     "kernel": "oplib.ops.tracebacks.kernel(oplib.ones(2))",
@@ -79,7 +101,8 @@ register("kernel", jax.Array, fail)
 register("eager", oplib.Tensor, fail)
 register("host", numpy.ndarray, fail).register_fake(lambda x: x)
 register("branch", jax.Array, lambda x: fail() if x.sum() > 0 else x)
-register("double", jax.Array, lambda x: x * 2).register_autograd(fail)
+double = register("double", jax.Array, lambda x: x * 2)
+double.register_autograd(fail)
 
 class Forward(oplib.autograd.Function):
     @staticmethod
@@ -113,7 +136,12 @@ def main() -> None:
     texts: dict[str, dict[str, str]] = {}
     for setting in ("short", "full"):
         oplib.config.traceback = setting
-        texts[setting] = {name: run(name, script, names) for name, script in {**ARGUMENTS, **USERS}.items()}
+        groups = {"call": ARGUMENTS, "registration": REGISTRATIONS, "user": USERS}
+        texts[setting] = {
+            f"{group}/{name}": run(name, script, names)
+            for group, scripts in groups.items()
+            for name, script in scripts.items()
+        }
     json.dump(texts, sys.stdout)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from oplib.errors import describe
 from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, SchemaType
+from oplib.tracebacks import entry_point
 
 from .defaults import UnsupportedDefaultError, fit_default
 from .hints import SUPPORTED, UnsupportedHintError, read_hint
@@ -15,6 +16,7 @@ from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written,
 from .signatures import EMPTY, Parameter, Signature, read_signature
 
 
+@entry_point
 def infer_schema(
     prototype_function: Callable[..., Any],
     /,

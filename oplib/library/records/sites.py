@@ -6,10 +6,11 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
-from oplib.tracebacks import is_inside
+from oplib.tracebacks import entry_point, is_inside
 
 _PACKAGE = __name__.partition(".")[0]
 _FLOOR = ".".join(__name__.split(".")[:2])
+_OTHERS = ("contextlib", entry_point.__module__)  # their frames stand between those of the floor
 
 
 class Site(NamedTuple):
@@ -57,4 +58,4 @@ def find_line(error: BaseException) -> str:
 
 def _is_floor(frame: FrameType) -> bool:
     module = str(frame.f_globals.get("__name__", ""))
-    return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module == "contextlib"
+    return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module in _OTHERS

@@ -15,6 +15,7 @@ from oplib.library.records.record import Derivative, Function, KernelKind, Tag
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
+from oplib.tracebacks import entry_point
 
 from .backward import make_derivative
 from .custom_op_def import CustomOpDef, remember_custom_op
@@ -30,6 +31,7 @@ from .rules import (
 MutatesArgs = str | Iterable[str]
 
 
+@entry_point
 def custom_op(
     name: str = "",
     fn: Any = None,
@@ -126,7 +128,7 @@ def custom_op(
             f"custom_op: the name comes first. Got {name!r}, of type {type(name).__name__}. "
             f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
         )
-    return make if fn is None else make(fn)
+    return entry_point(make) if fn is None else make(fn)
 
 
 def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:

@@ -10,7 +10,7 @@ from typing import Any
 from oplib.errors import RegistrationError
 from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
 from oplib.library.records.contribution import find_newest
-from oplib.library.records.platforms import DeviceTypes, find_slot
+from oplib.library.records.platforms import find_slot
 from oplib.library.records.record import Function, Tag
 from oplib.library.schema import FunctionSchema
 
@@ -73,47 +73,13 @@ class CustomOpDef(Redirecting):
     def __reduce__(self) -> tuple[Any, ...]:
         return find_custom_op, (self._qualname,)
 
-    def register_kernel(self, device_types: DeviceTypes, fn: Any = None, /) -> Any:
-        """Registers a kernel for device types; see :func:`oplib.library.register_kernel`."""
-        return register_kernel(self, device_types, fn)
-
-    def register_fake(self, fn: Any = None, /) -> Any:
-        """Registers the fake kernel; see :func:`oplib.library.register_fake`."""
-        return register_fake(self, fn)
-
-    def register_autograd(
-        self,
-        backward: Any = None,
-        /,
-        *,
-        setup_context: Function | None = None,
-        nonlinear: bool = False,
-        constant: str | None = None,
-        missing: str | None = None,
-    ) -> Any:
-        """Registers the backward derivative; see :func:`oplib.library.register_autograd`."""
-        return register_autograd(
-            self,
-            backward,
-            setup_context=setup_context,
-            nonlinear=nonlinear,
-            constant=constant,
-            missing=missing,
-        )
-
-    def register_jvp(
-        self, fn: Any = None, /, *, symbolic_zeros: bool = False, nonlinear: bool = False
-    ) -> Any:
-        """Registers the forward derivative; see :func:`oplib.library.register_jvp`."""
-        return register_jvp(self, fn, symbolic_zeros=symbolic_zeros, nonlinear=nonlinear)
-
-    def register_vmap(self, func: Any = None, /) -> Any:
-        """Registers the batching rule; see :func:`oplib.library.register_vmap`."""
-        return register_vmap(self, func)
-
-    def register_sharding(self, rule: Any = None, /) -> Any:
-        """Registers the sharding rule; see :func:`oplib.library.register_sharding`."""
-        return register_sharding(self, rule)
+    # The functions of oplib.library, which get this object as the op.
+    register_kernel = register_kernel
+    register_fake = register_fake
+    register_autograd = register_autograd
+    register_jvp = register_jvp
+    register_vmap = register_vmap
+    register_sharding = register_sharding
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:

@@ -13,6 +13,7 @@ from oplib.library.records.qualname import Qualname, check_namespace, parse_qual
 from oplib.library.records.record import Function
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
+from oplib.tracebacks import entry_point
 
 from .enrolment import enter_kernel, enter_op
 from .library import Library, parse_in_namespace
@@ -34,6 +35,7 @@ def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owne
     return lib._owner
 
 
+@entry_point
 def define(
     qualname: str | Library,
     schema: str,
@@ -102,9 +104,10 @@ def _define_old_style(lib: Library, schema: str, alias_analysis: str) -> Callabl
         lib.impl(schema.partition("(")[0].strip(), fn)
         return fn
 
-    return define_and_impl
+    return entry_point(define_and_impl)
 
 
+@entry_point
 def impl(
     qualname: str | Library, types: str | Iterable[str], func: Any = None, *, lib: Library | None = None
 ) -> Any:
@@ -148,7 +151,7 @@ def impl(
         for slot in slots:
             enter_kernel(parsed, slot, fn, owner)
 
-    return register if func is None else register(func)
+    return entry_point(register) if func is None else register(func)
 
 
 def _impl_old_style(lib: Library, name: object, dispatch_key: object) -> Callable[[Function], Function]:
@@ -162,4 +165,4 @@ def _impl_old_style(lib: Library, name: object, dispatch_key: object) -> Callabl
         lib.impl(name, fn, dispatch_key)
         return fn
 
-    return register
+    return entry_point(register)

@@ -9,6 +9,7 @@ from oplib.library.objects.resolution import Op, resolve_existing_op
 from oplib.library.records.contribution import KERNEL_SLOTS, Contribution, KernelSlot, find_newest
 from oplib.library.records.platforms import find_device_slot, list_slots
 from oplib.library.records.qualname import Qualname
+from oplib.tracebacks import entry_point
 
 from .registry import registry
 
@@ -47,6 +48,7 @@ class KernelHandle:
         return f"<KernelHandle({self._qualname}, {self._piece.slot}, {state})>"
 
 
+@entry_point
 def get_kernel(op: Op, device_type: str) -> KernelHandle:
     """Returns the kernel that would run for an op on a device.
 

@@ -12,6 +12,7 @@ from oplib.library.records.contribution import Contribution, Contributions, find
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.record import Function, Tag
 from oplib.library.records.sites import find_site
+from oplib.tracebacks import entry_point
 
 from .definition import find_owner
 from .enrolment import enter_kernel
@@ -20,6 +21,7 @@ from .registry import registry
 from .rules import check_fake_signature, require_callable, require_device_argument
 
 
+@entry_point
 def register_kernel(
     op: Op, device_types: DeviceTypes, func: Any = None, /, *, lib: Library | None = None
 ) -> Any:
@@ -70,9 +72,10 @@ def register_kernel(
             enter_kernel(overload._qualname, slot, fn, owner, warn=False)
         return fn
 
-    return register if func is None else register(func)
+    return entry_point(register) if func is None else register(func)
 
 
+@entry_point
 def register_fake(
     op: Op,
     func: Any = None,
@@ -138,7 +141,7 @@ def register_fake(
         registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()), refuse_override)
         return fn
 
-    return register if func is None else register(func)
+    return entry_point(register) if func is None else register(func)
 
 
 def _warn_of_needless_fake(overload: OpOverload) -> None:
@@ -151,6 +154,7 @@ def _warn_of_needless_fake(overload: OpOverload) -> None:
             )
 
 
+@entry_point
 def impl_abstract(op: Op, func: Any = None, *, lib: Library | None = None) -> Any:
     """Calls :func:`register_fake` under its old name.
 

@@ -21,6 +21,7 @@ from oplib.library.records.record import Function
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
+from oplib.tracebacks import entry_point
 
 from .absent import fallthrough_kernel
 from .enrolment import enter_kernel, enter_op
@@ -57,6 +58,7 @@ class Library:
         >>> lib._destroy()
     """
 
+    @entry_point
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in KINDS:
             raise RegistrationValueError(
@@ -77,6 +79,7 @@ class Library:
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
 
+    @entry_point
     def define(
         self,
         schema: str,
@@ -124,6 +127,7 @@ class Library:
         )
         return enter_op(definition, self._owner).name
 
+    @entry_point
     def impl(
         self,
         op_name: str | OpOverload,

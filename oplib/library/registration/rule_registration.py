@@ -12,6 +12,7 @@ from oplib.library.objects.resolution import Op, resolve_op
 from oplib.library.records.contribution import Contribution, Slot
 from oplib.library.records.record import Function, JvpRule
 from oplib.library.records.sites import find_site
+from oplib.tracebacks import entry_point
 
 from .backward import make_derivative
 from .definition import find_owner
@@ -25,6 +26,7 @@ from .rules import (
 )
 
 
+@entry_point
 def register_autograd(
     op: Op,
     backward: Any = None,
@@ -91,9 +93,10 @@ def register_autograd(
         return derivative.backward
 
     is_complete = backward is not None or constant is not None or missing is not None
-    return register(backward) if is_complete else register
+    return register(backward) if is_complete else entry_point(register)
 
 
+@entry_point
 def register_jvp(
     op: Op,
     func: Any = None,
@@ -159,6 +162,7 @@ def register_jvp(
     return _register_rule("register_jvp", "jvp", op, func, lib=lib, check=check, make=make)
 
 
+@entry_point
 def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) -> Any:
     """Registers a batching rule; by default kernel and rules are mapped.
 
@@ -207,6 +211,7 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
     return _register_rule("register_vmap", "vmap", op, func, lib=lib, check=check)
 
 
+@entry_point
 def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | None = None) -> Any:
     """Registers how an op works on arrays that are spread over several devices.
 
@@ -284,4 +289,4 @@ def _register_rule(
         registry.add(overload._qualname, Contribution(slot, make(rule), owner, find_site()))
         return rule
 
-    return register if func is None else register(func)
+    return entry_point(register) if func is None else register(func)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import difflib
 from typing import NoReturn
 
+from oplib.tracebacks import entry_point
+
 from .alias import AliasInfo
 from .defaults import DefaultReader
 from .function_schema import NO_DEFAULT, Argument, FunctionSchema, Return
@@ -39,6 +41,7 @@ _REFUSED = frozenset({"Layout", "MemoryFormat", "Stream", "Dict", "Future", "Sto
 Marked = tuple[SchemaType, AliasInfo | None]
 
 
+@entry_point
 def parse_schema(text: str) -> FunctionSchema:
     """Parses a schema.
 

@@ -68,7 +68,7 @@ class TestRegisterKernel:
             register_kernel("ker::ff", "cpu", add_two)
 
     def test_the_function_is_positional_only(self, op):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'func'"):
+        with pytest.raises(TypeError, match=r"positional-only .*'func'"):
             op.register_kernel("cpu", func=add_two)
 
     def test_an_object_that_is_not_callable_is_refused(self, op):
