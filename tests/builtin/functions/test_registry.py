@@ -165,16 +165,16 @@ def test_there_is_one_frame_between_a_call_and_the_overload(registry, monkeypatc
         with pytest.raises(Exception, match="out of") as caught:
             function(*args)
         files = [frame.filename for frame in traceback.extract_tb(caught.tb)]
-        return [file.partition(" ")[0].rstrip(">") for file in files if file.startswith("<")]
+        return [file.partition(" ")[0].rstrip(">") for file in files if file.startswith("<oplib")]
 
     x = oplib.ones(2, 2)
     total = registry.functions["tabled_total"]
-    assert list_frames(total, x, 7) == ["<oplib.tabled_total", "<call"]
-    assert list_frames(oplib.std, x, 7) == ["<oplib.std", "<call"]
-    assert list_frames(oplib.sum, x, 7) == ["<oplib.sum", "<call"]
-    assert list_frames(x.std, 7) == ["<oplib.Tensor.std", "<call"]
-    assert list_frames(x.cumsum_, 7) == ["<oplib.Tensor.cumsum_", "<call"]
-    assert list_frames(x.flip, 7) == ["<oplib.Tensor.flip", "<call"]
+    assert list_frames(total, x, 7) == ["<oplib.tabled_total"]
+    assert list_frames(oplib.std, x, 7) == ["<oplib.std"]
+    assert list_frames(oplib.sum, x, 7) == ["<oplib.sum"]
+    assert list_frames(x.std, 7) == ["<oplib.Tensor.std"]
+    assert list_frames(x.cumsum_, 7) == ["<oplib.Tensor.cumsum_"]
+    assert list_frames(x.flip, 7) == ["<oplib.Tensor.flip"]
 
 
 def test_a_function_that_writes_its_argument_has_one_frame_too(monkeypatch):
