@@ -23,7 +23,6 @@ from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, rename_function
 from .concreteness import VALUE_ERRORS
 from .liveness import find_forwarded, find_live_inputs
-from .tokens import next_token
 from .width import note_width
 
 Arrays = tuple[Any, ...]
@@ -39,14 +38,11 @@ class ArrayFunction:
         compiled: False runs it as plain Python on every call.
         is_formula: whether the results are gradients, one for each of several tensors. If a result does not
             depend on an input, a formula has no gradient with respect to it, where an op would have zeros.
-        token: stands for the function in keys.
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
     """
 
-    __slots__ = (
-        "_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run", "token",
-    )  # fmt: skip
+    __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run")
 
     def __init__(
         self, function: Callable[..., Arrays], name: str, *, compiled: bool = True, is_formula: bool = False
@@ -55,7 +51,6 @@ class ArrayFunction:
         self.name = name
         self.compiled = compiled
         self.is_formula = is_formula
-        self.token = next_token()
         self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
@@ -216,7 +211,6 @@ class BackwardPlan:
         is_wide: whether JAX's 64 bits were on when the function was traced. The backward needs them then.
         pattern: the facts shared with plans for other shapes, see :mod:`.record_pattern`; None until first
             used.
-        token: stands for the plan in keys.
         repetition: an endless iterator that gives the plan, see :func:`register_plan`.
     """
 
@@ -236,7 +230,6 @@ class BackwardPlan:
         "sole",
         "sources",
         "structure",
-        "token",
         "wanted",
     )
 
@@ -254,7 +247,6 @@ class BackwardPlan:
         self.extra_reads: tuple[int, ...] = ()
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
-        self.token: Any = next_token()
         self.pattern: Any = None
         self.repetition = itertools.repeat(self)
         self._backwards: dict[Mask, ArrayFunction] = {}
@@ -268,6 +260,11 @@ class BackwardPlan:
     def op_name(self) -> str:
         """The name of the called op, for errors."""
         return ""
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the residuals only decide which items get the gradient, so that they need no history."""
+        return False
 
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""

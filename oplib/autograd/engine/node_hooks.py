@@ -10,6 +10,8 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
+from .validation import validate_gradients
+
 if TYPE_CHECKING:
     from oplib.autograd.nodes.backward_run import BackwardRun
     from oplib.autograd.nodes.node import Gradients, TapeNode
@@ -19,16 +21,29 @@ Boxed = tuple[Tensor | None, ...]
 
 def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
+    if node.fits_gradients:
+        grads = _fit(node, grads, run)
     run_tensor_hooks(node, grads, run)
     if not node._pre_hooks:
         return grads
-    boxed = _box(grads, run)
+    shown = len(node._input_metadata)
+    boxed = _box(grads[:shown], run)
     for hook in tuple(node._pre_hooks.values()):
         result = hook(boxed)
         if result is not None:
             boxed = _checked_tuple(result, boxed, hook, node)
     modes.grad_enabled = run.create_graph
-    return _unbox(boxed, run)
+    return [*_unbox(boxed, run), *grads[shown:]]
+
+
+def _fit(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
+    """Fits gradients to a node whose tensor got another shape; a leaf had its old shape when it was used."""
+    if not node.edges and grads[0] is not None:
+        shape = node.input_metadata[0].shape
+        if [size for size in grads[0].shape if size != 1] == [size for size in shape if size != 1]:
+            return [grads[0].reshape(shape)]
+    edges = [(node, slot) for slot in range(len(grads))]
+    return list(validate_gradients(grads, edges, node.name(), run.representation))
 
 
 def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None:
@@ -39,22 +54,15 @@ def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None
             grads[slot] = _run_hooks_of_tensor(tuple(hooks.values()), grads[slot], node, run)
         modes.grad_enabled = run.create_graph
     if node._retained:
-        for slot in node._retained:
-            if grads[slot] is not None:
-                store_retained(node, slot, grads[slot], run)
-
-
-def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> None:
-    """Stores a gradient in the output that retains it, if this still lives."""
-    reference = (node._retained or {}).get(slot)
-    tensor = None if reference is None else reference()
-    if tensor is not None:
-        _retain(tensor, grad, run)
+        for slot, reference in node._retained.items():
+            tensor = reference()
+            if tensor is not None and grads[slot] is not None:
+                _retain(tensor, grads[slot], run)
 
 
 def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
     """Runs the hooks after a node. Each hook receives the results as the hook before it returned them."""
-    received = _box(grads, run)
+    received = _box(grads[: len(node._input_metadata)], run)
     boxed = _box(results, run)
     for hook in tuple((node._post_hooks or {}).values()):
         result = hook(boxed, received)

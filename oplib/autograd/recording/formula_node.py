@@ -7,7 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, cast
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
@@ -27,6 +27,7 @@ __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals
 
 _new: Any = object.__new__
 _ALL_GIVEN = (True,)
+_OPERANDS = frozenset({"self", "other", "exponent"})  # of built-in ops, which take numbers there too
 
 
 class FormulaNode(SlottedNode):
@@ -41,6 +42,7 @@ class FormulaNode(SlottedNode):
         tangents: in forward mode, the tangents of inputs and outputs at the time of the call, by index.
         kept: the inputs and outputs from which intermediates are computed again when the backward is
             recorded, with their storages and versions; None if the plan has no intermediates.
+        hides_constants: hooks of every node of the class see no slots for outputs that have no gradient.
     """
 
     plan: BackwardPlan
@@ -52,6 +54,17 @@ class FormulaNode(SlottedNode):
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
     tangents: list[TangentSlot | None] | None = None
     results_are_checked = True
+    hides_constants = False
+
+    @property
+    def _input_metadata(self) -> Sequence[Any]:
+        """Leaves out the last outputs that have no gradient, such as places, as torch does for its ops."""
+        shown = self.input_metadata
+        if self.hides_constants:
+            flags = self.plan.differentiable
+            while len(shown) > 1 and not flags[len(shown) - 1]:
+                shown = shown[:-1]
+        return shown
 
     def op_name(self) -> str:  # noqa: D102  described in TapeNode
         return self.plan.op_name
@@ -83,37 +96,6 @@ class FormulaNode(SlottedNode):
         function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
-
-    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
-        saved: Any = self.saved
-        if saved.__class__ is not tuple:
-            return self._read_slot_operands(operands)
-        plan = self.plan
-        if saved:
-            count = len(plan.sources)
-            if self.versions is None:
-                for storage in saved[count:]:
-                    if storage.version:
-                        check_version(self.name(), storage, 0)
-            else:
-                for storage, version in zip(saved[count:], self.versions, strict=True):
-                    check_version(self.name(), storage, version)
-            operands += saved[:count]
-        return plan.token
-
-    def _read_slot_operands(self, operands: list[Any]) -> Any:
-        """Reads residuals that are slots. Hooks that unpack a slot run when the node runs, and not before."""
-        saved = self.saved
-        if not isinstance(saved, SavedSlots):
-            raise second_pass_error(self.name())
-        if any(slot.is_packed for slot in saved.residuals):
-            return None
-        operands += saved.read(self.name())
-        return self.plan.token
-
-    def find_function(self, given: Mask) -> ArrayFunction | None:  # noqa: D102  described in TapeNode
-        function = self.plan.backward(given)
-        return function if function.compiled else None
 
     def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
         """Returns residuals that are not a tuple.
@@ -158,6 +140,8 @@ class FormulaNode(SlottedNode):
         else:
             values = saved
             kept = self._check_kept()
+        if plan.is_selection:
+            return [box(value) for value in values[: len(plan.sources)]]
         extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras, kept))
         first_extra = plan.input_count + len(plan.outputs)
         return [
@@ -194,13 +178,26 @@ class FormulaNode(SlottedNode):
             link(tensor, edge)
         return tensor
 
+    def _keeps_only_numbers(self, saved: Any) -> bool:
+        """Returns whether all residuals are options such as ``alpha``: then nothing need be freed.
+
+        A number in the place of a tensor is saved, as torch makes a tensor of it.
+        """
+        plan, count = self.plan, len(self.plan.sources)
+        are_options = bool(plan.names) and all(
+            source < plan.input_count and plan.names[source] not in _OPERANDS for source in plan.sources
+        )
+        return are_options and all(storage is NOBODY for storage in saved[count:])
+
     def release(self) -> None:
-        """Frees the residuals. A node without residuals can run again."""
+        """Frees the residuals. A node without residuals of tensors can run again."""
         saved = self.saved
         if not saved:
             return
         if saved.__class__ is not tuple:
             cast("SavedSlots", saved).free()
+        elif saved[-1] is NOBODY and self._keeps_only_numbers(saved):
+            return
         self.saved = None
         self.kept = None
         self.versions = None
@@ -340,13 +337,19 @@ def _node_class(name: str) -> type[FormulaNode]:
 
 
 def make_node_class(
-    name: str, *, has_one_slot: bool = False, saved_names: tuple[str, ...] = ()
+    name: str,
+    *,
+    has_one_slot: bool = False,
+    hides_constants: bool = False,
+    saved_names: tuple[str, ...] = (),
 ) -> type[FormulaNode]:
     """Makes the node class of one op. Graphs, errors and ``repr`` show its name.
 
     Args:
         name: the name of the class.
         has_one_slot: every node of the class receives one gradient.
+        hides_constants: hooks see no slots for outputs that have no gradient.
         saved_names: the names of the arguments and results that are shown as ``_saved_<name>``.
     """
-    return type(name, (FormulaNode,), {"has_one_slot": has_one_slot, **make_saved_properties(saved_names)})
+    facts = {"has_one_slot": has_one_slot, "hides_constants": hides_constants}
+    return type(name, (FormulaNode,), {**facts, **make_saved_properties(saved_names)})

@@ -39,13 +39,16 @@ _TYPE_NAMES = {
 }
 
 
-def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:
+def check_may_write(
+    tensor: Tensor, op: str, operands: Sequence[Any] = (), *, is_uniform: bool = False
+) -> None:
     """Raises if a tensor may not be written in place, before anything is computed.
 
     Args:
         tensor: the tensor to write.
         op: the in-place op.
         operands: the other arguments of the op. The write is recorded if one of them requires grad.
+        is_uniform: all items get the same value, so that several may share one memory location.
 
     Raises:
         AutogradError: several items of the tensor share one memory location, or a write would not reach its
@@ -53,7 +56,8 @@ def check_may_write(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> No
             whose history may not be rebased.
     """
     storage: Any = tensor._storage
-    if tensor._root is not None and not storage.chain.is_injective and storage.size:
+    may_share = tensor._root is None or storage.chain.is_injective or not storage.size
+    if not (may_share or (is_uniform and storage.chain.is_strided)):
         raise AutogradError(
             f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
             f"memory location. Got {describe(storage)}, an expanded view. Write into tensor.clone()."

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.tangents import find_tangent
 from oplib.errors import AutogradError
 from oplib.modes import ModeState, modes
@@ -137,7 +138,19 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
     if looked._grad_fn is not None:
         tensor._grad_fn, tensor._output_nr = looked._grad_fn, looked._output_nr
         tensor._backward_hooks = None
+    elif tensor._requires_grad:
+        _fit_gradients(tensor)
     return tensor
+
+
+def _fit_gradients(tensor: Tensor) -> None:
+    """Makes the engine compare gradients with the node of a tensor that got another shape without history."""
+    edge = gradient_edge(tensor)
+    if edge is not None:
+        node: Any = edge[0]
+        node.fits_gradients = node.has_hooks = True
+        if tensor._grad_fn is None:
+            tensor._accumulator = lambda: node  # it must live, and leaves hold theirs weakly
 
 
 def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:

@@ -21,17 +21,19 @@ _INPLACE = "inplace: a bool, by default False; whether the result is written int
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 
 
-def specify_in_place(spec: FunctionSpec, name: str) -> FunctionSpec:
+def specify_in_place(spec: FunctionSpec, name: str, *, is_uniform: bool = False) -> FunctionSpec:
     """Describes ``exp_`` by ``exp``: it returns its first argument, which holds the result.
 
     Args:
         spec: of the function out of place.
         name: of the in-place form.
+        is_uniform: all items of the result are equal.
     """
+    uniform = ", is_uniform=True" if is_uniform else ""
     first, *others = [one.name for one in spec.parameters]
     lines = (
         f"    __require_tensor({first}, {name!r})",
-        f"    __check_may_write({first}, {name!r}, ({''.join(f'{other}, ' for other in others)}))",
+        f"    __check_may_write({first}, {name!r}, ({''.join(f'{other}, ' for other in others)}){uniform})",
         "    while True:",  # as update_in_place does
         f"        __storage = {first}._storage",
         "        __seen = __storage.array if __storage.__class__ is __Storage else __storage.owner.array",

@@ -14,10 +14,20 @@ from .dims import find_dims
 from .promotion import broadcast, broadcast_to, strong, sum_like
 
 
+def _mark_selection(formula: Any) -> Any:
+    """Says of a formula that its saved values only decide which items get the gradient.
+
+    A recorded backward then does not depend on them, as in torch.
+    """
+    formula.is_selection = True
+    return formula
+
+
 def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(inputs[0], output)
 
 
+@_mark_selection
 def _share_of_all(ctx: Any, g: Any) -> Any:
     """Shares the gradient of a nan result among the nan items."""
     x, y = ctx.saved_tensors
@@ -38,11 +48,13 @@ def _save_extrema(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) 
     ctx.dim, ctx.keepdim = [] if dim is None else [dim], keyword_only_inputs["keepdim"]
 
 
+@_mark_selection
 def _share_along(ctx: Any, g: Any) -> Any:
     x, y = ctx.saved_tensors
     return _share(x, y, g, ctx), None, None
 
 
+@_mark_selection
 def _share_of_extrema(ctx: Any, low: Any, high: Any) -> Any:
     x, least, most = ctx.saved_tensors
     return _share(x, least, low, ctx) + _share(x, most, high, ctx)
@@ -61,6 +73,7 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
 def _share_by(is_worse: Any) -> Any:
     """Returns the formula of the extremum of two items; if one is nan, both get the whole gradient."""
 
+    @_mark_selection
     def backward(ctx: Any, g: Any) -> Any:
         x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
         part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)

@@ -24,6 +24,7 @@ class Row:
         derivative: how it differentiates; by default as JAX differentiates the kernel.
         operand: number arguments that may change at every call without compiling anew.
         in_place: there is a form that writes the result into the first argument, ``exp_``.
+        is_uniform: all items of the result are equal; the in-place form may write items that share memory.
         view: for an op whose result is a view of its argument, the rule that gives its frame, see
             ``kernels/view_rules``; a rule may give None where a copy is needed. Tensors then never reach the
             kernel.
@@ -61,6 +62,7 @@ class Row:
     derivative: Derivative = DERIVED
     operand: tuple[str, ...] = ()
     in_place: bool = False
+    is_uniform: bool = False
     view: Function | None = None
     kernels: tuple[tuple[str, Function], ...] = ()
     jvp: Function | None = None

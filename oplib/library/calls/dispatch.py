@@ -96,7 +96,10 @@ class Dispatcher:
         self._is_closed = False
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(
-            record.node_name, has_one_slot=has_one_slot, saved_names=_find_saved_names(record.schema)
+            record.node_name,
+            has_one_slot=has_one_slot,
+            hides_constants=overload.namespace == "oplib",
+            saved_names=_find_saved_names(record.schema),
         )
         self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))

@@ -42,7 +42,7 @@ class FormulaPlan(BackwardPlan):
         notes: the notes of the setup.
     """
 
-    __slots__ = ("_token", "_types", "_versioned", "inputs", "layout", "notes", "overload")
+    __slots__ = ("_types", "_versioned", "inputs", "layout", "notes", "overload")
 
     notes: Notes
 
@@ -74,17 +74,12 @@ class FormulaPlan(BackwardPlan):
         )
 
     @property
-    def token(self) -> Any:  # another formula, another token
-        """Stands for the plan and the current record of its op in keys."""
-        return self._token, self.overload.record.version
-
-    @token.setter
-    def token(self, token: int) -> None:
-        self._token = token
-
-    @property
     def op_name(self) -> str:  # noqa: D102  described in Plan
         return self.overload.name()
+
+    @property
+    def is_selection(self) -> bool:  # noqa: D102  described in BackwardPlan
+        return getattr(self._find_rule(), "is_selection", False)
 
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
 
-from .frame import Frame, Layout, Starts, contiguous_strides
+from .frame import Frame, Layout, Starts, contiguous_strides, find_places
 
 Combine = Callable[[Starts, Starts], Starts] | None
 
@@ -31,7 +31,6 @@ class Chain:
         in_shape: the shape of the base.
         shape: the shape of the view.
         start_count: the number of starts of all frames. Those of the first frame come first.
-        is_injective: whether the view can be written.
         is_identity: whether the view shows its base unchanged.
         tape_functions: functions that the tape makes for the chain, by name.
     """
@@ -41,11 +40,35 @@ class Chain:
         self.in_shape = frames[0].in_shape
         self.shape = frames[-1].shape
         self.start_count = sum(frame.start_count for frame in frames)
-        self.is_injective = all(frame.is_injective for frame in frames)
+        self._is_injective = all(frame.is_injective for frame in frames)
         self.is_identity = all(frame.is_identity for frame in frames)
         self.tape_functions: dict[str, Any] = {}
         self._forms: dict[str, _Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
+
+    @cached_property
+    def is_injective(self) -> bool:
+        """Whether the view shows each item of the base at most once, so that it can be written."""
+        if self._is_injective or len(self.frames) == 1:
+            return self._is_injective
+        # a later frame may leave out what an earlier one repeats
+        if not self.is_strided:
+            return False
+        places = self._find_places((0,) * self.start_count)
+        return np.unique(places).size == places.size
+
+    @cached_property
+    def is_strided(self) -> bool:
+        """Whether strides describe what the view shows: no frame shows other items, or parts of items."""
+        kinds = set(map(type, self.frames))
+        return all(
+            kind.lay_out is not Frame.lay_out and kind.part_dtype is Frame.part_dtype for kind in kinds
+        )
+
+    def _find_places(self, starts: Sequence[Any]) -> Any:
+        """Returns the position of each item in the flat base."""
+        strides, offset = self.lay_out(tuple(starts))
+        return find_places(self.shape, (strides, 0)) + offset
 
     # Composition ------------------------------------------------------------------------------
 
@@ -84,8 +107,12 @@ class Chain:
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:
         """Returns the base with the view replaced. ``part`` broadcasts to the shape of the view."""
-        if 0 in self.shape:  # an expanded view may be written only if it has no items
+        if 0 in self.shape:
             return whole
+        if not self._is_injective:  # no two different items are put at one place
+            places = self._find_places([starts[place] for place in range(self.start_count)])
+            flat = lax.reshape(whole, (whole.size,)).at[places].set(jnp.broadcast_to(part, self.shape))
+            return lax.reshape(flat, self.in_shape)
         wholes = [whole]
         pairs = self.split(starts)
         for frame, own in pairs[:-1]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 Shape = tuple[int, ...]
 Starts = tuple[int, ...]
 """The starts of the windows of a frame. They are not part of the frame."""
@@ -73,3 +75,13 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step *= max(length, 1)
     return tuple(reversed(strides))
+
+
+def find_places(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
+    """Returns the position in memory of each item."""
+    strides, offset = layout
+    places = np.full(shape, offset, np.int64)
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        along = np.arange(length) * stride
+        places += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+    return places

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from .frame import Frame, Layout, Shape, Starts, contiguous_strides
+from .frame import Frame, Layout, Shape, Starts, contiguous_strides, find_places
 from .index_map import IndexMap
 
 
@@ -90,8 +90,8 @@ class Strided(IndexMap):
             shape: the shape of the part.
             new: the strides and offset of the part.
         """
-        wanted = _find_places(shape, new)
-        own = _find_places(in_shape, layout)
+        wanted = find_places(shape, new)
+        own = find_places(in_shape, layout)
         if layout[0] == contiguous_strides(in_shape):
             places = wanted - layout[1]
             fits = not wanted.size or (places.min() >= 0 and places.max() < own.size)
@@ -114,13 +114,3 @@ class Strided(IndexMap):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Strided.of, self._key
-
-
-def _find_places(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
-    """Returns the position in memory of each item."""
-    strides, offset = layout
-    places = np.full(shape, offset, np.int64)
-    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
-        along = np.arange(length) * stride
-        places += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
-    return places
