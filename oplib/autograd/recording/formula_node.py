@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan
 from oplib.autograd.nodes.backward_run import BackwardRun
@@ -191,11 +191,11 @@ class FormulaNode(SlottedNode):
 
     def release(self) -> None:
         """Frees the residuals. A node without residuals of tensors can run again."""
-        saved = self.saved
+        saved: Any = self.saved
         if not saved:
             return
         if saved.__class__ is not tuple:
-            cast("SavedSlots", saved).free()
+            saved.free()
         elif saved[-1] is NOBODY and self._keeps_only_numbers(saved):
             return
         self.saved = None

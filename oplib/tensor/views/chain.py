@@ -16,7 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
 
-from .frame import Frame, Layout, Starts, contiguous_strides, find_places
+from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
 
 Combine = Callable[[Starts, Starts], Starts] | None
 
@@ -54,7 +54,7 @@ class Chain:
         # a later frame may leave out what an earlier one repeats
         if not self.is_strided:
             return False
-        places = self._find_places((0,) * self.start_count)
+        places = self._find_positions((0,) * self.start_count)
         return np.unique(places).size == places.size
 
     @cached_property
@@ -65,10 +65,10 @@ class Chain:
             kind.lay_out is not Frame.lay_out and kind.part_dtype is Frame.part_dtype for kind in kinds
         )
 
-    def _find_places(self, starts: Sequence[Any]) -> Any:
+    def _find_positions(self, starts: Sequence[Any]) -> Any:
         """Returns the position of each item in the flat base."""
         strides, offset = self.lay_out(tuple(starts))
-        return find_places(self.shape, (strides, 0)) + offset
+        return find_positions(self.shape, (strides, 0)) + offset
 
     # Composition ------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Chain:
         if 0 in self.shape:
             return whole
         if not self._is_injective:  # no two different items are put at one place
-            places = self._find_places([starts[place] for place in range(self.start_count)])
+            places = self._find_positions([starts[place] for place in range(self.start_count)])
             flat = lax.reshape(whole, (whole.size,)).at[places].set(jnp.broadcast_to(part, self.shape))
             return lax.reshape(flat, self.in_shape)
         wholes = [whole]

@@ -77,7 +77,7 @@ def contiguous_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def find_places(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
+def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
     """Returns the position in memory of each item."""
     strides, offset = layout
     places = np.full(shape, offset, np.int64)

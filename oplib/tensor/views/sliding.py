@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from .frame import Frame, Layout, Shape, Starts, contiguous_strides, find_places
+from .frame import Frame, Layout, Shape, Starts, contiguous_strides, find_positions
 from .index_map import IndexMap
 
 
@@ -90,8 +90,8 @@ class Strided(IndexMap):
             shape: the shape of the part.
             new: the strides and offset of the part.
         """
-        wanted = find_places(shape, new)
-        own = find_places(in_shape, layout)
+        wanted = find_positions(shape, new)
+        own = find_positions(in_shape, layout)
         if layout[0] == contiguous_strides(in_shape):
             places = wanted - layout[1]
             fits = not wanted.size or (places.min() >= 0 and places.max() < own.size)
