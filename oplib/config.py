@@ -11,6 +11,8 @@ class Config:
     Attributes:
         compile_kernels: False makes kernels and rules annotated ``jax.Array`` run as plain Python on every
             call, instead of as one cached ``jax.jit``. This is slow, but debuggers see every line.
+        compiled_autograd: True makes every backward pass run as compiled programs, as an outermost
+            ``compiled_autograd.enable(jax.jit)`` would.
         fast_path: False makes every call take the complete path; generated code serves none. A call costs
             several times as much and has the same results. This helps to debug oplib itself.
         uses_fast_path: whether generated code serves calls, because both settings are True. Do not assign it.
@@ -18,15 +20,17 @@ class Config:
             frames of JAX; ``"full"`` shows all frames of oplib.
     """
 
-    __slots__ = ("_traceback", "compile_kernels", "fast_path", "uses_fast_path")
+    __slots__ = ("_traceback", "compile_kernels", "compiled_autograd", "fast_path", "uses_fast_path")
 
     compile_kernels: bool
+    compiled_autograd: bool
     fast_path: bool
     uses_fast_path: bool
 
     def __init__(self) -> None:
         object.__setattr__(self, "compile_kernels", True)
         self.fast_path = True
+        self.compiled_autograd = False
         self._traceback = "short"
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -31,6 +31,7 @@ hypothesis.settings.load_profile("oplib")
 
 
 config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
+config.compiled_autograd = os.environ.get("OPLIB_COMPILED_AUTOGRAD") == "1"
 
 
 @pytest.fixture(autouse=True)

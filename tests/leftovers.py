@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.engine.run import engine_state
+from oplib.autograd.compiled_autograd.state import installation
+from oplib.autograd.engine.run import compilation, engine_state
 from oplib.autograd.saved.hooks import hook_stack
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
@@ -46,6 +47,7 @@ class World:
             "default dtype": get_default_dtype(),
             "recursion limit": sys.getrecursionlimit(),
             "run of the engine": engine_state.run,
+            "compiler of backward passes": (compilation.is_installed, installation.compiler),
             "vmap levels": engine_state.vmap_levels,
             "maps": map_levels.stack,
             "hooks for saved tensors": (hook_stack.pairs, hook_stack.disabled),
@@ -89,6 +91,7 @@ class World:
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
         hook_stack.pairs, hook_stack.disabled = self.state["hooks for saved tensors"]
+        compilation.is_installed, installation.compiler = self.state["compiler of backward passes"]
         observer_stack.observers = self.state["observers"]
         _groups.current = self.state["group of checkpoints"]
         _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]

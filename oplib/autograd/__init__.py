@@ -15,7 +15,7 @@ Example:
 
 from oplib.errors import AutogradError
 
-from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
+from . import anomaly_mode, compiled_autograd, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .engine.backward_and_grad import backward, grad
 from .engine.backward_and_grad import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple

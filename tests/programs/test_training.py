@@ -6,8 +6,6 @@ come from numpy; eager and compiled runs are also compared with the numbers of o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -17,44 +15,12 @@ import pytest
 
 import oplib
 from oplib.pytree import tree_flatten
-from tests.programs.convnet import draw_convnet, make_convnet
-from tests.programs.gan import draw_gan, make_gan
-from tests.programs.gpt import draw_gpt, make_gpt
-from tests.programs.lstm import draw_lstm, make_lstm
-from tests.programs.maml import draw_maml, make_maml
-from tests.programs.mlp import draw_mlp, make_mlp
-from tests.programs.reinforce import draw_reinforce, make_reinforce
-from tests.programs.training import Batches, Maker, Training
-from tests.programs.vae import draw_vae, make_vae
+from tests.programs.catalogue import PROGRAMS
+from tests.programs.training import Maker
 
 pytestmark = pytest.mark.spec("J.2", "J.5")
 
 
-class Program(NamedTuple):
-    """A training program.
-
-    Attributes:
-        make: makes models and optimizers.
-        draw: draws the arrays of steps.
-        noise: which of these oplib can draw itself.
-    """
-
-    make: Callable[[Maker], Training]
-    draw: Callable[[np.random.Generator], Batches]
-    noise: tuple[str, ...] = ()
-
-
-PROGRAMS = {
-    "mlp": Program(make_mlp, draw_mlp),
-    "convnet": Program(make_convnet, draw_convnet, ("mask",)),
-    "gpt": Program(make_gpt, draw_gpt),
-    "lstm": Program(make_lstm, draw_lstm),
-    "lstm_scan": Program(partial(make_lstm, uses_scan=True), draw_lstm),  # torch runs a loop
-    "vae": Program(make_vae, draw_vae, ("noise",)),
-    "reinforce": Program(make_reinforce, draw_reinforce, ("uniform",)),
-    "maml": Program(make_maml, draw_maml),
-    "gan": Program(make_gan, draw_gan, ("noise", "other")),
-}
 RANDOM = [name for name, program in PROGRAMS.items() if program.noise]
 MAX_COMPILATIONS = 2  # gradients are None before the first step
 

@@ -23,6 +23,7 @@ from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, rename_function
 from .concreteness import VALUE_ERRORS
 from .liveness import find_forwarded, find_live_inputs
+from .tokens import next_token
 from .width import note_width
 
 Arrays = tuple[Any, ...]
@@ -38,11 +39,14 @@ class ArrayFunction:
         compiled: False runs it as plain Python on every call.
         is_formula: whether the results are gradients, one for each of several tensors. If a result does not
             depend on an input, a formula has no gradient with respect to it, where an op would have zeros.
+        token: stands for the function in keys.
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
     """
 
-    __slots__ = ("_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run")
+    __slots__ = (
+        "_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run", "token",
+    )  # fmt: skip
 
     def __init__(
         self, function: Callable[..., Arrays], name: str, *, compiled: bool = True, is_formula: bool = False
@@ -51,6 +55,7 @@ class ArrayFunction:
         self.name = name
         self.compiled = compiled
         self.is_formula = is_formula
+        self.token = next_token()
         self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
@@ -211,6 +216,7 @@ class BackwardPlan:
         is_wide: whether JAX's 64 bits were on when the function was traced. The backward needs them then.
         pattern: the facts shared with plans for other shapes, see :mod:`.record_pattern`; None until first
             used.
+        token: stands for the plan in keys.
         repetition: an endless iterator that gives the plan, see :func:`register_plan`.
     """
 
@@ -230,6 +236,7 @@ class BackwardPlan:
         "sole",
         "sources",
         "structure",
+        "token",
         "wanted",
     )
 
@@ -247,6 +254,7 @@ class BackwardPlan:
         self.extra_reads: tuple[int, ...] = ()
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
+        self.token: Any = next_token()
         self.pattern: Any = None
         self.repetition = itertools.repeat(self)
         self._backwards: dict[Mask, ArrayFunction] = {}

@@ -30,7 +30,7 @@ def _renew() -> None:
     global _must_reset  # noqa: PLW0603
     forked.check_process()  # raises if JAX had run in the parent; the flag stays, so every use raises
     _must_reset = False
-    run.reset()
+    run.reset_runs()
 
 
 forked.watch_for_jax(lambda: modes.sequence_nr > 0 or run.has_run())

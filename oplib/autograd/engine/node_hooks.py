@@ -54,10 +54,17 @@ def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None
             grads[slot] = _run_hooks_of_tensor(tuple(hooks.values()), grads[slot], node, run)
         modes.grad_enabled = run.create_graph
     if node._retained:
-        for slot, reference in node._retained.items():
-            tensor = reference()
-            if tensor is not None and grads[slot] is not None:
-                _retain(tensor, grads[slot], run)
+        for slot in node._retained:
+            if grads[slot] is not None:
+                store_retained(node, slot, grads[slot], run)
+
+
+def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> None:
+    """Stores a gradient in the output that retains it, if this still lives."""
+    reference = (node._retained or {}).get(slot)
+    tensor = None if reference is None else reference()
+    if tensor is not None:
+        _retain(tensor, grad, run)
 
 
 def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:

@@ -15,7 +15,7 @@ class RunPlan:
     Attributes:
         roots: the edges that the run starts from.
         waiting: the number of gradients still to come, for nodes that receive more than one. The run counts
-            down.
+            down. Without requested inputs it is None until :meth:`count`.
         members: the nodes that receive gradients, if the run is restricted to paths to requested inputs; else
             None, for all nodes reached from the roots.
         needed: the members that run.
@@ -40,8 +40,8 @@ class RunPlan:
         self.members: set[TapeNode] | None = None
         self.needed: set[TapeNode] = set()
         self._reached: set[TapeNode] | None = None
+        self.waiting: dict[TapeNode, int] | None = None
         if not capture and not inputs:
-            self.waiting = _count_arrivals(roots)[0]
             return
         targets = {node for node, _ in inputs}
         self.needed = _find_ancestors(roots, targets)
@@ -51,6 +51,24 @@ class RunPlan:
         else:
             self.needed |= targets
         self.waiting, self.members = _count_arrivals(roots, self.needed, self.needed | targets)
+
+    def count(self) -> dict[TapeNode, int]:
+        """Counts the gradients that each node of a run over all leaves waits for, and returns ``waiting``."""
+        if self.waiting is None:
+            self.waiting = _count_arrivals(self.roots)[0]
+        return self.waiting
+
+    def restrict(
+        self,
+        members: set[TapeNode],
+        needed: set[TapeNode],
+        captures: dict[TapeNode, list[tuple[int, int]]],
+        captures_count: int,
+    ) -> None:
+        """Restricts the run to known nodes; the arguments are the attributes of these names."""
+        self.members, self.needed = members, needed
+        self.captures, self.captures_count = captures, captures_count
+        self.waiting = _count_arrivals(self.roots, needed, members)[0]
 
     def executes(self, node: TapeNode) -> bool:
         """Returns whether the run has executed ``node`` or will execute it."""

@@ -57,19 +57,39 @@ class AccumulateGrad(TapeNode):
         leaf = self.variable
         if not leaf._requires_grad:  # requires_grad_(False) or detach_() was called since
             return ()
-        if leaf._grad_fn is not None:
+        self.check()
+        if grad is not None:
+            self.accumulate(grad, run)
+        self.run_post_accumulate_hooks()
+        return ()
+
+    def accumulate(self, grad: Any, run: BackwardRun) -> None:
+        """Adds a gradient to the ``grad`` of the leaf, or stores it."""
+        with adding:  # an interrupt between acquire() and `try` would leave the lock taken
+            self._add(self.variable, grad, run)
+
+    def store_sum(self, total: Any, run: BackwardRun) -> None:
+        """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
+        if run.undo_log is not None:
+            run.undo_log.note(self.variable)
+        held: Any = self.variable._grad
+        held._storage.write(total)
+
+    def check(self) -> None:
+        """Raises if the leaf has got a history since it was recorded."""
+        if self.variable._grad_fn is not None:
             raise AutogradError(
                 "AccumulateGrad: leaf variable has been moved into the graph interior. Got "
-                f"{describe(leaf._storage.array)}, which was recorded as a leaf, and then written by an op "
-                "that was recorded too. Write into a clone() of it."
+                f"{describe(self.variable._storage.array)}, which was recorded as a leaf, and then written "
+                "by an op that was recorded too. Write into a clone() of it."
             )
-        if grad is not None:
-            with adding:  # an interrupt between acquire() and `try` would leave the lock taken
-                self._add(leaf, grad, run)
+
+    def run_post_accumulate_hooks(self) -> None:
+        """Runs the hooks of the leaf that come after its accumulation."""
+        leaf = self.variable
         if leaf._post_accumulate_hooks:
             for hook in tuple(leaf._post_accumulate_hooks.values()):
                 _refuse_result(hook(leaf), hook)
-        return ()
 
     def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  read from the leaf
         self.has_hooks = True

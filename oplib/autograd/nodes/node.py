@@ -16,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.tokens import next_token
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.hooks import RemovableHandle
 from oplib.tensor import Tensor
@@ -124,11 +126,17 @@ class TapeNode(Node):
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
         results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
         has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
+        class_token: stands for the class in keys.
         has_hooks: a hook or retained gradient is registered, so the engine takes the complete path.
     """
 
     results_are_checked: ClassVar[bool] = False
     has_one_slot: ClassVar[bool] = False
+    class_token: ClassVar[int] = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.class_token = next_token()
 
     edges: tuple[Edge | None, ...] = ()
     input_metadata: Sequence[Any] = ()
@@ -159,6 +167,34 @@ class TapeNode(Node):
             One gradient, or None, for each edge.
         """
         raise NotImplementedError
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002  it has none here
+        """Checks the saved values, and adds the arrays that the node's formula reads to ``operands``.
+
+        Starts of views are added as tuples of numbers.
+
+        Args:
+            operands: receives the arrays.
+
+        Returns:
+            A key of the formula: nodes with equal keys have the same formula, which :meth:`find_function`
+            returns. None if the node runs Python code that must run each time.
+
+        Raises:
+            SavedTensorError: a value is freed, or has been written in place since it was saved.
+        """
+        return None
+
+    def find_function(self, given: Mask) -> ArrayFunction | None:  # noqa: ARG002  it has none here
+        """Returns the formula for some slots: ``(*operands, *given gradients) -> gradients``.
+
+        Args:
+            given: for each slot, whether it has a gradient.
+
+        Returns:
+            The function, which can be traced; None if the node runs Python code that must run each time.
+        """
+        return None
 
     def release(self) -> None:
         """Frees the saved values. A later ``apply`` that needs them raises ``second_pass_error``."""

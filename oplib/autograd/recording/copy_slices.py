@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor.views import Chain, Starts
@@ -59,13 +59,28 @@ class CopySlices(TapeNode):
         (grad,) = grads
         if grad is None:
             return (None, None)
-        name = _NAMES[self.edges[0] is not None, self.edges[1] is not None]
+        name = self._part_name
         if not run.representation.tensor_mode:
             return self.chain.run(name, _PARTS[name], self.starts, grad)
         function = self.chain.tape_functions.get(name)
         if function is None:
             function = self.chain.tape_functions[name] = _make_function(self.chain, name)
         return call_recorded(function, with_starts([grad], self.starts))
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        if self.starts:
+            operands.append(self.starts)
+        return CopySlices.class_token, self.chain, self.dtype, self._part_name
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+        chain, divide = self.chain, _PARTS[self._part_name]
+        return ArrayFunction(
+            lambda *arrays: divide(chain, arrays[-1], arrays[0] if len(arrays) > 1 else ()), "CopySlices"
+        )
+
+    @property
+    def _part_name(self) -> str:
+        return _NAMES[self.edges[0] is not None, self.edges[1] is not None]
 
 
 def _make_function(chain: Chain, name: str) -> ArrayFunction:

@@ -7,7 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
@@ -96,6 +96,37 @@ class FormulaNode(SlottedNode):
         function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        saved: Any = self.saved
+        if saved.__class__ is not tuple:
+            return self._read_slot_operands(operands)
+        plan = self.plan
+        if saved:
+            count = len(plan.sources)
+            if self.versions is None:
+                for storage in saved[count:]:
+                    if storage.version:
+                        check_version(self.name(), storage, 0)
+            else:
+                for storage, version in zip(saved[count:], self.versions, strict=True):
+                    check_version(self.name(), storage, version)
+            operands += saved[:count]
+        return plan.token
+
+    def _read_slot_operands(self, operands: list[Any]) -> Any:
+        """Reads residuals that are slots. Hooks that unpack a slot run when the node runs, and not before."""
+        saved = self.saved
+        if not isinstance(saved, SavedSlots):
+            raise second_pass_error(self.name())
+        if any(slot.is_packed for slot in saved.residuals):
+            return None
+        operands += saved.read(self.name())
+        return self.plan.token
+
+    def find_function(self, given: Mask) -> ArrayFunction | None:  # noqa: D102  described in TapeNode
+        function = self.plan.backward(given)
+        return function if function.compiled else None
 
     def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
         """Returns residuals that are not a tuple.

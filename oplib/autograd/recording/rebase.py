@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
@@ -88,3 +89,9 @@ class Overwritten(TapeNode):
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  no edges
         return ()
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  it has none
+        return Overwritten.class_token
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+        return ArrayFunction(lambda *grads: (), "Overwritten")  # noqa: ARG005  gradients end here

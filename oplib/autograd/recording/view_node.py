@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
@@ -61,6 +61,17 @@ class ViewNode(TapeNode):
         if not run.representation.tensor_mode:
             return (self.chain.pull_back(grad, self.starts),)
         return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        if self.starts:
+            operands.append(self.starts)
+        return ViewNode.class_token, self.frame, self.dtype
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+        chain = self.chain
+        return ArrayFunction(
+            lambda *arrays: (chain.pull(arrays[-1], arrays[0] if len(arrays) > 1 else ()),), "View"
+        )
 
 
 class AsStridedBackward0(ViewNode):
@@ -116,6 +127,23 @@ class SeveralViewsNode(TapeNode):
             for grad, metadata in zip(grads, self.input_metadata, strict=True)
         ]
         return call_recorded(self.join, filled) if boxes else self.join(*filled)
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  described in TapeNode
+        return SeveralViewsNode.class_token, self.join.token, self.input_metadata[0].dtype
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
+        specs, join = tuple(self.input_metadata), self.join
+
+        def join_given(*grads: Any) -> Any:
+            rest = iter(grads)
+            return join.function(
+                *(
+                    next(rest) if has else jnp.zeros(spec.shape, spec.dtype)
+                    for has, spec in zip(given, specs, strict=True)
+                )
+            )
+
+        return ArrayFunction(join_given, join.name)
 
     @staticmethod
     def make(

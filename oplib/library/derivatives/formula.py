@@ -42,7 +42,7 @@ class FormulaPlan(BackwardPlan):
         notes: the notes of the setup.
     """
 
-    __slots__ = ("_types", "_versioned", "inputs", "layout", "notes", "overload")
+    __slots__ = ("_token", "_types", "_versioned", "inputs", "layout", "notes", "overload")
 
     notes: Notes
 
@@ -72,6 +72,15 @@ class FormulaPlan(BackwardPlan):
             has and not marked
             for has, marked in zip(self.differentiable, notes.non_differentiable, strict=True)
         )
+
+    @property
+    def token(self) -> Any:  # another formula, another token
+        """Stands for the plan and the current record of its op in keys."""
+        return self._token, self.overload.record.version
+
+    @token.setter
+    def token(self, token: int) -> None:
+        self._token = token
 
     @property
     def op_name(self) -> str:  # noqa: D102  described in Plan

@@ -55,12 +55,5 @@ def _become_ordinary(storage: Any) -> None:
 peek = _SLOT.__get__
 """Returns the array of a storage that is not a view. The storage stays fresh."""
 
-
-def put_fresh(storage: Storage, array: Any) -> None:
-    """Gives a storage an array that no other code holds. The caller holds ``buffers``.
-
-    A storage that a trace in another thread observes stays observed, and is not fresh then.
-    """
-    _SLOT.__set__(storage, array)
-    if storage.__class__ is Storage:
-        storage.__class__ = FreshStorage
+poke = _SLOT.__set__
+"""Gives a storage that is not a view an array. The storage stays what it is. The caller holds ``buffers``."""

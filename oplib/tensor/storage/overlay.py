@@ -96,7 +96,7 @@ class _Observed:
 
 _observed_classes: dict[type, type] = {}
 _plain_classes: dict[type, type] = {}
-_counts: dict[Storage, int] = {}  # the number of threads that observe each storage
+_observers: dict[Storage, set[int]] = {}  # the traces that observe each storage, by the id of their list
 
 
 def _observed_class(plain: type) -> type:
@@ -126,18 +126,20 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
     for storage in storages:
         with buffers:  # which class a storage has changes under this lock
             observed.append(storage)
-            count = _counts[storage] = _counts.get(storage, 0) + 1
-            if count == 1:
+            traces = _observers.setdefault(storage, set())
+            traces.add(id(observed))
+            if len(traces) == 1:
                 storage.__class__ = _observed_class(
                     Storage if type(storage) is FreshStorage else type(storage)
                 )
 
 
-def stop_observing(observed: Iterable[Storage]) -> None:
-    """Makes storages ordinary again, unless other threads observe them."""
+def stop_observing(observed: list[Storage]) -> None:
+    """Makes storages ordinary again, unless other threads observe them. It may be called twice."""
     for storage in observed:
         with buffers:  # which class a storage has changes under this lock
-            count = _counts[storage] = _counts.get(storage, 1) - 1
-            if not count:
-                del _counts[storage]
+            traces = _observers.get(storage, set())
+            traces.discard(id(observed))
+            if not traces:
                 storage.__class__ = _plain_classes.get(type(storage), type(storage))
+                _observers.pop(storage, None)

@@ -93,53 +93,84 @@ class CallArguments(NamedTuple):
         return "argument " + "".join(f"[{step!r}]" for step in path[1:])
 
 
-def bind_arguments(
-    name: str,
-    signature: inspect.Signature,
-    static: Sequence[str],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-) -> CallArguments:
-    """Binds the arguments of a call and tells operands from what is compiled in.
+class ArgumentBinder:
+    """Binds the arguments of calls of one function and tells operands from what is compiled in.
 
     Args:
         name: of the function.
         signature: of the function.
         static: names of arguments whose floats are compiled in.
-        args: the positional arguments.
-        kwargs: the keyword arguments.
-
-    Raises:
-        ArgumentTypeError: the arguments are not those of the function, or a leaf that is no operand has no
-            hash, or is an iterator.
     """
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ArgumentTypeError(f"{name}: {error}. Call it as {name}{signature}.") from None
-    bound.apply_defaults()
-    leaves, spec = tree_flatten_dataclasses((bound.args, bound.kwargs))
-    frozen = _find_static(signature, static, spec, len(leaves)) if static else frozenset[int]()
-    kinds: list[Any] = []
-    arrays: list[Any] = []
-    for number, leaf in enumerate(leaves):
+
+    def __init__(self, name: str, signature: inspect.Signature, static: Sequence[str]) -> None:
+        self._name = name
+        self._signature = signature
+        self._static = static
+        parameters = signature.parameters.values()
+        is_plain = all(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+        self._count = len(parameters) if is_plain else -1
+        defaults = [one.default for one in parameters if one.default is not one.empty]
+        self._defaults = tree_flatten_dataclasses(defaults)[0]
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
+        """Binds the arguments of one call.
+
+        Raises:
+            ArgumentTypeError: the arguments are not those of the function, or a leaf that is no operand has
+                no hash, or is an iterator.
+        """
+        if kwargs or len(args) != self._count:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentTypeError(
+                    f"{self._name}: {error}. Call it as {self._name}{self._signature}."
+                ) from None
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        leaves, spec = tree_flatten_dataclasses((args, kwargs))
+        frozen: frozenset[int] = frozenset()
+        if self._static:
+            frozen = _find_static(self._signature, self._static, spec, len(leaves))
+        arrays: list[Any] = []
+        kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
+        state = modes.state
+        read = (state.grad_enabled, state.inference, bool(jax.enable_x64.value), get_default_dtype())
+        return CallArguments(Key(spec, kinds, read), leaves, arrays, self._name)
+
+    def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
+        """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""
         kind = type(leaf)
         if isinstance(leaf, (Tensor, Generator)):
-            kinds.append(Tensor if isinstance(leaf, Tensor) else Generator)
-        elif isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+            return Tensor if isinstance(leaf, Tensor) else Generator
+        if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
             array = leaf if isinstance(leaf, jax.Array) else to_array(leaf, None, None)
             arrays.append(array)
             aval = jax.typeof(array)
-            kinds.append(ArrayKind(aval.shape, aval.dtype, aval.weak_type, getattr(array, "sharding", None)))
-        elif kind in (float, complex) and number not in frozen:
+            return ArrayKind(aval.shape, aval.dtype, aval.weak_type, getattr(array, "sharding", None))
+        if kind in (float, complex) and not is_static:
             arrays.append(leaf)
-            kinds.append(ArrayKind((), kind, weak_type=True, sharding=None))
-        else:
-            _check_constant(name, leaf)
-            kinds.append((kind, leaf.hex() if kind is float else leaf))
-    state = modes.state
-    read = (state.grad_enabled, state.inference, bool(jax.enable_x64.value), get_default_dtype())
-    return CallArguments(Key(spec, tuple(kinds), read), leaves, arrays, name)
+            return ArrayKind((), kind, weak_type=True, sharding=None)
+        if kind.__hash__ is None and any(leaf is default for default in self._defaults):
+            return kind, _Same(leaf)
+        _check_constant(self._name, leaf)
+        return kind, leaf.hex() if kind is float else leaf
+
+
+class _Same:
+    """A default value without a hash. It equals itself."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __repr__(self) -> str:
+        return repr(self._value)
 
 
 def _find_static(

@@ -10,6 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from oplib.autograd.array_functions.compilation import rename_function
+from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
@@ -65,6 +66,7 @@ class Backward:
         self._orders = [*trace.orders, self.specs]
         self._higher: Higher | None = None
         self._run: Any = None
+        self._token = next_token()
         if trace.pull is not None:
             jaxpr, count = trace.pull, len(trace.residuals)
 
@@ -94,6 +96,7 @@ class Backward:
         node.edges = tuple(edges)
         node.saved, node.read, node.reached = None, (), self.reached
         if not self._freed:
+            node.token = self._token
             node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
             node.again = lambda grads: self._differentiate(recipe, node.edges, grads)
         return enter_node(node, modes.state)

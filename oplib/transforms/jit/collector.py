@@ -75,8 +75,8 @@ class Collector:
                 effects.writes.append((candidates.holders[number], output, cell.version - version))
         for alias, version in self._snapshot.aliases.values():
             if alias.version != version:
-                operands = enumerate(candidates.operands)
-                holder = next(number for number, place in operands if place.value._storage is alias)
+                before = enumerate(self._snapshot.tensors)
+                holder = next(number for number, one in before if one[2]["_storage"] is alias)
                 effects.alias_writes.append((holder, alias.version - version))
         for number, place in enumerate(candidates.generators):
             self._collect_generator(number, overlay.shadows[place.value])

@@ -22,13 +22,15 @@ from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.config import config
 from oplib.errors import ArgumentTypeError, CompilationWarning, ConcreteValueError, TracingError, describe
 from oplib.modes import modes
+from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.map_level import map_levels
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point, is_inside
 
-from .arguments import CallArguments, bind_arguments
+from .arguments import ArgumentBinder, CallArguments
 from .candidates import Candidates
 from .instances import PerInstance
+from .operands import Found
 from .places import Walk
 from .program import Program
 from .trace import Trace
@@ -90,12 +92,13 @@ class JitFunction:
         self._donate = donate
         self._programs = Programs() if programs is None else programs
         self._of_instances = PerInstance(Programs)
-        self._signature = _read_signature(function)
+        signature = _read_signature(function)
+        self._binder = ArgumentBinder(self.__name__, signature, static_argnames)
         for name in static_argnames:
-            if name not in self._signature.parameters:
+            if name not in signature.parameters:
                 raise ArgumentTypeError(
                     f"jit: static_argnames names no argument of {self.__name__}. Got {name!r}; the arguments "
-                    f"are {', '.join(self._signature.parameters)}. Correct the name."
+                    f"are {', '.join(signature.parameters)}. Correct the name."
                 )
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -138,13 +141,11 @@ class JitFunction:
         """Runs the program for these arguments, and compiles it if it is new."""
         if _is_inlined():
             return self.__wrapped__(*args, **kwargs)
-        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        given = self._binder.bind(args, kwargs)
         if any(isinstance(array, Tracer) for array in given.arrays):
             return self.__wrapped__(*args, **kwargs)
-        with self._programs.lock:
-            program, found = self._find(given)
-            call = partial(given.call, self.__wrapped__)
-            return program.run(self.__wrapped__, given, found, call)
+        function, call = self.__wrapped__, partial(given.call, self.__wrapped__)
+        return self._serve(given, lambda program, found: program.run(function, given, found, call))
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -152,7 +153,7 @@ class JitFunction:
 
         Nothing runs and nothing is compiled.
         """
-        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        given = self._binder.bind(args, kwargs)
         with self._programs.lock:
             reason = self._explain(given)
         return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
@@ -160,44 +161,50 @@ class JitFunction:
     @entry_point
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Returns the program for these arguments as JAX lowers it, and runs nothing."""
-        given = bind_arguments(self.__name__, self._signature, self._static, args, kwargs)
+        given = self._binder.bind(args, kwargs)
+        return self._serve(given, lambda program, found: program.lower(self.__wrapped__, given, found))
+
+    def _serve(self, given: CallArguments, use: Callable[[Program, Found], Any]) -> Any:
+        """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
+
+        Raises:
+            TracingError: the function changes what it captures.
+        """
         with self._programs.lock:
-            program, found = self._find(given)
-            return program.lower(self.__wrapped__, given, found)
+            for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
+                with buffers:
+                    served = self._find(given)
+                    if served is not None:
+                        return use(*served)
+                self._add_program(given)
+            raise TracingError(
+                f"{self.__name__}: the function changes what it captures while it is traced, so its program "
+                f"serves no call. Found that {self._explain(given)}. Give what changes as an argument, or "
+                "keep it in a Tensor."
+            )
 
-    def _find(self, given: CallArguments) -> tuple[Program, Any]:
+    def _find(self, given: CallArguments) -> tuple[Program, Found] | None:
         """Returns the program that serves a call, with its operands."""
-        programs = self._programs.list_programs(given.key)
-        found = self._read(programs, given)
-        if found is not None:
-            return found
-        with _tracing:  # while another thread traces, Tensors may have attributes of that trace
-            return self._read(programs, given) or self._add_program(programs, given)
-
-    def _read(self, programs: list[Program], given: CallArguments) -> tuple[Program, Any] | None:
-        for program in programs:
+        for program in self._programs.list_programs(given.key):
             found = program.read(self.__wrapped__, given.leaves)
             if found is not None:
                 return program, found
         return None
 
-    def _add_program(self, programs: list[Program], given: CallArguments) -> tuple[Program, Any]:
-        """Compiles a program, and another one if a call in another thread has changed what it captures."""
-        why = ""
-        for _ in range(MAX_TRACES):
+    def _add_program(self, given: CallArguments) -> None:
+        """Compiles a program for a call."""
+        with _tracing:  # while another thread traces, Tensors may have attributes of that trace
+            if self._find(given) is not None:
+                return
             reason = self._explain(given)
-            program = self._compile(given)
+            program = self._trace(given)
+            programs = self._programs.list_programs(given.key)
             programs.insert(0, program)
             del programs[MAX_PROGRAMS:]
             self._note_compilation(reason)
             found = program.read(self.__wrapped__, given.leaves)
-            if found is not None:
-                return program, found
-            why = program.explain(self.__wrapped__, given.leaves)
-        raise TracingError(
-            f"{self.__name__}: the function changes what it captures while it is traced, so its program "
-            f"serves no call. Found that {why}. Give what changes as an argument, or keep it in a Tensor."
-        )
+        if found is not None:
+            program.lower(self.__wrapped__, given, found).compile()  # JAX finds it again when it is run
 
     def _explain(self, given: CallArguments) -> str:
         programs = self._programs.by_key.get(given.key)
@@ -220,7 +227,7 @@ class JitFunction:
                 stacklevel=5,
             )
 
-    def _compile(self, given: CallArguments) -> Program:
+    def _trace(self, given: CallArguments) -> Program:
         call = partial(given.call, self.__wrapped__)
         try:
             candidates = Candidates(Walk(self.__wrapped__, given.leaves))

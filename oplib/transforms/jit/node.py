@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.saved.saved_tensor import check_version, second_pass_error
@@ -26,6 +27,7 @@ class CompiledCallBackward(TapeNode):
         reached: for each edge whether it has a gradient.
         saved: the residuals; None once they are freed.
         read: the storages that residuals were read from, with their versions.
+        token: stands for ``run`` in keys.
         again: gives the gradients of a pass that is recorded, from cotangents as Tensors.
     """
 
@@ -36,16 +38,13 @@ class CompiledCallBackward(TapeNode):
     saved: tuple[Any, ...] | None
     read: tuple[tuple[Storage, int], ...]
     again: Callable[..., Sequence[Any]]
+    token: int
 
     def op_name(self) -> str:  # noqa: D102  described in TapeNode
         return self.function
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102  described in TapeNode
-        if self.saved is None:
-            raise second_pass_error(self.name())
-        for storage, version in self.read:
-            if storage.version != version:
-                check_version(self.name(), storage, version)
+        saved = self._checked()
         if run.representation.tensor_mode:
             zeros = [box(jnp.zeros(spec.shape, spec.dtype)) for spec in self.input_metadata]
             found = iter(
@@ -56,8 +55,41 @@ class CompiledCallBackward(TapeNode):
             jnp.zeros(spec.shape, spec.dtype) if grad is None else grad
             for grad, spec in zip(grads, self.input_metadata, strict=True)
         ]
-        found = iter(self.run(*self.saved, *full))
+        found = iter(self.run(*saved, *full))
         return tuple([next(found) if reached else None for reached in self.reached])
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        saved = self._checked()
+        operands += saved
+        return CompiledCallBackward.class_token, self.token
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
+        run, reached, specs, count = (
+            self.run,
+            tuple(self.reached),
+            tuple(self.input_metadata),
+            len(self._checked()),
+        )
+
+        def spread(*arrays: Any) -> tuple[Any, ...]:
+            grads = iter(arrays[count:])
+            full = [
+                next(grads) if has else jnp.zeros(spec.shape, spec.dtype)
+                for has, spec in zip(given, specs, strict=True)
+            ]
+            found = iter(run(*arrays[:count], *full))
+            return tuple([next(found) if one else None for one in reached])
+
+        return ArrayFunction(spread, self.function)
+
+    def _checked(self) -> tuple[Any, ...]:
+        """Returns the residuals, which nothing has written or freed since the call."""
+        if self.saved is None:
+            raise second_pass_error(self.name())
+        for storage, version in self.read:
+            if storage.version != version:
+                check_version(self.name(), storage, version)
+        return self.saved
 
     def release(self) -> None:
         """Frees the residuals."""

@@ -1,8 +1,8 @@
-"""Readers: generated functions that find the operands of a program again, and say whether it fits them.
+"""Readers: generated functions that find the operands of a program again.
 
 A reader goes the ways that were found while tracing, from the function and the leaves of the arguments to the
-Tensors that the program reads or writes. It returns None where a way is gone, or where something differs that
-the program was compiled for. Its lines are written once for each program.
+Tensors that the program reads or writes. It returns None where a way is gone, or where something on the way
+differs from what the program was compiled for. Its lines are written once for each program.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
-from oplib.errors import describe
 from oplib.generated_code import define_function
 from oplib.tensor import Tensor
-from oplib.tensor.storage.fresh import peek
-from oplib.tensor.storage.overlay import list_classes
-from oplib.tensor.views import ViewStorage
 
 from .candidates import Candidates
 from .constants import identify, read_constants
@@ -38,50 +34,38 @@ class Reader:
     Args:
         name: of the function.
         places: of the operands, in the order of the result.
-        before: for each operand its attributes before the trace.
-        donated: the numbers of the operands whose buffers the program uses again. Their storages stay fresh.
         changed: for each entry of a container that a call changes the container, its entries before the
             trace, and the key.
         candidates: what the function could read.
 
     Attributes:
-        read: the reader: ``(function, leaves) -> (tensors, storages, arrays)``, or None.
+        read: the reader: ``(function, leaves) -> tensors``, or None.
     """
 
     def __init__(
         self,
         name: str,
         places: list[FoundObject],
-        before: list[dict[str, Any]],
-        donated: set[int],
         changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
         candidates: Candidates,
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
-        self._namespace: dict[str, Any] = {"errors": _ERRORS, "peek": peek, "differ": _differ}
-        for number, (place, attributes) in enumerate(zip(places, before, strict=True)):
-            self._add_tensor(place, attributes, "peek({})" if number in donated else "{}.array")
+        self._namespace: dict[str, Any] = {"errors": _ERRORS, "differ": _differ}
+        for place in places:
+            self._add(place)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
         self._add_aliases([*places, *[container for container, _, _ in changed]])
         for place in (*candidates.containers, *candidates.operands):
             self._add_distant(place)
-        tensors = ", ".join(self._names[id(place)] for place in places)
-        arrays = ", ".join(f"a{self._names[id(place)]}" for place in places)
-        owners = ", ".join(f"o{self._names[id(place)]}" for place in places)
-        expected = len({id(place.value._storage.owner) for place in places})
-        if places:
-            self._refuse(
-                f"len({{{owners}}}) != {expected}", "Tensors share memory that did not, or the reverse"
-            )
-        comma = "," if places else ""
+        tensors = "".join(f"{self._names[id(place)]}, " for place in places)
         self._place = f"<oplib.jit reader {next(_numbers)} of {name}>"
-        self.read = self._write(f"({tensors}{comma}), ({owners}{comma}), ({arrays}{comma})", "None")
+        self.read = self._write(f"({tensors})", "None")
 
     def explain(self, function: Any, leaves: Any) -> str:
-        """Returns why the program does not fit a call; empty if it does."""
+        """Returns what differs on the ways to the operands; empty if nothing does."""
         return self._write("''", "{reason!r}")(function, leaves)
 
     def _write(self, result: str, refusal: str) -> Callable[..., Any]:
@@ -196,54 +180,6 @@ class Reader:
                 f"{place.name} holds another {key}",
             )
 
-    def _add_tensor(self, place: FoundObject, before: dict[str, Any], read: str) -> None:
-        if isinstance(parent := place.parent, FoundObject) and isinstance(parent.value, Tensor):
-            self._add(parent)
-        name = self._add(place)
-        self._refuse(
-            f"{name}.__class__ is not {self._constant(type(place.value))}"
-            f" or {name}._requires_grad is not {before.get('_requires_grad', False)}"
-            f" or ({name}._grad is None) is not {before.get('_grad') is None}"
-            f" or ({name}._grad_fn is None) is not {before.get('_grad_fn') is None}",
-            f"{place.name} has another class or requires_grad, or gained or lost its grad or its history",
-        )
-        hooks = before.get("_backward_hooks"), before.get("_post_accumulate_hooks")
-        if hooks == (None, None):
-            self._refuse(
-                f"{name}._backward_hooks is not None or {name}._post_accumulate_hooks is not None",
-                f"{place.name} has hooks",
-            )
-        else:
-            keys = self._constant(tuple(None if one is None else tuple(one) for one in hooks))
-            self._refuse(f"hook_keys({name}) != {keys}", f"{place.name} has other hooks")
-            self._namespace["hook_keys"] = _hook_keys
-        self._add_storage(place, name, before["_storage"], read)
-
-    def _add_storage(self, place: FoundObject, name: str, storage: Any, read: str) -> None:
-        self._lines.append(f"s{name} = {name}._storage")
-        kinds = self._constant(list_classes(storage))
-        self._refuse(f"s{name}.__class__ not in {kinds}", f"{place.name} is a view, or was one")
-        if isinstance(storage, ViewStorage):
-            chain, starts = self._constant(storage.chain), self._constant(storage.starts)
-            self._refuse(
-                f"s{name}.chain is not {chain} or s{name}.starts != {starts}", f"{place.name} is another view"
-            )
-        owner = f"s{name}" if storage.owner is storage else f"s{name}.owner"
-        self._lines.append(f"o{name} = {owner}")
-        array = peek(storage.owner)
-        self._lines.append(f"a{name} = {read.format('o' + name)}")
-        aval = self._constant(array.aval)
-        self._refuse(
-            f"a{name}.aval is not {aval} and a{name}.aval != {aval}",
-            f"{place.name} is no longer {describe(array)}",
-        )
-        if len(array.sharding.device_set) > 1:  # on one device the program does not depend on which it is
-            sharding = self._constant(array.sharding)
-            self._refuse(
-                f"a{name}.sharding is not {sharding} and a{name}.sharding != {sharding}",
-                f"{place.name} is on other devices",
-            )
-
     def _add_aliases(self, places: Iterable[FoundObject]) -> None:
         """Where a Tensor or container was found in several ways, all must still lead to the same one."""
         seen: set[int] = set()
@@ -284,8 +220,3 @@ def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
         for one, other in zip(now, before, strict=True)
         if one is not other
     )
-
-
-def _hook_keys(tensor: Tensor) -> tuple[Any, Any]:
-    hooks = tensor._backward_hooks, tensor._post_accumulate_hooks
-    return tuple(None if one is None else tuple(one) for one in hooks)  # pyright: ignore[reportReturnType]

@@ -104,10 +104,19 @@ class Trace:
         else:
             collector.restore_places()
         finally:
-            stop_observing(observed)
-            self.snapshot.restore()
-            _end(collector.made)
-            collector.live, collector.made, collector.outputs = [], [], []
+            try:
+                self._restore(observed)
+            except BaseException:  # an interrupt, of which there is one
+                self._restore(observed)
+                raise
+
+    def _restore(self, observed: list[Storage]) -> None:
+        """Leaves no mark on Tensors. It may be called twice."""
+        collector = self._collector
+        stop_observing(observed)
+        self.snapshot.restore()
+        _end(collector.made)
+        collector.live, collector.made, collector.outputs = [], [], []
 
     def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """What JAX traces."""

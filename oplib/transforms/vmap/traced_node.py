@@ -216,11 +216,15 @@ class TracedNode(FormulaNode):
     """
 
     _traced: TracedBackward
-    _name: str
+    _name: str = "TracedNode"
     saved_edges: tuple[Edge | None, ...] = ()
 
     def name(self) -> str:  # noqa: D102
         return self._name
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  each call has a jaxpr of its own
+        if self.saved is None:
+            raise second_pass_error(self._name)
 
     def fill(self, values: Sequence[Any], size: int, *, residuals: Mask, targets: Mask) -> None:
         """Sets the values that the jaxpr reads."""

@@ -156,3 +156,22 @@ def test_an_attribute_that_was_deleted_gives_the_users_error():
     holder.weight = oplib.full((2,), 3.0)
     assert step(oplib.ones(2)).tolist() == [3, 3]
     assert step.compilations == 1
+
+
+def test_a_default_without_a_hash_is_refused_only_where_another_is_given():
+    class Options:
+        __hash__ = None
+
+        def __init__(self, factor):
+            self.factor = factor
+
+    default = Options(2)
+
+    def scale(x, options=default):
+        return x * options.factor
+
+    compiled = oplib.jit(scale)
+    assert compiled(oplib.ones(2)).tolist() == compiled(oplib.ones(2), default).tolist() == [2, 2]
+    assert compiled.compilations == 1
+    with pytest.raises(ArgumentTypeError, match=r"Options.*has no hash"):
+        compiled(oplib.ones(2), Options(3))

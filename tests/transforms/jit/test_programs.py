@@ -11,6 +11,7 @@ import pytest
 
 import oplib
 from oplib.errors import CompilationWarning
+from oplib.tensor.storage.fresh import peek
 
 pytestmark = pytest.mark.spec("J.4")
 
@@ -223,6 +224,69 @@ def test_a_buffer_that_nobody_has_read_is_donated():
     buffer = weight.array
     plain()
     assert not buffer.is_deleted()
+
+
+@pytest.mark.spec("J.10")
+def test_a_program_that_only_reads_leaves_buffers_to_the_program_that_writes_them():
+    weight = oplib.zeros(4)
+    step, read = oplib.jit(lambda: (weight.add_(1), None)[1]), oplib.jit(lambda: weight.sum())
+    step()
+    assert read().item() == 4  # it is traced, so the next step copies
+    step()
+    assert read().item() == 8
+    buffer = peek(weight._storage)
+    step()
+    assert buffer.is_deleted()
+    assert read().item() == 12
+
+
+@pytest.mark.spec("J.10")
+def test_what_a_backward_outside_needs_is_not_donated():
+    weight, x = oplib.ones(4), oplib.ones(4, requires_grad=True)
+    scale = oplib.jit(lambda x: (x * weight).sum())
+    step = oplib.jit(lambda: (weight.data.add_(1), None)[1])  # a write that no version counts
+    scale(x)
+    step()
+    step()
+    loss = scale(x)
+    step()
+    loss.backward()
+    assert x.grad.tolist() == [3] * 4
+    assert weight.tolist() == [4] * 4
+
+
+@pytest.mark.spec("J.10")
+def test_an_array_that_a_program_passes_through_is_shared_by_nobody_who_writes():
+    def run(compile_function):
+        def step():
+            total.add_(other)
+            other.copy_(one)
+            one.add_(total)
+
+        one, other, total = oplib.tensor([1.0, 2.0]), oplib.tensor([3.0, 4.0]), oplib.zeros(2)
+        run_step = compile_function(step)
+        for _ in range(4):
+            run_step()
+        return one.tolist(), other.tolist(), total.tolist()
+
+    assert run(oplib.jit) == run(lambda step: step)
+
+
+@pytest.mark.spec("J.11")
+def test_a_thread_reads_fresh_buffers_while_another_compiles():
+    weight, seen = oplib.zeros(4), []
+    step = oplib.jit(lambda: (weight.add_(1), None)[1])
+    step()
+
+    def host(array):
+        thread = threading.Thread(target=lambda: seen.append(weight.tolist()))
+        thread.start()
+        thread.join(30)
+        return array
+
+    slow = oplib.jit(lambda x: host(x) * weight)
+    assert slow(oplib.ones(4)).tolist() == [1] * 4
+    assert seen == [[1] * 4]
 
 
 @pytest.mark.spec("J.14")

@@ -116,6 +116,37 @@ def test_arguments_that_share_memory_have_a_program_of_their_own():
     assert rows.tolist() == [[2, 2], [0, 0]]
 
 
+@pytest.mark.spec("J.4")
+def test_other_arguments_that_share_memory_have_a_program_of_their_own():
+    def add(a, b, c):
+        a.add_(1)
+        return oplib.stack([a, b, c])
+
+    compiled, tensor = oplib.jit(add), oplib.zeros(2)
+    first = compiled(tensor, tensor.detach(), oplib.zeros(2))
+    assert first.tolist() == [[1, 1], [1, 1], [0, 0]]
+    second = compiled(oplib.zeros(2), tensor, tensor.detach())
+    assert second.tolist() == [[1, 1], [1, 1], [1, 1]]
+    assert tensor.tolist() == [1, 1]
+    assert compiled.compilations == 2
+
+
+@pytest.mark.spec("J.2")
+def test_data_that_is_assigned_after_a_write_through_it_counts_for_the_old_memory():
+    def run(compile_function):
+        def step():
+            target.add_(1)
+            target.data = source
+
+        target, source = oplib.zeros(2), oplib.tensor([5.0, 6.0])
+        run_step = compile_function(step)
+        for _ in range(3):
+            run_step()
+        return target.tolist(), source.tolist(), target._version, source._version
+
+    assert run(oplib.jit) == run(lambda step: step)
+
+
 @pytest.mark.spec("J.2")
 def test_an_argument_that_is_captured_too_is_one_tensor():
     weight = oplib.ones(2)

@@ -13,7 +13,6 @@ from oplib.builtin.kernels.promotion import (
     elementwise,
     in_single,
     is_integral,
-    on_floating,
     strong,
     sum_like,
 )
@@ -22,6 +21,7 @@ from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import find_sign
+from .shared_rows import make_pairs, make_unary
 
 _STEP = constant("the result is a bool, which is piecewise constant")
 _WHOLE = constant("integers have no gradient")
@@ -30,7 +30,7 @@ _WHOLE = constant("integers have no gradient")
 
 
 def _scale(factor: float) -> Any:
-    return on_floating(in_single(lambda x: x * strong(factor, x)))
+    return in_single(lambda x: x * strong(factor, x))
 
 
 def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
@@ -139,7 +139,7 @@ def _pair(
 ) -> Row:
     return ItemRow(
         f"{op}(Tensor self, Tensor other) -> Tensor",
-        elementwise(op.partition(".")[0], function, floating=floating),
+        elementwise(op, function, floating=floating),
         doc,
         derivative=derivative,
         in_place=in_place,
@@ -149,41 +149,15 @@ def _pair(
 
 
 ROWS = (
-    ItemRow(
-        "deg2rad(Tensor self) -> Tensor",
-        _scale(math.pi / 180),
-        "degrees as radians",
-        in_place=True,
-        dtypes="bihf",
-        result="floats",
-        in_place_functions=("deg2rad_",),
-    ),
-    ItemRow(
-        "rad2deg(Tensor self) -> Tensor",
-        _scale(180 / math.pi),
-        "radians as degrees",
-        in_place=True,
-        dtypes="bihf",
-        result="floats",
-        in_place_functions=("rad2deg_",),
-    ),
-    ItemRow(
-        "sinc(Tensor self) -> Tensor",
-        on_floating(_sinc),
-        "sin(pi * self) / (pi * self)",
-        in_place=True,
-        result="floats",
-        in_place_functions=("sinc_",),
-    ),
-    ItemRow(
-        "i0(Tensor self) -> Tensor",
-        on_floating(in_single(_i0)),
+    make_unary("deg2rad", _scale(math.pi / 180), "degrees as radians", dtypes="bihf"),
+    make_unary("rad2deg", _scale(180 / math.pi), "radians as degrees", dtypes="bihf"),
+    make_unary("sinc", _sinc, "sin(pi * self) / (pi * self)"),
+    make_unary(
+        "i0",
+        in_single(_i0),
         "modified Bessel function of the first kind and order 0",
-        derivative=Derivative(backward=_i0_backward, setup_context=save_inputs),
-        in_place=True,
+        Derivative(backward=_i0_backward, setup_context=save_inputs),
         dtypes="bihf",
-        result="floats",
-        in_place_functions=("i0_",),
     ),
     _ask("signbit", _signbit, "whether self is negative, including -0.0"),
     _ask("isposinf", _is_infinite(1), "whether self is positive infinity"),
@@ -193,28 +167,13 @@ ROWS = (
     _pair("fmin", _fmin, "the smaller of two items, ignoring nan; of equal items the first"),
     _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
-    _pair(
-        "xlogy.Tensor",
-        _xlogy,
+    *make_pairs(
+        "xlogy",
+        elementwise("xlogy", _xlogy, floating=True),
         "self * log(other), and 0 where self is 0",
-        in_place=True,
-        floating=True,
+        dtypes="bihf",
         result="floats",
         in_place_functions=("xlogy_",),
-    ),
-    ItemRow(
-        "xlogy.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("xlogy", _xlogy, floating=True),
-        "self * log(other), and 0 where self is 0",
-        operand=("other",),
-        dtypes="bihf",
-    ),
-    ItemRow(
-        "xlogy.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        elementwise("xlogy", _xlogy, floating=True),
-        "self * log(other), and 0 where self is 0",
-        operand=("self",),
-        dtypes="bihf",
     ),
     _pair(
         "ldexp",

@@ -12,7 +12,6 @@ from oplib.builtin.kernels.promotion import (
     compute_dtype,
     elementwise,
     is_integral,
-    on_floating,
     promote_operands,
     strong,
     sum_like,
@@ -23,6 +22,8 @@ from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
+
+from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 
 # Arithmetic -------------------------------------------------------------------------------------------------
 
@@ -154,38 +155,20 @@ POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 # Overloads with a number come first: a packet calls the first overload that fits, and a tensor argument
 # accepts a number too.
 ARITHMETIC = (
-    ItemRow(
-        "add.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("add", _add),
-        "self + other",
-        operand=("other",),
-    ),
-    ItemRow(
-        "add.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("add", _add),
-        "self + other",
-        in_place=True,
-    ),
+    *make_pairs("add", elementwise("add", _add), "self + other", kinds=ONE_NUMBER),
     ItemRow(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
         _scaled("add", _add),
         "self + alpha * other",
         operand=("alpha",),
     ),
-    ItemRow(
-        "sub.Scalar(Tensor self, Scalar other) -> Tensor",
+    *make_pairs(
+        "sub",
         elementwise("sub", lax.sub, check=_refuse_bool),
         "self - other",
-        operand=("other",),
+        kinds=ONE_NUMBER,
         dtypes="ihfc",
         aliases=("subtract",),
-    ),
-    ItemRow(
-        "sub.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("sub", lax.sub, check=_refuse_bool),
-        "self - other",
-        in_place=True,
-        dtypes="ihfc",
     ),
     ItemRow(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
@@ -202,32 +185,14 @@ ARITHMETIC = (
         dtypes="ihfc",
         out=False,
     ),
-    ItemRow(
-        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("mul", _mul),
-        "self * other",
-        operand=("other",),
-        aliases=("multiply",),
-    ),
-    ItemRow(
-        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("mul", _mul),
-        "self * other",
-        in_place=True,
-    ),
-    ItemRow(
-        "div.Scalar(Tensor self, Scalar other) -> Tensor",
+    *make_pairs("mul", elementwise("mul", _mul), "self * other", kinds=ONE_NUMBER, aliases=("multiply",)),
+    *make_pairs(
+        "div",
         elementwise("div", lax.div, floating=True),
         "self / other, a floating result for integers too",
-        operand=("other",),
+        kinds=ONE_NUMBER,
         result="mixed",
         aliases=("divide", "true_divide"),
-    ),
-    ItemRow(
-        "div.Tensor(Tensor self, Tensor other) -> Tensor",
-        elementwise("div", lax.div, floating=True),
-        "self / other, a floating result for integers too",
-        in_place=True,
     ),
     ItemRow(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -296,67 +261,24 @@ def _relu(array: Any) -> Any:
 
 
 FUNCTIONS = (
-    ItemRow(
-        "exp(Tensor self) -> Tensor",
-        on_floating(lax.exp),
-        "e to the power of self",
-        derivative=from_output(lambda g, y: g * jnp.conj(y)),
-        in_place=True,
-        result="floats",
-        in_place_functions=("exp_",),
-    ),
-    ItemRow(
-        "log(Tensor self) -> Tensor",
-        on_floating(lax.log),
-        "natural logarithm",
-        in_place=True,
-        result="floats",
-        in_place_functions=("log_",),
-    ),
-    ItemRow(
-        "sqrt(Tensor self) -> Tensor",
-        on_floating(lax.sqrt),
-        "square root",
-        derivative=from_output(lambda g, y: g / jnp.conj(strong(2, y) * y)),
-        in_place=True,
-        result="floats",
-        in_place_functions=("sqrt_",),
-    ),
-    ItemRow(
-        "sin(Tensor self) -> Tensor",
-        on_floating(lax.sin),
-        "sine",
-        in_place=True,
-        result="floats",
-        in_place_functions=("sin_",),
-    ),
-    ItemRow(
-        "cos(Tensor self) -> Tensor",
-        on_floating(lax.cos),
-        "cosine",
-        in_place=True,
-        result="floats",
-        in_place_functions=("cos_",),
-    ),
-    ItemRow(
-        "tanh(Tensor self) -> Tensor",
-        on_floating(lax.tanh),
+    make_unary("exp", lax.exp, "e to the power of self", from_output(lambda g, y: g * jnp.conj(y))),
+    make_unary("log", lax.log, "natural logarithm"),
+    make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(strong(2, y) * y))),
+    make_unary("sin", lax.sin, "sine"),
+    make_unary("cos", lax.cos, "cosine"),
+    make_unary(
+        "tanh",
+        lax.tanh,
         "hyperbolic tangent",
-        derivative=from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
-        in_place=True,
-        result="floats",
+        from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
         network_name="tanh",
-        in_place_functions=("tanh_",),
     ),
-    ItemRow(
-        "sigmoid(Tensor self) -> Tensor",
-        on_floating(lax.logistic),
+    make_unary(
+        "sigmoid",
+        lax.logistic,
         "1 / (1 + exp(-self))",
-        derivative=from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
-        in_place=True,
-        result="floats",
+        from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
         network_name="sigmoid",
-        in_place_functions=("sigmoid_",),
     ),
     ItemRow(
         "relu(Tensor self) -> Tensor",

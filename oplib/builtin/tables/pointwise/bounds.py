@@ -16,42 +16,14 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
-from oplib.builtin.rows.row import DERIVED, ItemRow, Row
+from oplib.builtin.rows.row import ItemRow
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
 
+from .shared_rows import ONE_NUMBER, make_pairs
+
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
-
-
-def _all_ways(op: str, kernel: Any, doc: str, derivative: Derivative = DERIVED) -> tuple[Row, Row, Row]:
-    """Makes rows for ``op(self, other)``, in which one of the two may be a number."""
-    return (
-        ItemRow(
-            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
-            kernel,
-            doc,
-            operand=("other",),
-            derivative=derivative,
-            dtypes="ihf",
-        ),
-        ItemRow(
-            f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-            kernel,
-            doc,
-            operand=("self",),
-            derivative=derivative,
-            dtypes="ihf",
-        ),
-        ItemRow(
-            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
-            kernel,
-            doc,
-            derivative=derivative,
-            in_place=True,
-            dtypes="ihf",
-        ),
-    )
 
 
 # Maxima and clamping ----------------------------------------------------------------------------------------
@@ -109,35 +81,23 @@ BOUNDS = (
         f"self, limited to [min, max]; {_INSIDE}",
         dtypes="ihf",
     ),
-    ItemRow(
-        "clamp_min.Scalar(Tensor self, Scalar min) -> Tensor",
+    *make_pairs(
+        "clamp_min",
         elementwise("clamp_min", _clamp_min),
         f"larger of self and min; {_INSIDE}",
-        operand=("min",),
-        in_place=True,
+        kinds=ONE_NUMBER,
+        second="min",
         dtypes="bihf",
         in_place_functions=("clamp_min_",),
     ),
-    ItemRow(
-        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        elementwise("clamp_min", _clamp_min),
-        f"larger of self and min; {_INSIDE}",
-        dtypes="bihf",
-    ),
-    ItemRow(
-        "clamp_max.Scalar(Tensor self, Scalar max) -> Tensor",
+    *make_pairs(
+        "clamp_max",
         elementwise("clamp_max", _clamp_max),
         f"smaller of self and max; {_INSIDE}",
-        operand=("max",),
-        in_place=True,
+        kinds=ONE_NUMBER,
+        second="max",
         dtypes="bihf",
         in_place_functions=("clamp_max_",),
-    ),
-    ItemRow(
-        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        elementwise("clamp_max", _clamp_max),
-        f"smaller of self and max; {_INSIDE}",
-        dtypes="bihf",
     ),
 )
 
@@ -198,21 +158,21 @@ DIVISIONS = (
         _ROUNDED,
         dtypes="ihf",
     ),
-    *_all_ways(
+    *make_pairs(
         "floor_divide",
         elementwise("floor_divide", _divide_down),
         "self / other, rounded down",
-        _NOT_DIVIDED,
+        derivative=_NOT_DIVIDED,
+        dtypes="ihf",
     ),
-    *_all_ways(
+    *make_pairs(
         "remainder",
         elementwise("remainder", _remainder),
         "remainder of self / other, with the sign of other",
+        dtypes="ihf",
     ),
-    *_all_ways(
-        "fmod",
-        elementwise("fmod", lax.rem),
-        "remainder of self / other, with the sign of self",
+    *make_pairs(
+        "fmod", elementwise("fmod", lax.rem), "remainder of self / other, with the sign of self", dtypes="ihf"
     ),
 )
 

@@ -11,34 +11,15 @@ from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 
+from .shared_rows import ONE_NUMBER, make_pairs
+
 _STEP = constant("the result is a bool, which is piecewise constant")
 
 
-def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, Row]:
-    kernel = comparison(op, function)
-    doc = f"self {sign} other"
+def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, ...]:
     taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
-    return (
-        ItemRow(
-            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
-            kernel,
-            doc,
-            derivative=_STEP,
-            operand=("other",),
-            dtypes=taken,
-            result="bools",
-            **facts,
-        ),
-        ItemRow(
-            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
-            kernel,
-            doc,
-            derivative=_STEP,
-            in_place=True,
-            dtypes=taken,
-            result="bools",
-        ),
-    )
+    facts |= {"derivative": _STEP, "dtypes": taken, "result": "bools", "kinds": ONE_NUMBER}
+    return make_pairs(op, comparison(op, function), f"self {sign} other", **facts)
 
 
 def _where(condition: Any, self: Any, other: Any) -> Any:

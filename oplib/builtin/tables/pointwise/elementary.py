@@ -17,48 +17,21 @@ from oplib.builtin.kernels.promotion import (
     elementwise,
     in_single,
     is_integral,
-    on_floating,
     strong,
     sum_like,
     to_dtype_of,
     to_floating,
 )
-from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output, save_inputs
+from oplib.builtin.rows.row import ItemRow, Row, from_output, save_inputs
 from oplib.errors import UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
 from .basic import find_direction, find_sign
+from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 
 _LN2 = math.log(2.0)
-
-
-def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
-    """Makes a row for a function of floating items; integers are converted to the default dtype."""
-    return ItemRow(
-        f"{name}(Tensor self) -> Tensor",
-        on_floating(function),
-        doc,
-        derivative=derivative,
-        in_place=True,
-        result="floats",
-        **facts,
-    )
-
-
-def _real(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, **facts: Any) -> Row:
-    """Makes a row for a function without complex values."""
-    return ItemRow(
-        f"{name}(Tensor self) -> Tensor",
-        on_floating(function),
-        doc,
-        derivative=derivative,
-        in_place=True,
-        dtypes="bihf",
-        result="floats",
-        **facts,
-    )
 
 
 def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
@@ -67,7 +40,9 @@ def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
 
-    return ItemRow(f"{name}(Tensor self) -> Tensor", kernel, doc, in_place=True, dtypes="ihf", **facts)
+    names = tuple(f"{one}_" for one in (name, *facts.get("aliases", ())))
+    schema = f"{name}(Tensor self) -> Tensor"
+    return ItemRow(schema, kernel, doc, in_place=True, dtypes="ihf", in_place_functions=names, **facts)
 
 
 # Exponentials and powers ------------------------------------------------------------------------------------
@@ -93,38 +68,32 @@ def _log_to(log_of_base: float) -> Any:
 
 
 EXPONENTIALS = (
-    _unary(
+    make_unary(
         "exp2",
         lax.exp2,
         "2 to the power of self",
         from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
-        in_place_functions=("exp2_",),
     ),
-    _unary(
+    make_unary(
         "expm1",
         lax.expm1,
         "exp(self) - 1, accurate near 0",
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
-        in_place_functions=("expm1_",),
     ),
-    _unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2", in_place_functions=("log2_",)),
-    _unary(
-        "log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", in_place_functions=("log10_",)
-    ),
-    _unary("log1p", lax.log1p, "log(1 + self), accurate near 0", in_place_functions=("log1p_",)),
-    _unary(
+    make_unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2"),
+    make_unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10"),
+    make_unary("log1p", lax.log1p, "log(1 + self), accurate near 0"),
+    make_unary(
         "rsqrt",
         lax.rsqrt,
         "1 / sqrt(self)",
         from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
-        in_place_functions=("rsqrt_",),
     ),
-    _unary(
+    make_unary(
         "reciprocal",
         lambda x: lax.div(strong(1, x), x),
         "1 / self",
         from_output(lambda g, y: -g * jnp.conj(y * y)),
-        in_place_functions=("reciprocal_",),
     ),
     ItemRow(
         "square(Tensor self) -> Tensor",
@@ -150,40 +119,15 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
 _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
 
 TRIGONOMETRIC = (
-    _unary(
-        "tan",
-        lax.tan,
-        "tangent",
-        from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
-        in_place_functions=("tan_",),
-    ),
-    _unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), in_place_functions=("arcsin_", "asin_")),
-    _unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), in_place_functions=("acos_", "arccos_")),
-    _unary("atan", lax.atan, "inverse tangent", aliases=("arctan",), in_place_functions=("arctan_", "atan_")),
-    _unary("sinh", lax.sinh, "hyperbolic sine", in_place_functions=("sinh_",)),
-    _unary("cosh", lax.cosh, "hyperbolic cosine", in_place_functions=("cosh_",)),
-    _unary(
-        "asinh",
-        lax.asinh,
-        "inverse hyperbolic sine",
-        aliases=("arcsinh",),
-        in_place_functions=("arcsinh_", "asinh_"),
-    ),
-    _unary(
-        "acosh",
-        lax.acosh,
-        "inverse hyperbolic cosine",
-        _ACOSH,
-        aliases=("arccosh",),
-        in_place_functions=("acosh_", "arccosh_"),
-    ),
-    _unary(
-        "atanh",
-        lax.atanh,
-        "inverse hyperbolic tangent",
-        aliases=("arctanh",),
-        in_place_functions=("arctanh_", "atanh_"),
-    ),
+    make_unary("tan", lax.tan, "tangent", from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y))),
+    make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",)),
+    make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",)),
+    make_unary("atan", lax.atan, "inverse tangent", aliases=("arctan",)),
+    make_unary("sinh", lax.sinh, "hyperbolic sine"),
+    make_unary("cosh", lax.cosh, "hyperbolic cosine"),
+    make_unary("asinh", lax.asinh, "inverse hyperbolic sine", aliases=("arcsinh",)),
+    make_unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH, aliases=("arccosh",)),
+    make_unary("atanh", lax.atanh, "inverse hyperbolic tangent", aliases=("arctanh",)),
 )
 
 
@@ -210,12 +154,23 @@ def _logit(self: Any, eps: float | None = None) -> Any:
     return in_single(lambda x: lax.log(x / (strong(1, x) - x)))(x)
 
 
+_METHOD: dict[str, Any] = {"dtypes": "bihf", "in_place_functions": ()}
 SPECIAL = (
-    _real("erf", lax.erf, "error function", in_place_functions=("erf_",)),
-    _real("erfc", lax.erfc, "1 - erf(self), accurate where erf is near 1", in_place_functions=("erfc_",)),
-    _real("erfinv", lax.erf_inv, "inverse of the error function"),
-    _real("lgamma", in_single(compute_lgamma), "logarithm of the absolute value of the gamma function"),
-    _real("digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma"),
+    make_unary("erf", lax.erf, "error function", dtypes="bihf"),
+    make_unary("erfc", lax.erfc, "1 - erf(self), accurate where erf is near 1", dtypes="bihf"),
+    make_unary("erfinv", lax.erf_inv, "inverse of the error function", **_METHOD),
+    make_unary(
+        "lgamma",
+        in_single(compute_lgamma),
+        "logarithm of the absolute value of the gamma function",
+        **_METHOD,
+    ),
+    make_unary(
+        "digamma",
+        in_single(functools.partial(compute_polygamma, 0)),
+        "derivative of lgamma",
+        **_METHOD,
+    ),
     ItemRow(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
@@ -263,9 +218,9 @@ def _sgn(self: Any) -> Any:
 
 
 STEPS = (
-    _step("floor", lax.floor, "largest integer not above self", in_place_functions=("floor_",)),
-    _step("ceil", lax.ceil, "smallest integer not below self", in_place_functions=("ceil_",)),
-    _step("trunc", _trunc, "integer part of self", aliases=("fix",), in_place_functions=("fix_", "trunc_")),
+    _step("floor", lax.floor, "largest integer not above self"),
+    _step("ceil", lax.ceil, "smallest integer not below self"),
+    _step("trunc", _trunc, "integer part of self", aliases=("fix",)),
     ItemRow(
         "round(Tensor self, *, int decimals=0) -> Tensor",
         _round,
@@ -360,22 +315,14 @@ PAIRS = (
         in_place=True,
         dtypes="hf",
     ),
-    ItemRow(
-        "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+    *make_pairs(
+        "copysign",
         elementwise("copysign", jnp.copysign, floating=True),
         "absolute value of self with the sign of other",
+        kinds=ONE_NUMBER,
         derivative=_COPYSIGN,
-        in_place=True,
         dtypes="bihf",
         result="floats",
-    ),
-    ItemRow(
-        "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("copysign", jnp.copysign, floating=True),
-        "absolute value of self with the sign of other",
-        derivative=_COPYSIGN,
-        operand=("other",),
-        dtypes="bihf",
     ),
     ItemRow(
         "heaviside(Tensor self, Tensor values) -> Tensor",

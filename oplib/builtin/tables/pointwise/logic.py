@@ -12,6 +12,8 @@ from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
 
+from .shared_rows import make_pairs
+
 _STEP = constant("the result is a bool, which is piecewise constant")
 _BITS = constant("integers have no gradient")
 
@@ -34,34 +36,8 @@ def _logical(op: str, function: Any, doc: str) -> Row:
     )
 
 
-def _bitwise(op: str, function: Any, doc: str, taken: str = "bi") -> tuple[Row, Row, Row]:
-    kernel = elementwise(op, function)
-    return (
-        ItemRow(
-            f"{op}.Scalar(Tensor self, Scalar other) -> Tensor",
-            kernel,
-            doc,
-            derivative=_BITS,
-            operand=("other",),
-            dtypes=taken,
-        ),
-        ItemRow(
-            f"{op}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-            kernel,
-            doc,
-            derivative=_BITS,
-            operand=("self",),
-            dtypes=taken,
-        ),
-        ItemRow(
-            f"{op}.Tensor(Tensor self, Tensor other) -> Tensor",
-            kernel,
-            doc,
-            derivative=_BITS,
-            in_place=True,
-            dtypes=taken,
-        ),
-    )
+def _bitwise(op: str, function: Any, doc: str, dtypes: str = "bi") -> tuple[Row, ...]:
+    return make_pairs(op, elementwise(op, function), doc, derivative=_BITS, dtypes=dtypes)
 
 
 def _bitwise_not(self: Any) -> Any:

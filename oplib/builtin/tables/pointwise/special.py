@@ -28,6 +28,7 @@ from oplib.library import Derivative
 
 from .arithmetic import divide_sine
 from .basic import find_sign
+from .shared_rows import make_pairs
 
 _ROOT_OF_HALF = math.sqrt(0.5)
 
@@ -223,25 +224,15 @@ def _mvlgamma(self: Any, p: int) -> Any:
 
 def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -> tuple[Row, ...]:
     """Makes rows of a function of two operands; ``missing`` says why the first has no derivative."""
-    forms = (
-        ("Tensor", "Tensor self, Tensor other", ()),
-        ("Scalar", "Tensor self, Scalar other", ("other",)),
-        ("Scalar_Tensor", "Scalar self, Tensor other", ("self",)),
-    )
-    kernel = elementwise(f"special.{name}", in_single(function), floating=True)
-    of_first = Derivative(missing=missing) if missing else DERIVED
-    return tuple(
-        ItemRow(
-            f"special_{name}.{kind}({parameters}) -> Tensor",
-            kernel,
-            doc,
-            derivative=of_first if kind == "Scalar" else DERIVED,
-            operand=operand,
-            dtypes=dtypes,
-            source=f"torch.special.{name}",
-            result="floats",
-        )
-        for kind, parameters, operand in forms
+    return make_pairs(
+        f"special_{name}",
+        elementwise(f"special.{name}", in_single(function), floating=True),
+        doc,
+        derivatives={"Scalar": Derivative(missing=missing)} if missing else None,
+        in_place=False,
+        dtypes=dtypes,
+        source=f"torch.special.{name}",
+        result="floats",
     )
 
 

@@ -1,0 +1,40 @@
+"""Compiled autograd: backward passes as compiled programs, found again by the structure of their graph.
+
+Example:
+    >>> import oplib
+    >>> from oplib.autograd import compiled_autograd
+    >>> x = oplib.tensor([3.0], requires_grad=True)
+    >>> with compiled_autograd.enable():
+    ...     (x * x).sum().backward()
+    >>> x.grad
+    tensor([6.])
+"""
+
+# ruff: noqa: F401  torch's names can be imported from here too
+# pyright: reportUnusedImport=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import execution as _execution
+from .loggers import cpp_verbose_log_fn, log, snapshot_verbose_logging_enabled, verbose_log
+from .state import counters, current_compiler, thread_state
+from .switches import disable, enable, reset
+from .switches import enable as _enable
+
+__all__ = ["counters", "disable", "enable", "reset"]
+
+_execute = _execution.execute
+
+if TYPE_CHECKING:
+    compiled_autograd_enabled: bool
+    in_compiled_autograd_region: bool
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "compiled_autograd_enabled":
+            return current_compiler() is not None
+        if name == "in_compiled_autograd_region":
+            return thread_state.in_region
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

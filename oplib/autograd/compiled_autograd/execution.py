@@ -1,0 +1,147 @@
+"""The execution of a run: whether a program serves it, which one, and the call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.width import x64
+from oplib.autograd.engine.run import Run, compilation, engine_state
+from oplib.autograd.nodes.node import Edge, Gradients
+from oplib.modes import modes
+from oplib.tensor.storage.fresh import FreshStorage
+from oplib.tensor.storage.storage import Storage
+
+from .capture import Skeleton, starts_as_array
+from .compilers import check_compiler, compile_segment
+from .graph_key import GraphWalk
+from .loggers import log, snapshot_verbose_logging_enabled
+from .misses import explain_miss
+from .program import BackwardProgram
+from .program_cache import Entry, programs
+from .segment import SegmentCompiler
+from .state import Compiler, counters, current_compiler, note_eager, thread_state
+
+_outside = get_opaque_trace_state()
+_PLAIN = (Storage, FreshStorage)
+
+
+def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
+    """Executes a run with its program, if a compiler is installed and a program can serve.
+
+    Args:
+        run: the run. Its modes are set.
+        roots: the edges where gradients enter.
+        grads: one for each of them.
+
+    Returns:
+        Whether the run is done. If not, nothing has changed.
+    """
+    compiler = current_compiler()
+    if compiler is None or get_opaque_trace_state() != _outside or engine_state.vmap_levels:
+        return False
+    reason = _find_obstacle(run)
+    if reason is not None:
+        note_eager(reason)
+        return False
+    walk = GraphWalk()
+    try:
+        walk.walk(roots, run.plan)
+    except BaseException:
+        run.node = walk.node  # the error names it
+        raise
+    reason = _find_shared(walk.gradients)
+    if reason is not None:
+        note_eager(reason)
+        return False
+    inputs = [*grads, *walk.operands]
+    starts = walk.starts
+    for place in starts:
+        inputs[len(grads) + place] = starts_as_array(walk.operands[place])
+    key = (programs.token_of(compiler), x64.value, *walk.key)
+    if starts and _is_spread(inputs):
+        note_eager("windows of arrays on several devices")
+        return False
+    entry = programs.find(key)
+    program = entry.program if entry is not None and not entry.needs_program() else None
+    if program is None:
+        program = _make_program(run, roots, compiler, walk, inputs, key)
+    nodes = walk.nodes
+    del walk
+    _run_program(program, run, inputs, nodes)
+    return True
+
+
+compilation.execute = execute
+
+
+def _find_obstacle(run: Run) -> str | None:
+    """Returns why no program can serve a run; None if one can."""
+    if run.create_graph:
+        return "create_graph=True"
+    if run.representation.tensor_mode:
+        return "an open dual level"
+    if modes.anomaly:
+        return "anomaly detection"
+    if modes.tracing is not None or modes.region is not None:
+        return "the trace of a kernel"
+    if is_uncompiled():
+        return "compilation is switched off"
+    return None
+
+
+def _find_shared(gradients: Sequence[Any]) -> str | None:
+    """Returns why ``grad``s cannot be written by a program; None if they can."""
+    storages = [grad._storage for grad in gradients]
+    if len(set(storages)) < len(storages):
+        return "leaves share the storage of their grads"
+    if any(type(storage) not in _PLAIN for storage in storages):
+        return "the grad of a leaf is a view"
+    return None
+
+
+def _is_spread(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(array, jax.Array) and array.sharding.num_devices > 1 for array in inputs)
+
+
+def _make_program(
+    run: Run, roots: Sequence[Edge], compiler: Compiler, walk: GraphWalk, inputs: Sequence[Any], key: Any
+) -> BackwardProgram:
+    """Captures a graph, and adds its program to the cache."""
+    check_compiler(compiler)
+    names = tuple([node.name() for node in walk.nodes])
+    if snapshot_verbose_logging_enabled():
+        explain_miss(key, names)
+    entry = programs.find(key) or Entry(names)
+    counters["compiled_autograd"]["captures"] += 1
+    skeleton = Skeleton(walk, run.plan, roots, inputs, dict(entry.expectations))
+    segments = SegmentCompiler(
+        lambda function, avals: compile_segment(compiler, function, avals), programs.take_number
+    )
+    try:
+        program = BackwardProgram(skeleton, segments)
+    except BaseException:
+        run.node = skeleton.node  # the error names it
+        raise
+    for function in program.functions:
+        log.info("%s", function)
+    entry.learn()
+    entry.program = program
+    entry.expectations = skeleton.expectations
+    programs.add(key, entry)
+    return program
+
+
+def _run_program(program: BackwardProgram, run: Run, inputs: Sequence[Any], nodes: Sequence[Any]) -> None:
+    """Runs a program inside the region of this thread."""
+    state = thread_state
+    before = state.in_region, state.is_suspended
+    try:
+        state.in_region = state.is_suspended = True
+        program.run(run, inputs, nodes)
+    finally:
+        state.in_region, state.is_suspended = before

@@ -1,0 +1,173 @@
+"""The flow of gradients through a graph: the loop of the engine.
+
+The flow runs the latest ready node first, and hands gradients along the edges. It does not know what
+gradients are: the engine's ``Run`` computes them, and compiled autograd records how they would be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from oplib.autograd.nodes.gradient_representation import GradientRepresentation
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.modes import modes
+
+from .plan import RunPlan
+from .undo_log import GradUndoLog
+
+Ready = tuple[int, int, TapeNode, list[Any]]
+"""A node whose gradients have all arrived: its place in the order, and the gradients."""
+
+
+class Flow:
+    """One pass over a graph. Subclasses say what hooks and checks do.
+
+    Attributes:
+        keep_graph: whether saved values stay for another run.
+        create_graph: whether the backward pass is recorded.
+        representation: the type of the gradients, with its operations.
+        plan: the nodes that run, and the number of gradients that each waits for.
+        node: the node being executed.
+        captured: the gradient of each requested input.
+        ready: the nodes that can run, as a heap.
+        buffers: the gradients that have arrived at nodes that wait for more.
+        undo_log: restores each ``grad`` if the pass fails; None without ``grad_transaction``.
+    """
+
+    __slots__ = (
+        "buffers", "captured", "create_graph", "keep_graph", "node", "plan", "ready", "representation",
+        "undo_log",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        representation: GradientRepresentation,
+        *,
+        keep_graph: bool,
+        create_graph: bool,
+        undo_log: GradUndoLog | None = None,
+    ) -> None:
+        self.plan = plan
+        self.representation = representation
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.undo_log = undo_log
+        self.node: TapeNode | None = None
+        self.captured: list[Any] = [None] * plan.captures_count
+        self.ready: list[Ready] = []
+        self.buffers: dict[TapeNode, list[Any]] = {}
+
+    def flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
+        """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
+        waiting = self.plan.waiting
+        if waiting is None:
+            waiting = self.plan.count()
+        members, captures = self.plan.members, self.plan.captures
+        keep_graph, watched = self.keep_graph, modes.anomaly
+        ready = self.ready
+        arrivals = len(ready)
+        while True:
+            for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
+                if edge is None or (members is not None and edge[0] not in members):
+                    continue  # not on a path to a requested input
+                node, slot = edge
+                if node in waiting:
+                    received = self._collect(waiting, node, slot, grad)
+                    if received is None:
+                        continue
+                elif node.has_one_slot:
+                    received = [grad]
+                else:
+                    received = [None] * len(node.input_metadata)
+                    received[slot] = grad
+                arrivals += 1
+                heappush(ready, (-node.sequence_nr, arrivals, node, received))
+            if not ready:
+                break
+            node, received = heappop(ready)[2:]
+            self.node = node
+            if captures and node in captures and not self._capture(node, received):
+                edges = ()
+                continue
+            if node.has_hooks or not node.results_are_checked or watched:
+                grads = self.run_hooked(node, received)
+            else:
+                grads = node.apply(received, self)
+            if not keep_graph:
+                node.release()
+            edges = node.edges
+        self.node = None
+
+    def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs one node with its hooks, and validates its results."""
+        if node.has_hooks:
+            grads = self.run_pre_hooks(node, grads)
+        return self.run_past_pre_hooks(node, grads)
+
+    def run_past_pre_hooks(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs a node whose hooks before it have run, and then the hooks after it."""
+        return self.run_past_node(node, self.compute(node, grads), grads)
+
+    def compute(self, node: TapeNode, grads: list[Any]) -> Gradients:
+        """Runs a node without its hooks, and checks its results."""
+        results = node.apply(grads, self)
+        if not node.results_are_checked:
+            return self.validate(results, node)
+        return results if self.plan.members is None else self._drop_unwanted(results, node.edges)
+
+    def run_past_node(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:
+        """Runs the hooks after a node, and returns its results as they left them."""
+        if node._post_hooks is not None:
+            results = self.run_post_hooks(node, results, grads)
+        self.refuse_nan(results, node)
+        return results
+
+    def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
+        """Drops gradients that lead to no requested input. A compiled formula computes them too."""
+        members = self.plan.members or ()
+        pairs = zip(results, edges, strict=True)
+        return [None if edge is None or edge[0] not in members else grad for grad, edge in pairs]
+
+    def _collect(
+        self, waiting: dict[TapeNode, int], node: TapeNode, slot: int, grad: Any
+    ) -> list[Any] | None:
+        """Adds one of several gradients of a node. Returns the sums when the last one has arrived."""
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * len(node.input_metadata)
+        if grad is not None:
+            held = buffer[slot]
+            buffer[slot] = grad if held is None else self.representation.add(held, grad)
+        missing = waiting[node] = waiting[node] - 1
+        return None if missing else self.buffers.pop(node)
+
+    def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
+        """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
+        runs = node in self.plan.needed
+        if not runs and node.has_hooks:
+            self.run_tensor_hooks(node, grads)
+        for slot, index in self.plan.captures[node]:
+            self.captured[index] = grads[slot]
+        return runs
+
+    def run_pre_hooks(self, node: TapeNode, grads: list[Any]) -> list[Any]:
+        """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
+        raise NotImplementedError
+
+    def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:
+        """Runs the tensor hooks at the slots of a node, which change ``grads``."""
+        raise NotImplementedError
+
+    def run_post_hooks(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:
+        """Runs the hooks after a node, and returns the results as they left them."""
+        raise NotImplementedError
+
+    def validate(self, results: Gradients, node: TapeNode) -> Gradients:
+        """Checks the results of a node against its edges."""
+        raise NotImplementedError
+
+    def refuse_nan(self, results: Gradients, node: TapeNode) -> None:
+        """Raises for a NaN among the results, if anomaly detection looks for it."""

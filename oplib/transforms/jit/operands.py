@@ -1,0 +1,214 @@
+"""The operands of a program: what it was compiled for of each of them, tested at every call.
+
+One loop tests all Tensors of a kind. A line of generated code for each of them would cost three times as
+much: the lines of a hundred Tensors do not stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from oplib.errors import describe
+from oplib.tensor import Storage, Tensor
+from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.overlay import list_classes
+from oplib.tensor.views import ViewStorage
+
+from .places import FoundObject
+
+_PLAIN = list_classes(Storage(None))
+_get_storage = attrgetter("_storage")
+_get_aval = attrgetter("aval")
+_NO_HOOKS = (None, None)
+
+
+class TensorKind(NamedTuple):
+    """What a program is compiled for of a Tensor, beside its storage.
+
+    Attributes:
+        cls: its class.
+        requires_grad: whether it does.
+        has_grad: whether it has a gradient; None where the program does not depend on that.
+        has_node: whether it has a history.
+        hooks: the keys of both dictionaries of its hooks.
+    """
+
+    cls: type
+    requires_grad: bool
+    has_grad: bool | None
+    has_node: bool
+    hooks: tuple[Any, Any]
+
+
+class Found(NamedTuple):
+    """The operands of one call.
+
+    Attributes:
+        tensors: the Tensors.
+        owners: for each of them the storage that holds its array.
+        arrays: their arrays. Fresh storages stay fresh, so they are used under the lock of buffers only.
+    """
+
+    tensors: Sequence[Tensor]
+    owners: Sequence[Storage]
+    arrays: Sequence[Any]
+
+
+class ExpectedOperands:
+    """Tests whether Tensors are what a program was compiled for.
+
+    Args:
+        places: of the Tensors.
+        before: for each of them its attributes before the trace.
+        unread: the numbers of those whose gradient before the call is not read.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[FoundObject],
+        before: Sequence[dict[str, Any]],
+        unread: frozenset[int] = frozenset(),
+    ) -> None:
+        self._names = [place.name for place in places]
+        self._kinds = [
+            _kind_before(place.value, attributes, is_read=number not in unread)
+            for number, (place, attributes) in enumerate(zip(places, before, strict=True))
+        ]
+        self._groups = [
+            (take_items([n for n, one in enumerate(self._kinds) if one == kind]), kind)
+            for kind in dict.fromkeys(self._kinds)
+        ]
+        storages = [attributes["_storage"] for attributes in before]
+        owners = [storage.owner for storage in storages]
+        arrays = [peek(owner) for owner in owners]
+        self._classes = [list_classes(storage) for storage in storages]
+        self._are_plain = all(one == _PLAIN for one in self._classes)
+        self._views = [(n, one.chain, one.starts) for n, one in enumerate(storages) if _is_view(one)]
+        self._avals = [array.aval for array in arrays]
+        self._shown = [describe(array) for array in arrays]
+        self._shardings = [  # on one device the program does not depend on which it is
+            (n, array.sharding) for n, array in enumerate(arrays) if len(array.sharding.device_set) > 1
+        ]
+        self._sharing = [(owners.index(one), n) for n, one in enumerate(owners) if owners.index(one) != n]
+        self._owner_count = len(set(owners))
+
+    def match(self, tensors: Sequence[Tensor]) -> Found | None:
+        """Returns the operands; None if one of them is not what the program was compiled for."""
+        for pick_group, kind in self._groups:
+            if not _fit(pick_group(tensors), kind):
+                return None
+        storages = list(map(_get_storage, tensors))
+        if not self._fit_storages(storages):
+            return None
+        owners = storages if self._are_plain else [storage.owner for storage in storages]
+        if len(set(owners)) != self._owner_count or any(owners[n] is not owners[m] for n, m in self._sharing):
+            return None
+        arrays = list(map(peek, owners))
+        if list(map(_get_aval, arrays)) != self._avals:
+            return None
+        if any(arrays[number].sharding != sharding for number, sharding in self._shardings):
+            return None
+        return Found(tensors, owners, arrays)
+
+    def _fit_storages(self, storages: Sequence[Any]) -> bool:
+        if self._are_plain:
+            return set(map(type, storages)) <= _PLAIN
+        return not any(self._explain_storages(storages))
+
+    def _explain_storages(self, storages: Sequence[Any]) -> Iterator[str]:
+        for number, (storage, classes) in enumerate(zip(storages, self._classes, strict=True)):
+            if storage.__class__ not in classes:
+                yield f"{self._names[number]} is a view, or was one"
+        for number, chain, starts in self._views:
+            storage = storages[number]
+            if _is_view(storage) and (storage.chain is not chain or storage.starts != starts):
+                yield f"{self._names[number]} is another view"
+
+    def explain(self, tensors: Sequence[Tensor]) -> str:
+        """Returns how the first operand that does not fit differs; empty if all fit."""
+        return next(self._explain(tensors), "")
+
+    def _explain(self, tensors: Sequence[Tensor]) -> Iterator[str]:
+        for name, tensor, kind in zip(self._names, tensors, self._kinds, strict=True):
+            if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  what is there now
+                yield f"{name} is no Tensor any more"
+                return
+            if not _fit([tensor], kind):
+                yield f"{name} {_compare(tensor, kind)}"
+        storages = [tensor._storage for tensor in tensors]
+        yield from self._explain_storages(storages)
+        owners = [storage.owner for storage in storages]
+        for number, owner in enumerate(owners):
+            array = peek(owner)
+            if array.aval != self._avals[number]:
+                yield f"{self._names[number]} is no longer {self._shown[number]}"
+        for number, sharding in self._shardings:
+            if peek(owners[number]).sharding != sharding:
+                yield f"{self._names[number]} is on other devices"
+        if len(set(owners)) != self._owner_count or any(owners[n] is not owners[m] for n, m in self._sharing):
+            yield "Tensors share memory that did not, or the reverse"
+
+
+def take_items(numbers: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
+    """Returns a function that takes some items of a sequence."""
+    if len(numbers) == 1:
+        number = numbers[0]
+        return lambda items: (items[number],)
+    return itemgetter(*numbers) if numbers else lambda _: ()
+
+
+def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:
+    cls, requires_grad, has_grad, has_node, hooks = kind
+    for tensor in tensors:
+        if (
+            tensor.__class__ is not cls
+            or tensor._requires_grad is not requires_grad
+            or (has_grad is not None and (tensor._grad is not None) is not has_grad)
+            or (tensor._grad_fn is not None) is not has_node
+        ):
+            return False
+        if hooks is _NO_HOOKS:
+            if tensor._backward_hooks is not None or tensor._post_accumulate_hooks is not None:
+                return False
+        elif _hook_keys(tensor) != hooks:
+            return False
+    return True
+
+
+def _kind_before(tensor: Tensor, before: dict[str, Any], *, is_read: bool) -> TensorKind:
+    """The kind of a Tensor before a trace."""
+    hooks = before.get("_backward_hooks"), before.get("_post_accumulate_hooks")
+    return TensorKind(
+        type(tensor),
+        before.get("_requires_grad", False),
+        before.get("_grad") is not None if is_read else None,
+        before.get("_grad_fn") is not None,
+        _NO_HOOKS if hooks == _NO_HOOKS else (_keys(hooks[0]), _keys(hooks[1])),
+    )
+
+
+def _compare(tensor: Tensor, kind: TensorKind) -> str:
+    """How a Tensor differs from a kind."""
+    if type(tensor) is not kind.cls:
+        return "is of another class"
+    if tensor._requires_grad is not kind.requires_grad:
+        return f"requires grad: {tensor._requires_grad}, was {kind.requires_grad}"
+    if kind.has_grad is not None and (tensor._grad is not None) is not kind.has_grad:
+        return "has lost its grad" if kind.has_grad else "has a grad, and had none"
+    if (tensor._grad_fn is not None) is not kind.has_node:
+        return "has lost its history" if kind.has_node else "has a history, and had none"
+    return "has other hooks"
+
+
+def _hook_keys(tensor: Tensor) -> tuple[Any, Any]:
+    return _keys(tensor._backward_hooks), _keys(tensor._post_accumulate_hooks)
+
+
+def _keys(hooks: dict[Any, Any] | None) -> tuple[Any, ...] | None:
+    return None if hooks is None else tuple(hooks)
+
+
+def _is_view(storage: Any) -> bool:
+    return isinstance(storage, ViewStorage)
