@@ -27,6 +27,8 @@ class Overlay:
         name: the name of the function, for errors.
         cells: the replacement of each observed storage.
         shadows: the replacement of each Generator.
+        read_grads: the ``id`` of each Tensor whose gradient from before was read.
+        set_grads: likewise, whose gradient was set.
         scope: the number of the trace in ``modes.tracing_scope``.
         trace: the opaque state of the trace.
     """
@@ -36,6 +38,8 @@ class Overlay:
         self.scope = scope
         self.cells: dict[Storage, Storage] = {}
         self.shadows: dict[Any, Any] = {}
+        self.read_grads: set[int] = set()
+        self.set_grads: set[int] = set()
         self.trace: object = get_opaque_trace_state()
 
     def is_current_trace(self) -> bool:

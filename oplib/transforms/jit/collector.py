@@ -66,7 +66,7 @@ class Collector:
         leaves, effects.spec = tree_flatten(result)
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
-            self._collect_tensor(number, tensor, before)
+            self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
         for number, (storage, version) in enumerate(zip(candidates.storages, versions, strict=True)):
             cell = overlay.cells[storage]
             is_new = cell.array is not inputs[number]
@@ -104,11 +104,13 @@ class Collector:
             )
         return (self.put(leaf),) if isinstance(leaf, Tracer) else [leaf]
 
-    def _collect_tensor(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
+    def _collect_tensor(
+        self, number: int, tensor: Tensor, before: dict[str, Any], *, is_grad_set: bool
+    ) -> None:
         effects = self.effects
         attributes = tensor.__dict__
         held = attributes.get("_grad")
-        if held is not before.get("_grad"):
+        if is_grad_set or held is not before.get("_grad"):
             effects.grads.append((number, None if held is None else self._source(held)))
         if attributes["_storage"] is not before["_storage"]:
             effects.data.append((number, self._source_of_data(tensor)))

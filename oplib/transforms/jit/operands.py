@@ -69,7 +69,7 @@ class ExpectedOperands:
         self,
         places: Sequence[FoundObject],
         before: Sequence[dict[str, Any]],
-        unread: frozenset[int] = frozenset(),
+        unread: frozenset[int],
     ) -> None:
         self._names = [place.name for place in places]
         self._kinds = [

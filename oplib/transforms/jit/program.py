@@ -66,7 +66,11 @@ class Program:
             [(*trace.snapshot.containers[one.container], one.key) for one in effects.places],
             candidates,
         )
-        self._operands = ExpectedOperands(places, [trace.snapshot.tensors[number][2] for number in needed])
+        self._operands = ExpectedOperands(
+            places,
+            [trace.snapshot.tensors[number][2] for number in needed],
+            frozenset(self._at[number] for number in trace.unread_grads & self._at.keys()),
+        )
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr))
         containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]

@@ -22,6 +22,7 @@ from .boundary import Boundary
 from .candidates import Candidates
 from .collector import Collector
 from .effects import Effects
+from .grad_reads import find_unread_grads, observe_grads
 from .snapshot import StateSnapshot
 
 Result = TypeVar("Result")
@@ -51,6 +52,7 @@ class Trace:
         residuals: for each residual whether it is an input, and the number of that input or output.
         reached: for each of ``edges``, and then for each cotangent, whether it has a gradient.
         freed: whether a backward inside has freed what the backward needs.
+        unread_grads: the operands whose gradient from before the call has no influence.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
         snapshot: the operands before the trace.
     """
@@ -74,6 +76,7 @@ class Trace:
         self.residuals: list[tuple[bool, int]] = []
         self.reached: list[bool] = []
         self.freed = False
+        self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
         for place in candidates.operands:
             _ = place.value._grad_fn  # a stale view looks its history up
@@ -128,7 +131,10 @@ class Trace:
         def work() -> None:
             self._set_boundaries()
             edges = self._find_edges()
+            tensors = [place.value for place in candidates.operands]
+            observe_grads(tensors)
             result = call(*inputs[first : first + count])
+            self.unread_grads = find_unread_grads(tensors)
             collector.collect(result, overlay, inputs, versions)
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])

@@ -37,7 +37,6 @@ def test_a_replaced_tensor_of_the_same_kind_compiles_nothing():
         lambda holder: holder.weight.requires_grad_(),
         lambda holder: setattr(holder.weight, "data", oplib.ones(1)),
         lambda holder: setattr(holder, "scale", 2),
-        lambda holder: setattr(holder.weight, "grad", oplib.ones(2)),
         lambda holder: setattr(holder, "weight", oplib.ones(2, 2)[0]),
     ],
 )
