@@ -28,6 +28,7 @@ class Skeleton:
         inputs: the values of root gradients and operands.
         outcomes: see ``Recorder``.
         expectations: see ``Recorder``.
+        root_places: the place and slot of each root.
         node: the node whose formula could not be captured.
     """
 
@@ -69,6 +70,7 @@ class Skeleton:
                 ]
             )
         _number(walk.nodes, self.nodes)
+        self.root_places = [(index[node], slot) for node, slot in roots]
         self._roots = [(self.nodes[index[node]], slot) for node, slot in roots]
         self._is_restricted = plan.members is not None
         self._members = self._find(plan.members or (), index)
@@ -120,6 +122,7 @@ def _make_stand_in(node: TapeNode, place: int, plan: RunPlan) -> StandIn:
     made.input_metadata = tuple(
         [None if one is None else jax.ShapeDtypeStruct(one.shape, one.dtype) for one in node.input_metadata]
     )
+    made.runs_without_gradients = node.runs_without_gradients  # pyright: ignore[reportAttributeAccessIssue]
     made.leaf = made.formula_key = None
     runs = plan.members is None or node in plan.needed
     if isinstance(node, AccumulateGrad):

@@ -37,6 +37,10 @@ def run_rest(
         stop: the number of the step.
         results: the results of the step, if it is a host step that has run; None for a step that has not.
     """
+    if not stop and results is None:
+        roots = [(nodes[place], slot) for place, slot in skeleton.root_places]
+        run.flow(roots, values[: len(roots)])
+        return
     recorder, stopped = _replay(skeleton, stop)
 
     def concrete(grads: Sequence[Value | None]) -> list[Any]:
@@ -61,7 +65,8 @@ def run_rest(
     else:
         grads, edges = run.run_past_pre_hooks(node, concrete(stopped.grads)), node.edges
     if not run.keep_graph:
-        node.release()
+        for done in (node, *[nodes[place] for place in recorder.idle]):
+            done.release()
     run.flow(edges, grads)
 
 

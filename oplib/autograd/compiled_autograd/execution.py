@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,17 @@ from .program_cache import Entry, programs
 from .segment import SegmentCompiler
 from .state import Compiler, counters, current_compiler, note_eager, thread_state
 
-_outside = get_opaque_trace_state()
+
+def _find_outside() -> object:
+    """Returns the state of JAX outside of all traces. The importing thread may be in a trace."""
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(get_opaque_trace_state()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+_outside = _find_outside()
 _PLAIN = (Storage, FreshStorage)
 
 
@@ -62,12 +73,16 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     starts = walk.starts
     for place in starts:
         inputs[len(grads) + place] = starts_as_array(walk.operands[place])
-    key = (programs.token_of(compiler), x64.value, *walk.key)
-    if starts and _is_spread(inputs):
+    precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    key = (programs.token_of(compiler), x64.value, precision, *walk.key)
+    if starts and _are_spread(inputs):
         note_eager("windows of arrays on several devices")
         return False
     entry = programs.find(key)
     program = entry.program if entry is not None and not entry.needs_program() else None
+    if program is None and any(map(_has_explicit_sharding, inputs)):
+        note_eager("arrays on an explicit mesh")
+        return False
     if program is None:
         program = _make_program(run, roots, compiler, walk, inputs, key)
     nodes = walk.nodes
@@ -104,8 +119,14 @@ def _find_shared(gradients: Sequence[Any]) -> str | None:
     return None
 
 
-def _is_spread(inputs: Sequence[Any]) -> bool:
+def _are_spread(inputs: Sequence[Any]) -> bool:
+    """Returns whether some array is on several devices."""
     return any(isinstance(array, jax.Array) and array.sharding.num_devices > 1 for array in inputs)
+
+
+def _has_explicit_sharding(array: Any) -> bool:
+    """Returns whether the type of an array says how it is spread. Such types are checked in each formula."""
+    return isinstance(array, jax.Array) and any(jax.typeof(array).sharding.spec)
 
 
 def _make_program(
@@ -136,7 +157,7 @@ def _make_program(
     return program
 
 
-def _run_program(program: BackwardProgram, run: Run, inputs: Sequence[Any], nodes: Sequence[Any]) -> None:
+def _run_program(program: BackwardProgram, run: Run, inputs: list[Any], nodes: Sequence[Any]) -> None:
     """Runs a program inside the region of this thread."""
     state = thread_state
     before = state.in_region, state.is_suspended

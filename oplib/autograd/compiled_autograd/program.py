@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from oplib.autograd.engine.run import Run
@@ -20,6 +21,7 @@ from .steps import HostStep, Step
 
 HOST_GAVE_OTHERS = "a host step gave None for a gradient, or a gradient where None was expected"
 HOOKS_CHANGED = "a hook was registered during the pass"
+ON_SEVERAL_DEVICES = "arrays are on different devices"
 GRAD_CHANGED = "the grad of a leaf was changed during the pass"
 
 
@@ -47,6 +49,7 @@ class BackwardProgram:
         self.outputs = [None if value is None else value.number for value in recorder.captured]
         self.items: list[Segment | tuple[int, HostStep]] = []
         self.is_outdated = False
+        self._idle = recorder.idle
         self._size = len(recorder.values)
         self._link(recorder.steps, compiler)
         self.functions = compiler.functions
@@ -70,25 +73,28 @@ class BackwardProgram:
             segment.drops = [value for value in read if last_reads[value] == number]
             self.items.append(segment)
 
-    def run(self, run: Run, inputs: Sequence[Any], nodes: Sequence[TapeNode]) -> None:
+    def run(self, run: Run, inputs: list[Any], nodes: Sequence[TapeNode]) -> None:
         """Runs the program, and eagerly what it does not serve.
 
         Args:
             run: the run, which receives the captured gradients.
-            inputs: root gradients and operands.
+            inputs: root gradients and operands. The list is emptied as they are used.
             nodes: the nodes of the graph, by place.
         """
-        values = [*inputs, *[None] * (self._size - len(inputs))]
+        values = inputs
+        values.extend([None] * (self._size - len(inputs)))
         handles = RemovableHandle.next_id
         has_host_run, before = False, None
         for item in self.items:
             if isinstance(item, Segment):
-                if has_host_run and not self._fits(item, nodes):
-                    note_eager(GRAD_CHANGED)
+                reason = GRAD_CHANGED if has_host_run and not self._fits(item, nodes) else None
+                if reason is None:
+                    reason = _run_segment(item, run, values, nodes, is_checked=not has_host_run)
+                if reason is not None:
+                    note_eager(reason)
                     stop, results = before or (item.first_step, None)
                     run_rest(self.skeleton, run, values, nodes, stop=stop, results=results)
                     return
-                _run_segment(item, run, values, nodes, is_checked=not has_host_run)
                 before = None
                 continue
             number, step = item
@@ -103,6 +109,9 @@ class BackwardProgram:
                 if value is not None:
                     values[value.number] = result
             self._release(step, run, nodes)
+        if not run.keep_graph:
+            for place in self._idle:
+                nodes[place].release()
         run.captured[:] = [None if number is None else values[number] for number in self.outputs]
         run.node = None
 
@@ -149,7 +158,7 @@ def _run_host(step: HostStep, run: Run, values: Sequence[Any], nodes: Sequence[T
 
 def _run_segment(
     segment: Segment, run: Run, values: list[Any], nodes: Sequence[Any], *, is_checked: bool
-) -> None:
+) -> str | None:
     """Runs a segment, and stores what it gives.
 
     Args:
@@ -158,17 +167,25 @@ def _run_segment(
         values: the values so far, by number.
         nodes: the nodes of the graph, by place.
         is_checked: whether no Python code has run since the saved values were checked.
+
+    Returns:
+        Why the segment cannot run, in which case nothing has changed; None if it has run.
     """
     if not is_checked:
         for place in segment.places:
             node = run.node = nodes[place]
             node.read_operands([])
         run.node = None
-    if segment.additions:
-        with adding:  # nobody may write between the read and the write
-            _compute(segment, run, values, nodes)
-    else:
-        _compute(segment, run, values, nodes)
+    with adding if segment.additions else nullcontext():  # nobody may write between the read and the write
+        for place, held, _ in segment.additions:
+            values[held] = nodes[place].variable._grad._storage.array
+        try:
+            _compute(segment, values)
+        except ValueError:
+            if _are_apart([values[number] for number in segment.takes]):
+                return ON_SEVERAL_DEVICES
+            raise
+        _store(segment, run, values, nodes)
     for step in segment.retentions:
         run.retain(nodes[step.place], step.slot, values[step.gradient.number])
     if not run.keep_graph:
@@ -176,18 +193,26 @@ def _run_segment(
             nodes[place].release()
     for number in segment.drops:
         values[number] = None
+    return None
 
 
-def _compute(segment: Segment, run: Run, values: list[Any], nodes: Sequence[Any]) -> None:
-    for place, held, _ in segment.additions:
-        values[held] = nodes[place].variable._grad._storage.array
+def _compute(segment: Segment, values: list[Any]) -> None:
     if segment.compiled is not None:
         results = segment.compiled(*[values[number] for number in segment.takes])
         for number, result in zip(segment.gives, results, strict=True):
             values[number] = result
     for number, source in segment.forwards:
         values[number] = values[source]
+
+
+def _store(segment: Segment, run: Run, values: Sequence[Any], nodes: Sequence[Any]) -> None:
     for place, _, total in segment.additions:
         nodes[place].store_sum(values[total], run)
     for place, gradient in segment.firsts:
         nodes[place].accumulate(values[gradient], run)
+
+
+def _are_apart(arrays: Iterable[Any]) -> bool:
+    """Returns whether arrays are committed to different devices, which one program cannot read."""
+    committed = [array.sharding.device_set for array in arrays if getattr(array, "committed", False)]
+    return any(devices != committed[0] for devices in committed)

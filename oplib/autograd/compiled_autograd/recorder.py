@@ -89,13 +89,14 @@ class Recorder(Flow):
     Attributes:
         steps: the steps so far.
         values: the values so far.
+        idle: the nodes that have run without any gradient.
         outcomes: for each node that has run, whether it is a call of a formula, and the shapes of its
             results. A replay reads them.
         expectations: for host steps, by kind and place, which of their results are not None, as far as an
             earlier run has shown.
     """
 
-    __slots__ = ("_calls", "_functions", "_stop", "expectations", "outcomes", "steps", "values")
+    __slots__ = ("_calls", "_functions", "_stop", "expectations", "idle", "outcomes", "steps", "values")
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class Recorder(Flow):
         super().__init__(plan, _Symbols(self), keep_graph=True, create_graph=False)
         self.values = list(values)
         self.steps: list[Step] = []
+        self.idle: list[int] = []
         self.outcomes = outcomes
         self.expectations = expectations
         self._calls = 0
@@ -144,6 +146,9 @@ class Recorder(Flow):
             self._record_leaf(node, grads, label)
             return ()
         key = node.formula_key, tuple([grad is not None for grad in grads])
+        if node.formula_key is not None and True not in key[1] and not node.runs_without_gradients:
+            self.idle.append(node.place)
+            return [None] * len(node.edges)
         outcome, function = self.outcomes.get(node.place), None
         if outcome is None:
             function, avals = self._find_outcome(node, key, grads)
@@ -162,8 +167,8 @@ class Recorder(Flow):
         found = self._functions.get(key)
         if found is None:
             function = None
-            if node.formula_key is not None and any(key[1]):
-                assert node.node is not None
+            assert node.node is not None
+            if node.formula_key is not None:
                 function = node.node.find_function(key[1])
             if function is None:
                 return None, self._expect(node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
@@ -18,6 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
 from .context import FunctionCtx
+from .traceable import describe_backward, trace_backward
 from .trees import Specs, flatten_gradients, unflatten_values
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         needs_input_grad: whether each argument needs a gradient. For a container of tensors it is the same
             container with a flag for each leaf.
     """
+
+    runs_without_gradients = True
 
     _forward_cls: ClassVar[Any]  # the user's subclass of Function, whose module imports this one
 
@@ -75,6 +79,13 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             modes.grad_enabled = run.create_graph
         unbox = run.representation.unbox
         return [None if result is None else unbox(result) for result in self._flat_results(results)]
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        is_traced = self._forward_cls.is_traceable and self._saved is not None
+        return describe_backward(self, operands) if is_traced else None
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
+        return trace_backward(self, given)
 
     def _find_mutex(self) -> threading.RLock:
         """Returns the lock of this node. Threads that run it at once would share the user's state on ctx."""

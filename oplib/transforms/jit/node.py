@@ -45,6 +45,8 @@ class CompiledCallBackward(TapeNode):
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102  described in TapeNode
         saved = self._checked()
+        if all(grad is None for grad in grads):
+            return (None,) * len(self.edges)
         if run.representation.tensor_mode:
             zeros = [box(jnp.zeros(spec.shape, spec.dtype)) for spec in self.input_metadata]
             found = iter(

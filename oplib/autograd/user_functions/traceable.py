@@ -1,0 +1,120 @@
+"""Functions whose backward may be traced: ``is_traceable = True``.
+
+Compiled autograd makes the backward of such a Function a part of its program, instead of running it as Python
+each time. The saved tensors are operands. Everything else that the backward reads from ctx is static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.engine.validation import validate_results
+from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.node import TapeNode
+from oplib.tensor import Tensor
+
+_new: Any = object.__new__
+_STRUCTURE = (
+    "_argument_count", "_output_count", "_tensor_flags", "materialize_grads", "needs_input_grad",
+)  # fmt: skip
+"""The attributes of a ctx that say how its backward is called."""
+
+_RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False, undo_log=None)
+
+
+class _Target(TapeNode):
+    """Stands for the node that gets a gradient; it knows only its shape and dtype."""
+
+
+def describe_backward(node: Any, operands: list[Any]) -> Any:
+    """Adds the saved arrays of a Function that is traceable, and returns a key of its backward.
+
+    Args:
+        node: the ``BackwardCFunction``, whose saved values are not freed.
+        operands: receives the arrays.
+
+    Returns:
+        The key; None if the backward cannot be traced: it reads containers of Tensors, packed values, or an
+        attribute that has no hash.
+    """
+    saved = node._saved or ()
+    if node._argument_specs or node._output_specs or any(one is not None and one.is_packed for one in saved):
+        return None
+    try:
+        static = tuple([(name, _static_key(value)) for name, value in sorted(_attributes(node).items())])
+        hash(static)
+    except TypeError:
+        return None
+    arrays = [None if one is None else one.read(node.name()) for one in saved]
+    operands += [array for array in arrays if array is not None]
+    structure = tuple([_tupled(getattr(node, name)) for name in _STRUCTURE])
+    specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in node.edges]
+    return node.class_token, static, structure, *map(_shapes, (arrays, node.input_metadata, specs))
+
+
+def trace_backward(node: Any, given: Mask) -> ArrayFunction:
+    """Returns the backward of a Function as a function of the saved arrays and the given gradients.
+
+    It holds the static attributes of the node, and not the node.
+    """
+    ctx = _new(type(node))
+    vars(ctx).update(_attributes(node))
+    for name in (*_STRUCTURE, "_argument_specs", "_output_specs"):
+        setattr(ctx, name, getattr(node, name))
+    ctx.input_metadata = node.input_metadata
+    ctx.edges = tuple([None if edge is None else (_make_target(edge), 0) for edge in node.edges])
+    is_saved = [one is not None for one in node._saved or ()]
+
+    def backward(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        run = _new(type(ctx))  # what backward sets on its ctx must not stay
+        vars(run).update(vars(ctx))
+        run._saved_for_jvp = tuple([ARRAYS.box(next(rest)) if has else None for has in is_saved])
+        grads = [next(rest) if has else None for has in given]
+        results = validate_results(run.apply(grads, _RUN), run, ARRAYS)
+        return tuple(results[: len(run.edges)])
+
+    return ArrayFunction(backward, node.name())
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    """Returns what the user has set on a ctx."""
+    own = type(node)
+    return {
+        name: value
+        for name, value in vars(node).items()
+        if not hasattr(own, name) and not name.startswith("_")
+    }
+
+
+def _static_key(value: Any) -> Any:
+    """Returns a key of a static value. Numbers that are equal and differ in type or sign are different.
+
+    Raises:
+        TypeError: the value is a Tensor, an array, or has no hash.
+    """
+    if isinstance(value, (Tensor, jax.Array)):
+        raise TypeError
+    if isinstance(value, tuple):
+        return tuple, tuple([_static_key(one) for one in value])
+    return (type(value), value.hex()) if isinstance(value, float) else (type(value), value)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([None if one is None else (one.shape, one.dtype) for one in values])
+
+
+def _make_target(edge: Any) -> _Target:
+    spec = edge[0].input_metadata[edge[1]]
+    target = _new(_Target)
+    target.input_metadata = (jax.ShapeDtypeStruct(spec.shape, spec.dtype),)
+    return target
