@@ -96,7 +96,7 @@ CONVERSIONS = [
     ("Scalar", tensor(1)),
     ("Scalar", "a"),
     ("complex", 3),
-    ("ScalarType", "float32"),
+    ("ScalarType", "flot32"),
     ("ScalarType", float),
     ("ScalarType", np.float32),
     ("Device", 0),

@@ -83,6 +83,8 @@ class Binder:
             DeviceError: a string that names no device.
         """
         name = op or self.schema.qualified_name
+        if self.schema.is_variadic:
+            args = self._gather(args, kwargs)
         if len(args) > self.schema.num_positional:
             raise self._too_many(name, len(args))
         if kwargs:
@@ -103,6 +105,12 @@ class Binder:
             if type(values[place]) is int:
                 values[place] = self._fit_integer(name, place, values)
         return values
+
+    def _gather(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """Returns the positional values with those of the variadic argument as one list."""
+        last = self.schema.num_positional - 1
+        is_named = self.schema.arguments[last].name in kwargs
+        return args if is_named or len(args) < last else [*args[:last], list(args[last:])]
 
     def _convert(self, name: str, place: int, value: Any) -> Any:
         try:

@@ -40,6 +40,8 @@ def accept_operand(convert: Converter) -> Converter:
     """Returns a converter that accepts an array without axes: the value of an operand may be traced."""
 
     def pass_or_convert(value: Any) -> Any:
+        if not isinstance(value, (jax.Array, Tensor)) and hasattr(value, "__jax_array__"):
+            value = value.__jax_array__()
         if isinstance(value, (jax.Array, Tensor)) and value.ndim == 0:
             return value
         return convert(value)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from oplib.errors import ArgumentError
-from oplib.library.schema import FunctionSchema, split_values
+from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
+from .trees import TreeEntry, split_tree
 
 
 def freeze(value: Any) -> object:
@@ -44,6 +46,8 @@ def freeze(value: Any) -> object:
     if isinstance(value, (set, frozenset)):
         return (type(value), frozenset(map(freeze, value)))
     hash(value)
+    if is_dataclass(value) and type(value).__hash__ is not object.__hash__:  # compared by its fields
+        return (type(value), *(freeze(getattr(value, one.name)) for one in fields(value) if one.compare))
     return value if isinstance(value, enum.Enum) else (type(value), value)
 
 
@@ -75,7 +79,7 @@ class Fixed:
 
 
 # A list of tensors has one flag per item: True for an array, False for None.
-Entry = Slot | Fixed | tuple[bool, ...]
+Entry = Slot | Fixed | TreeEntry | tuple[bool, ...]
 
 
 class Layout:
@@ -114,10 +118,7 @@ class Layout:
     def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
         """Arranges one tangent per array as one value per schema argument, None if it has no tangent."""
         rest = iter(tangents)
-        return [
-            next(rest) if entry is Slot.key else None if isinstance(entry, Fixed) else _rebuild(entry, rest)
-            for entry in self.entries
-        ]
+        return [_rebuild_tangent(entry, rest) for entry in self.entries]
 
     def find_argument(self, position: int) -> str:
         """Returns the name of the argument that contains the array at a flat position."""
@@ -139,6 +140,8 @@ class Layout:
 
 def count_arrays(entry: Entry) -> int:
     """Returns the number of arrays in an argument."""
+    if isinstance(entry, TreeEntry):
+        return entry.count
     return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
 
 
@@ -147,9 +150,19 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
         return next(arrays)
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
+    if isinstance(entry, TreeEntry):
+        return entry.rebuild(arrays)
     if entry is Slot.key:
         return make_generator(next(arrays))
     return copy_lists(entry.value) if isinstance(entry, Fixed) else None
+
+
+def _rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
+    if isinstance(entry, TreeEntry):
+        return entry.rebuild(tangents, static=False)
+    if isinstance(entry, Fixed):
+        return None
+    return next(tangents) if entry is Slot.key else _rebuild(entry, tangents)
 
 
 def copy_lists(value: Any) -> Any:
@@ -162,7 +175,7 @@ def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:
         return next(flags)
     if isinstance(entry, tuple):
         return [next(flags) if present else False for present in entry]
-    return False
+    return entry.spread_flags(flags) if isinstance(entry, TreeEntry) else False
 
 
 def make_layout(
@@ -197,8 +210,18 @@ def make_layout(
             entries.append(Slot.key)
             flat.append(value)
         else:
-            entries.append(_fix(value, argument.name, op))
+            entry, arrays = _make_static_or_tree(argument, value, op)
+            entries.append(entry)
+            flat.extend(arrays)
     return Layout(schema, entries), flat
+
+
+def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry, list[Any]]:
+    """Returns the entry of an argument, and its arrays if it is a tree with arrays."""
+    found = None
+    if argument.is_tree and not argument.kwarg_only:
+        found = split_tree(value, lambda leaf: _fix(leaf, argument.name, op))
+    return found or (_fix(value, argument.name, op), [])
 
 
 def _fix(value: Any, name: str, op: str) -> Fixed:
@@ -207,5 +230,5 @@ def _fix(value: Any, name: str, op: str) -> Fixed:
     except TypeError as error:
         raise ArgumentError(
             f"{op}: argument '{name}' is static but cannot be hashed. Got {type(value).__name__}. "
-            f"Pass a hashable value, or make the argument a Tensor."
+            f"Pass a hashable value, or an array, or register the class as a pytree."
         ) from error

@@ -20,7 +20,6 @@ from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.random.generator import Generator, is_key
-from oplib.tensor.shapes.symbolic import is_symbolic
 
 Converter = Callable[[Any], Any]
 
@@ -126,6 +125,16 @@ def to_dtype(value: Any) -> Any:
     raise UnfitError
 
 
+def to_named_dtype(value: Any) -> Any:
+    """Accepts the name of a dtype too, such as ``"bfloat16"``."""
+    if not isinstance(value, str):
+        return to_dtype(value)
+    try:
+        return normalize_dtype(jnp.dtype(value))
+    except TypeError:
+        raise UnfitError("No dtype has this name") from None
+
+
 def to_device(value: Any) -> Device:
     """Accepts a device, its spelling, or a ``jax.Device``."""
     if isinstance(value, Device):
@@ -160,7 +169,7 @@ def to_tensor(value: Any) -> Any:
     if isinstance(value, PYTHON_NUMBERS):
         return value
     if hasattr(value, "__jax_array__"):
-        return value.__jax_array__() if is_symbolic(value) else value
+        return value.__jax_array__()  # such as a variable of flax.nnx
     raise UnfitError
 
 
@@ -185,11 +194,12 @@ CONVERTERS: dict[str, Converter] = {
     "str": to_str,
     "complex": to_complex,
     "Scalar": to_scalar,
-    "ScalarType": to_dtype,
+    "ScalarType": to_named_dtype,
     "Device": to_device,
     "Generator": to_generator,
     "Enum": to_enum,
     "Any": to_anything,
+    "Tree": to_anything,
 }
 
 
@@ -213,9 +223,10 @@ EXPECTED = {
     "str": "a str",
     "complex": "a number",
     "Scalar": "a Python number",
-    "ScalarType": "a dtype such as oplib.float32",
+    "ScalarType": "a dtype such as oplib.float32, or its name",
     "Device": "a device such as 'cpu'",
     "Generator": "a Generator, or a key of jax.random.key",
     "Enum": "a member of an enum",
     "Any": "anything",
+    "Tree": "a pytree",
 }

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 from oplib.errors import describe
 from oplib.library.arguments.layout import Layout, Slot
 from oplib.library.arguments.structure import Structure, TupleOf
+from oplib.library.arguments.trees import TreeEntry
 from oplib.library.schema import FunctionSchema
 
 from .levels import Levels
@@ -182,6 +183,11 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
     for argument, form in zip(layout.schema.arguments, layout.entries, strict=True):
         place, axes = next(rest) if argument.has_tensor else (0, ())
         entry = _Entry(axes, f"argument {place} ('{argument.name}')", argument.name)
+        if isinstance(form, TreeEntry):
+            told = f"argument '{argument.name}' is a tree of arrays"
+            raise refuse_rule(
+                layout.schema, "", told, "Give arrays that are partitioned arguments of their own"
+            )
         if isinstance(form, tuple):
             spread.extend([entry] * sum(form))
         elif form in (Slot.array, Slot.key):

@@ -36,6 +36,7 @@ from oplib.library.arguments.recording import (
 )
 from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
+from oplib.library.arguments.trees import TreeEntry
 from oplib.library.autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
@@ -56,7 +57,7 @@ from oplib.tensor.devices.forked import check_process
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
-from .worlds import refuse_bare_lists, refuse_numbers, refuse_writing, tells_world
+from .worlds import refuse_bare_lists, refuse_writing, take_numbers, tells_world
 
 MAX_PATTERNS = 8  # each adds a dozen lines to generated code
 
@@ -151,6 +152,8 @@ class Dispatcher:
         if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
+        if any(isinstance(entry, TreeEntry) for entry in layout.entries):
+            return  # its arrays are no arguments of their own
         given = [
             args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
             for place, argument in enumerate(self.schema.arguments)
@@ -192,7 +195,7 @@ class Dispatcher:
 
     def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
         """Does one call with a Tensor among its bound arguments, without tangents."""
-        refuse_numbers(self.record, layout, flat)
+        flat = take_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
         if self.record.takes_tensors and not self.record.derivative.derive:
             result = run_on_tensors(self.overload, values, self._autograd_impl)

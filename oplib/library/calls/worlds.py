@@ -10,6 +10,7 @@ import numpy as np
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.records.record import Record
+from oplib.tensor.storage.ingestion import to_array
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 
@@ -22,17 +23,32 @@ def tells_world(record: Record, layout: Layout) -> bool:
     )
 
 
-def refuse_numbers(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
-    """Raises ArgumentError for a number in place of a tensor in a call with Tensors, as torch does."""
+def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
+    """Converts the numbers for tensors in a call with Tensors to arrays, which are constants.
+
+    Raises ArgumentError if the kernel works on Tensors, or the op is built in: these do as torch.
+    """
     if not any(isinstance(value, _NUMBERS) for value in flat):
-        return
-    values = layout.rebuild(flat)
-    for place, argument in enumerate(record.schema.arguments):
-        if count_arrays(layout.entries[place]) and argument.name not in record.operand:
-            value = values[place]
-            for member in value if isinstance(value, list) else [value]:
-                if isinstance(member, _NUMBERS):
-                    raise _explain_number(record, place, member)
+        return flat
+    taken = list(flat)
+    end = 0
+    for place, (argument, entry) in enumerate(zip(record.schema.arguments, layout.entries, strict=True)):
+        begin, end = end, end + count_arrays(entry)
+        if argument.name in record.operand:
+            continue
+        for position in range(begin, end):
+            if isinstance(flat[position], _NUMBERS):
+                if record.takes_tensors or record.is_built_in:
+                    raise _explain_number(record, place, flat[position])
+                taken[position] = _to_constant(flat[position])
+    return taken
+
+
+def _to_constant(number: Any) -> Any:
+    """Returns a number as an array; one of Python has the default dtype of its kind, one of numpy its own."""
+    is_of_python = isinstance(number, (int, float, complex))  # numpy's float64 and complex128 too
+    data = np.asarray(number) if not is_of_python else number.item() if hasattr(number, "item") else number
+    return to_array(data, None, None)
 
 
 def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:

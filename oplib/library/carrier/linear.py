@@ -145,7 +145,7 @@ class Linear:
         """
         layout = self.call.layout
         name = layout.find_argument(place)
-        if any(each.name == name and not each.has_tensor for each in layout.schema.arguments):
+        if name in self.call.record.operand:
             raise MissingRuleError(
                 f"{self.call}: a derivative by argument '{name}' was asked for, and the backward formula "
                 "gives None for it. It is a number that is an operand, so a gradient may flow into it. "

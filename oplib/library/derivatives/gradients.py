@@ -14,6 +14,7 @@ from oplib.autograd.engine.validation import is_expandable
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.recording import unbox
+from oplib.library.arguments.trees import TreeEntry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +42,21 @@ class GradientTargets:
             AutogradError: wrong count, structure or shape, or a complex gradient of a real input.
             GradientTypeError: a result is no gradient.
         """
-        values = list(result) if isinstance(result, tuple) else [result]
+        values = self._gather(
+            list(result) if isinstance(result, tuple) and not self._is_one(result) else [result]
+        )
         self._check_count(values)
         flat: list[Any] = []
         for place, entry in enumerate(self.layout.entries):
             value = values[place] if place < len(values) else None
             if isinstance(entry, tuple):
                 flat.extend(self._take_list(value, entry, self.layout.schema.arguments[place].name))
+            elif isinstance(entry, TreeEntry):
+                flat.extend(self._take_tree(value, entry, self.layout.schema.arguments[place].name))
             elif entry is Slot.array:
                 flat.append(value)
             else:
-                if value is not None:
+                if value is not None and not self.layout.schema.arguments[place].is_tree:
                     self._refuse_value(value, place)
                 flat.extend([None] * count_arrays(entry))
         return tuple(
@@ -60,9 +65,27 @@ class GradientTargets:
             if want
         )
 
+    def _is_one(self, result: tuple[Any, ...]) -> bool:
+        """Tells whether a tuple is the gradient of the only argument, a pytree, and not one of several."""
+        entry = self.layout.entries[0] if len(self.layout.entries) == 1 else None
+        return isinstance(entry, TreeEntry) and (len(result) != 1 or type(result) is not tuple)
+
+    def _gather(self, values: list[Any]) -> list[Any]:
+        """Returns the gradients with those of a variadic argument as one list."""
+        schema, count = self.layout.schema, self.layout.schema.num_positional
+        if not schema.is_variadic or (len(values) == count and isinstance(values[-1], list)):
+            return values
+        entry = self.layout.entries[count - 1]
+        end = count - 1 + (len(entry) if isinstance(entry, tuple) else 0)
+        return [*values[: count - 1], values[count - 1 : end], *values[end:]]
+
     def _check_count(self, values: list[Any]) -> None:
         arguments = self.layout.schema.arguments
-        last = max((place for place, argument in enumerate(arguments) if argument.has_tensor), default=-1)
+        pairs = enumerate(zip(arguments, self.layout.entries, strict=True))
+        last = max(
+            (place for place, (one, entry) in pairs if one.has_tensor or isinstance(entry, TreeEntry)),
+            default=-1,
+        )
         extra = values[len(arguments) :]
         has_lists = any(
             argument.is_tensor_list for argument in arguments
@@ -92,6 +115,19 @@ class GradientTargets:
                 "None for members without a gradient."
             )
         return [member for member, present in zip(value, entry, strict=True) if present]
+
+    def _take_tree(self, value: Any, entry: TreeEntry, name: str) -> list[Any]:
+        """Returns the gradients of a pytree, which must have its structure; those of static leaves go."""
+        if value is None:
+            return [None] * entry.count
+        try:
+            return entry.pick(value)
+        except ValueError as error:
+            raise AutogradError(
+                f"{self.op}: the gradients must have the same structure as the inputs. Argument '{name}' is "
+                f"the tree {entry}, its gradient is {describe(value)}: {error}. Return a tree of this "
+                "structure, None for leaves without a gradient."
+            ) from None
 
     def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
         """Fits a gradient to its input: checks its shape, and converts its dtype."""

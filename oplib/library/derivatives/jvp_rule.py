@@ -42,9 +42,10 @@ def run_jvp_rule(
     if record.takes_tensors:
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
-    primals = tuple(layout.rebuild(inputs))
+    primals = tuple(layout.schema.spread(layout.rebuild(inputs)))
+    given = tuple(layout.schema.spread(layout.rebuild_tangents(tangents)))
     answer = run_part(
-        lambda: rule.function(primals, tuple(layout.rebuild_tangents(tangents))),
+        lambda: rule.function(primals, given),
         record.name,
         "jvp rule",
         eager=record.takes_tensors or not any_traced(inputs),

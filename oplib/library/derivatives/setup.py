@@ -74,7 +74,7 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
     boxed = record.takes_tensors
 
     def run(values: Sequence[Any]) -> tuple[list[Any], Notes]:
-        ctx = SetupContext(tuple(plan.layout.spread_flags(plan.wanted)))
+        ctx = SetupContext(tuple(plan.layout.schema.spread(plan.layout.spread_flags(plan.wanted))))
         flat = [box(value) for value in values] if boxed else values
         if setup is not None:
             inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))

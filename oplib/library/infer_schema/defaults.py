@@ -52,6 +52,8 @@ def _fit_items(type_: ListType | TupleType, value: tuple[Any, ...], hint: Any) -
 
 
 def _fit_base(name: str, value: Any) -> Any:
+    if name in ("Any", "Tree"):
+        return _fit_static(value)
     if name in ("int", "float", "bool", "Scalar"):
         return _fit_number(name, value)
     if name == "str" and isinstance(value, str):
@@ -64,6 +66,14 @@ def _fit_base(name: str, value: Any) -> Any:
     if name == "Enum" and isinstance(value, enum.Enum) and str(value.name).isidentifier():
         return value
     raise UnsupportedDefaultError
+
+
+def _fit_static(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise UnsupportedDefaultError from None
+    return value
 
 
 def _fit_number(name: str, value: Any) -> int | float | complex:

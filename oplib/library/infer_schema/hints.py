@@ -11,7 +11,16 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType, has_tensor
+from oplib.library.schema import (
+    ANY,
+    TREE,
+    BaseType,
+    ListType,
+    OptionalType,
+    SchemaType,
+    TupleType,
+    has_tensor,
+)
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
 from oplib.tensor.random.generator import Generator
@@ -37,6 +46,18 @@ _PLAIN: dict[Any, str] = {
     Device: "Device",
     Generator: "Generator",
     np.random.Generator: "Generator",  # the argument of a host kernel
+}
+_STATIC = {*_PLAIN, complex, bytes, None, types.NoneType, types.EllipsisType, types.FunctionType}
+_CONTAINERS = {
+    typing.Union,
+    types.UnionType,
+    tuple,
+    list,
+    dict,
+    set,
+    frozenset,
+    collections.abc.Sequence,
+    collections.abc.Mapping,
 }
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")
@@ -81,6 +102,31 @@ def read_hint(hint: Any) -> SchemaType:
     if origin is tuple and parts:
         return _read_tuple(parts)
     return _read_base(hint)
+
+
+def read_open_hint(hint: Any) -> SchemaType:
+    """Returns the schema type of a parameter of a kernel on arrays, which takes anything.
+
+    An annotation without a type of its own is static (``Any``) if it can hold no array, such as a callable or
+    a tuple of tuples of numbers. Otherwise it is a pytree (``Tree``), and each value shows what is an array.
+    """
+    try:
+        return read_hint(hint)
+    except UnsupportedHintError:
+        return ANY if is_static_hint(hint) else TREE
+
+
+def is_static_hint(hint: Any) -> bool:
+    """Tells whether no value of an annotation can hold an array."""
+    hint = resolve_alias(hint)
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is collections.abc.Callable or origin is Literal or origin is type:
+        return True
+    if origin is typing.Annotated:
+        return is_static_hint(parts[0])
+    if origin in _CONTAINERS:
+        return bool(parts) and all(part is Ellipsis or is_static_hint(part) for part in parts)
+    return origin in _STATIC or (isinstance(origin, type) and issubclass(origin, enum.Enum))
 
 
 def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:

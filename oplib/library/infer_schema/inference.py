@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from oplib.errors import describe
-from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, SchemaType
+from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, ListType, SchemaType
 from oplib.tracebacks import entry_point
 
 from .defaults import UnsupportedDefaultError, fit_default
-from .hints import SUPPORTED, UnsupportedHintError, read_hint
+from .hints import SUPPORTED, UnsupportedHintError, find_hint_kind, read_hint, read_open_hint
 from .kinds import find_signature_kind
 from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell_hint
 from .signatures import EMPTY, Parameter, Signature, read_signature
@@ -77,8 +78,9 @@ def infer_function_schema(
         SchemaInferenceError: as :func:`infer_schema`.
     """
     signature = read_signature(fn)
-    types = {parameter.name: _read_type(signature, parameter) for parameter in signature.parameters}
-    is_array = find_signature_kind(signature) == "array"
+    kind = find_signature_kind(signature)
+    read = _read_type if kind in (None, "tensor") else _read_any_type
+    types = {parameter.name: read(signature, parameter) for parameter in signature.parameters}
     written = read_written(signature, types, mutates_args)
     arguments = tuple(
         _make_argument(
@@ -86,18 +88,17 @@ def infer_function_schema(
         )
         for place, parameter in enumerate(signature.parameters)
     )
-    returns = infer_returns(signature, arguments, tags, is_array=is_array)
+    returns = infer_returns(signature, arguments, tags, is_array=kind == "array")
     return FunctionSchema(name, overload_name, arguments, returns)
 
 
 def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
-    if not parameter.is_supported:
+    if not parameter.is_plain:
         raise signature.refuse(
             f"Parameter {parameter.name} is one. We do not support positional-only args, varargs, or "
             f"varkwargs. Give it a name of its own; for many tensors, annotate list[Tensor]."
         )
-    if parameter.hint is EMPTY:
-        raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {SUPPORTED}.")
+    _require_hint(signature, parameter)
     try:
         return read_hint(parameter.hint)
     except UnsupportedHintError as error:
@@ -106,6 +107,29 @@ def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
             f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.hint)}.{advice} "
             f"{SUPPORTED}."
         ) from None
+
+
+def _read_any_type(signature: Signature, parameter: Parameter) -> SchemaType:
+    """Reads a parameter of a kernel on arrays, which takes what ``jax.custom_vjp`` does."""
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        raise signature.refuse(
+            f"Parameter {parameter.name} is one. We do not support varkwargs. Annotate a dict of arrays, or "
+            "write one parameter for each."
+        )
+    _require_hint(signature, parameter)
+    if not parameter.is_variadic:
+        return read_open_hint(parameter.hint)
+    if find_hint_kind(parameter.hint) is None:
+        raise signature.refuse(
+            f"Parameter *{parameter.name} has unsupported type {spell_hint(parameter.hint)}. Only tensors "
+            "can be variadic. Annotate jax.Array, or pass one tuple or list."
+        )
+    return ListType(read_hint(parameter.hint))
+
+
+def _require_hint(signature: Signature, parameter: Parameter) -> None:
+    if parameter.hint is EMPTY:
+        raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {SUPPORTED}.")
 
 
 def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType, mark: str) -> Argument:
@@ -120,4 +144,4 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
                 "It is None, a number, string, dtype, device or enum member, or a tuple for a tuple type."
             ) from None
     alias = mark_written(type_, mark) if mark else None
-    return Argument(parameter.name, type_, default, parameter.kwarg_only, alias)
+    return Argument(parameter.name, type_, default, parameter.kwarg_only, alias, parameter.is_variadic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,5 +58,11 @@ def _find_kinds(hint: Any) -> Iterator[Kind]:
     if kind is not None:
         yield kind
         return
-    for part in typing.get_args(resolve_alias(hint)):
+    hint = resolve_alias(hint)
+    if typing.get_origin(hint) is collections.abc.Callable:  # it is static, whatever it takes
+        return
+    parts = typing.get_args(hint)
+    if len({find_hint_kind(part) for part in parts} - {None}) > 1:  # jax.typing.ArrayLike is no annotation
+        return
+    for part in parts:
         yield from _find_kinds(part)

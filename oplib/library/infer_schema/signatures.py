@@ -13,7 +13,6 @@ from typing import Any
 from oplib.errors import SchemaInferenceError
 
 EMPTY = inspect.Parameter.empty
-_SUPPORTED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,22 @@ class Parameter:
     name: str
     hint: Any
     default: Any
-    kwarg_only: bool
-    is_supported: bool
+    kind: Any
+
+    @property
+    def kwarg_only(self) -> bool:
+        """Whether the parameter can only be given by keyword."""
+        return self.kind is inspect.Parameter.KEYWORD_ONLY
+
+    @property
+    def is_variadic(self) -> bool:
+        """Whether the parameter takes all further positional arguments: ``*xs``."""
+        return self.kind is inspect.Parameter.VAR_POSITIONAL
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch's schemas have this kind of parameter."""
+        return self.kwarg_only or self.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +72,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
             name,
             _resolve(parameter.annotation, names, f"infer_schema({title}): Parameter {name}"),
             parameter.default,
-            parameter.kind is inspect.Parameter.KEYWORD_ONLY,
-            parameter.kind in _SUPPORTED,
+            parameter.kind,
         )
         for name, parameter in signature.parameters.items()
     )

@@ -124,6 +124,11 @@ class Record:
         return self.kind in {"tensor", "composite"}
 
     @property
+    def is_built_in(self) -> bool:
+        """Whether the op is one of oplib's, which take and refuse what torch's do."""
+        return self.schema.name.startswith("oplib::")
+
+    @property
     def is_transparent(self) -> bool:
         """Whether JAX differentiates the kernel itself: by request, or because the op is composite."""
         return self.derivative.derive or self.kind == "composite"

@@ -45,6 +45,11 @@ def check_definition(definition: Definition) -> None:
         type_ = types.get(name)
         if not isinstance(type_, BaseType) or type_.name not in _NUMBERS:
             _refuse_option(schema, "operand", name, "a float, int or Scalar argument", got=type_)
+    if definition.kind == "tensor" and (schema.is_variadic or any(each.is_tree for each in schema.arguments)):
+        raise RegistrationValueError(
+            f"{schema.qualified_name}: trees and variadic arguments are for kernels on arrays. Got {schema} "
+            "with a kernel on Tensors. Annotate its tensors jax.Array, or take a list of Tensors."
+        )
     written = {argument.name for argument in schema.arguments if argument.is_written}
     for name in sorted(definition.donates - written):
         _refuse_option(schema, "donates", name, "a written argument", got=types.get(name))

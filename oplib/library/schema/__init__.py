@@ -13,6 +13,8 @@ from .function_schema import (
 )
 from .parser import parse_schema
 from .types import (
+    ANY,
+    TREE,
     BaseType,
     EnumDefault,
     ListType,
@@ -24,7 +26,9 @@ from .types import (
 )
 
 __all__ = [
+    "ANY",
     "NO_DEFAULT",
+    "TREE",
     "AliasInfo",
     "Argument",
     "BaseType",

@@ -78,7 +78,7 @@ class DefaultReader(TokenReader):
             owner = self.read_name("a member such as Color.RED").text
             self.expect(".")
             return EnumDefault(f"{owner}.{self.read_name('the name of a member').text}")
-        if name == "Any":
+        if name in ("Any", "Tree"):
             return self._read_anything()
         return self.refuse(
             token, f"a {name} has no default. To make the argument optional, write `{name}? ...=None`."

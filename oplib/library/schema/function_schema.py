@@ -80,6 +80,7 @@ class Argument(Typed):
         default: the frozen default (a list as a tuple), or :data:`NO_DEFAULT`; read it as ``default_value``.
         kwarg_only: the argument can only be given by keyword.
         alias_info: its alias mark.
+        is_variadic: the argument is a list that takes all further positional arguments, as ``*xs`` does.
 
     Two arguments are equal if they print alike. So ``1``, ``1.0`` and ``True`` are different defaults, and
     ``nan`` equals itself.
@@ -90,6 +91,7 @@ class Argument(Typed):
     default: Any = field(default=NO_DEFAULT, compare=False)
     kwarg_only: bool = False
     alias_info: AliasInfo | None = None
+    is_variadic: bool = False
     default_text: str | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,11 @@ class Argument(Typed):
         return None if self.default is NO_DEFAULT else thaw(self.type, self.default)
 
     @cached_property
+    def is_tree(self) -> bool:
+        """Whether the value is a pytree, whose arrays are operands."""
+        return str(self.type).removesuffix("?") == "Tree"
+
+    @cached_property
     def is_optional_tensor(self) -> bool:
         """Whether the type is exactly ``Tensor?``."""
         return self.type == OPTIONAL_TENSOR
@@ -123,7 +130,8 @@ class Argument(Typed):
         return self.alias_info is not None and self.alias_info.is_write
 
     def __str__(self) -> str:
-        text = f"{print_type(self.type, self.alias_info)} {self.name}"
+        star = "*" if self.is_variadic else ""
+        text = f"{print_type(self.type, self.alias_info)} {star}{self.name}"
         return text if self.default_text is None else f"{text}={self.default_text}"
 
 
@@ -169,6 +177,18 @@ class FunctionSchema:
     def num_positional(self) -> int:
         """The number of arguments that can be given by position; they come first."""
         return sum(not argument.kwarg_only for argument in self.arguments)
+
+    @cached_property
+    def is_variadic(self) -> bool:
+        """Whether the last positional argument takes all further ones."""
+        return any(argument.is_variadic for argument in self.arguments)
+
+    def spread(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Returns one value per argument with the members of the variadic one among them."""
+        if not self.is_variadic:
+            return values
+        last = self.num_positional - 1
+        return [*values[:last], *values[last], *values[last + 1 :]]
 
     @cached_property
     def qualified_name(self) -> str:
@@ -247,11 +267,12 @@ def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[A
         values: one value per argument, in order.
 
     Returns:
-        The positional values as a tuple, and the keyword-only values by name.
+        The positional values as a tuple, those of a variadic argument one by one, and the keyword-only values
+        by name.
     """
     count = schema.num_positional
     names = [argument.name for argument in schema.arguments[count:]]
-    return tuple(values[:count]), dict(zip(names, values[count:], strict=True))
+    return tuple(schema.spread(values[:count])), dict(zip(names, values[count:], strict=True))
 
 
 def freeze_default(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """The grammar of schemas, by recursive descent.
 
 schema    = name ["." overload] "(" [argument {"," argument}] ")" "->" returns
-argument  = "*" | type name ["=" default]
+argument  = "*" | type ["*"] name ["=" default]
 returns   = "(" [return {"," return}] ")" | return
 return    = type [name]
 type      = (base | "(" type {"," type} ")") [mark] {("?" | "[" [number] "]") [mark]}
@@ -119,17 +119,34 @@ class Parser(DefaultReader):
 
     def _read_argument(self, before: list[Argument], *, kwarg_only: bool) -> Argument:
         type_, alias = self._read_type()
+        variadic = self.take("*")
         token = self.read_name("the name of an argument")
+        self._check_variadic(token, type_, before, variadic=variadic, kwarg_only=kwarg_only)
         if any(argument.name == token.text for argument in before):
             self.refuse(token, f"there are two arguments {token}. Rename one.")
         default = self.read_default(type_) if self.take("=") else NO_DEFAULT
-        if default is NO_DEFAULT and not kwarg_only and before and before[-1].has_default_value():
+        if (
+            default is NO_DEFAULT
+            and not (kwarg_only or variadic)
+            and before
+            and before[-1].has_default_value()
+        ):
             self.refuse(
                 token,
                 f"Non-default positional argument {token} follows '{before[-1]}'. "
                 "Give it a default, move it forward, or put `*` before it.",
             )
-        return Argument(token.text, type_, default, kwarg_only, alias)
+        return Argument(token.text, type_, default, kwarg_only, alias, variadic)
+
+    def _check_variadic(
+        self, token: Token, type_: SchemaType, before: list[Argument], *, variadic: bool, kwarg_only: bool
+    ) -> None:
+        if variadic and (kwarg_only or not isinstance(type_, ListType)):
+            self.refuse(
+                token, f"*{token.text} takes further positional arguments. Make it a list before `*`."
+            )
+        if not kwarg_only and before and before[-1].is_variadic:
+            self.refuse(token, f"{token} follows '{before[-1]}', which takes all. Put `*` before it.")
 
     def _read_returns(self) -> tuple[Return, ...]:
         if not self.take("("):

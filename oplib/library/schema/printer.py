@@ -56,7 +56,9 @@ def print_value(value: Any, *, as_float: bool = False) -> str:
         return _print_float(float(value))
     if isinstance(value, str) and not isinstance(value, EnumDefault):
         return _quote(value)
-    return str(value) if isinstance(value, (int, EnumDefault)) else _quote(str(value))
+    if isinstance(value, (int, EnumDefault)):
+        return str(value)
+    return _quote(getattr(value, "__qualname__", None) or str(value))
 
 
 def _print_mark(alias: AliasInfo | None) -> str:

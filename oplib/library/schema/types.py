@@ -23,6 +23,7 @@ BASE_TYPES = (
     "Generator",
     "Enum",
     "Any",
+    "Tree",
 )
 
 
@@ -91,6 +92,10 @@ class EnumDefault(str):
 
 
 TENSOR = BaseType("Tensor")
+ANY = BaseType("Any")
+"""Any value that can be hashed; it is static."""
+TREE = BaseType("Tree")
+"""Any value, as a pytree of JAX: its arrays and Tensors are operands, everything else is static."""
 OPTIONAL_TENSOR = OptionalType(TENSOR)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,17 +27,56 @@ def test_a_call_with_any_tensor_gives_tensors_and_arrays_in_it_are_constants() -
     assert x.grad.tolist() == [3.0, 4.0]
 
 
-def test_a_number_in_a_tensors_place_is_refused_among_tensors_and_taken_among_arrays() -> None:
-    @custom_op("compiled::plus")
+@pytest.mark.spec("D.30")
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [(2.0, "float32"), (2, "int32"), (True, "bool"), (2j, "complex64"), (np.float16(2), "float16"),
+     (np.float64(2), "float32")],
+)  # fmt: skip
+def test_a_number_in_a_tensors_place_is_a_constant_for_a_kernel_on_arrays(number: Any, dtype: str) -> None:
+    seen: list[Any] = []
+
+    @custom_op("compiled::plus", autograd="derive")
     def plus(x: jax.Array, y: jax.Array) -> jax.Array:
+        seen.append((y.dtype, y.weak_type))
         return x + y
 
-    with pytest.raises(
-        ArgumentError, match=r"Expected a value of type 'Tensor' for argument 'y'.*found type 'float'"
-    ):
-        plus(oplib.tensor([1.0]), 2.0)
+    x = oplib.tensor([1.0], requires_grad=True)
+    result = plus(x, number)
+    assert seen[-1] == (dtype, False)
+    assert isinstance(result, oplib.Tensor)
+    result.abs().sum().backward()
+    assert x.grad.shape == (1,)
+    assert plus(number, x).tolist() == result.tolist()
+    assert plus(jnp.array([1.0]), number).tolist() == result.tolist()
+
+
+@pytest.mark.spec("D.30")
+def test_a_number_in_a_tensors_place_is_refused_by_a_kernel_on_tensors_and_a_built_in_op() -> None:
+    @custom_op("compiled::eager_plus")
+    def plus(x: oplib.Tensor, y: oplib.Tensor) -> oplib.Tensor:
+        return x + y
+
+    x = oplib.tensor([1.0])
+    for op in (plus, oplib.ops.oplib.matmul.default):
+        with pytest.raises(
+            ArgumentError, match=r"Expected a value of type 'Tensor' for argument .*found type 'float'"
+        ):
+            op(x, 2.0)
     assert plus(jnp.array([1.0]), 2.0).tolist() == [3.0]
-    assert isinstance(plus(1.0, np.float32(2.0)), jax.Array)
+
+
+def test_a_number_for_a_tensor_may_change_without_a_new_compilation() -> None:
+    traced: list[Any] = []
+
+    @custom_op("compiled::times")
+    def times(x: jax.Array, y: jax.Array) -> jax.Array:
+        traced.append(y)
+        return x * y
+
+    x = oplib.tensor([1.0])
+    assert [times(x, float(number)).item() for number in range(5)] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert len(traced) == 1
 
 
 def test_numbers_in_a_list_of_tensors_are_refused_and_taken_beside_arrays() -> None:
@@ -48,6 +89,7 @@ def test_numbers_in_a_list_of_tensors_are_refused_and_taken_beside_arrays() -> N
     ):
         total([2, 3])
     assert total([jnp.ones(()), 2]).item() == 3.0
+    assert total([oplib.ones(1)[0], 2]).item() == 3.0
     assert total([1, 2], jnp.ones(())).item() == 4.0
 
 

@@ -143,7 +143,7 @@ def test_an_unsupported_hint_is_refused_by_the_parameters_name(hint):
         (int | float, "write int | float | bool"),
         (list[list[int]], "Lists do not nest"),
         (list[int | None], "Only lists of tensors may hold None"),
-        (tuple[jax.Array, int], "write list"),
+        (tuple[Tensor, int], "write list"),
         (Literal["a", 1], "must be of one type"),
     ],
 )
@@ -232,6 +232,17 @@ def test_keyword_only_parameters_stand_behind_one_star():
     def fn(x: Tensor, y: int = 1, *, k: int, m: float = 2.0) -> Tensor: ...
 
     assert infer_schema(fn) == "(Tensor x, int y=1, *, int k, float m=2.) -> Tensor"
+
+
+def test_a_kernel_on_arrays_takes_any_annotation():
+    def fn(
+        x: jax.Array, /, p: dict[str, jax.Array], f: typing.Callable, q: Any = None, *ys: jax.Array
+    ) -> jax.Array:
+        return x
+
+    text = "(Tensor x, Tree p, Any f, Tree q=None, Tensor[] *ys) -> Tensor"
+    assert infer_schema(fn) == text
+    assert str(parse_schema(f"f{text}")) == f"f{text}"
 
 
 @pytest.mark.parametrize("source", ["x, /", "*x", "**x"])
