@@ -46,8 +46,9 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
 
 def _to_constant(number: Any) -> Any:
     """Returns a number as an array; one of Python has the default dtype of its kind, one of numpy its own."""
-    is_of_python = isinstance(number, (int, float, complex))  # numpy's float64 and complex128 too
-    data = np.asarray(number) if not is_of_python else number.item() if hasattr(number, "item") else number
+    data = number
+    if isinstance(number, np.generic):  # numpy's float64 and complex128 are numbers of Python too
+        data = number.item() if isinstance(number, (float, complex)) else np.asarray(number)
     return to_array(data, None, None)
 
 
