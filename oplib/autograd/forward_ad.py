@@ -19,7 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 
 from .array_functions.array_function import has_gradient
-from .mode_decorator import Mode
+from .mode_decorator import Flag, Mode
 from .tangents import DualLevel, check_tangent, find_tangent, set_tangent
 
 __all__ = [
@@ -206,7 +206,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(_alias(tensor), find_tangent(tensor))
 
 
-class _set_fwd_grad_enabled(Mode):  # noqa: N801  users call it like a function
+class _set_fwd_grad_enabled(Flag):  # noqa: N801  users call it like a function
     """Switches forward mode on or off, at once or for a ``with`` block.
 
     While forward mode is off, tensors show no tangent and ops compute none.
@@ -215,21 +215,7 @@ class _set_fwd_grad_enabled(Mode):  # noqa: N801  users call it like a function
         mode: whether forward mode is on.
     """
 
-    def __init__(self, mode: bool) -> None:
-        super().__init__()
-        self._mode = bool(mode)
-        self._before.append(modes.forward_enabled)
-        modes.forward_enabled = self._mode
-
-    def clone(self) -> _set_fwd_grad_enabled:
-        """Returns a new manager with the same setting."""
-        return _set_fwd_grad_enabled(self._mode)
-
-    def __enter__(self) -> None:
-        modes.forward_enabled = self._mode
-
-    def __exit__(self, *exc_info: object) -> None:
-        modes.forward_enabled = self._before[0]
+    name = "forward_enabled"
 
 
 def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch's name

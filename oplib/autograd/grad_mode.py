@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from oplib.errors import ArgumentTypeError
 from oplib.modes import modes
 
-from .mode_decorator import Mode
+from .mode_decorator import Flag, Mode
 
 __all__ = [
     "enable_grad",
@@ -173,28 +173,14 @@ class inference_mode(Mode):  # noqa: N801
         del self._before[-1]
 
 
-class set_multithreading_enabled(Mode):  # noqa: N801
+class set_multithreading_enabled(Flag):  # noqa: N801
     """Sets a flag that is kept for parity, at once or for a block. No engine of oplib starts threads.
 
     Args:
         mode: the flag's value in this thread.
     """
 
-    def __init__(self, mode: bool) -> None:
-        super().__init__()
-        self.mode = mode
-        self._before.append(modes.multithreading)
-        modes.multithreading = mode
-
-    def clone(self) -> set_multithreading_enabled:
-        """Returns a new manager with the same settings."""
-        return set_multithreading_enabled(self.mode)
-
-    def __enter__(self) -> None:
-        modes.multithreading = self.mode
-
-    def __exit__(self, *exc_info: object) -> None:
-        modes.multithreading = self._before[0]
+    name = "multithreading"
 
 
 def is_grad_enabled() -> bool:

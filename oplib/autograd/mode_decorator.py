@@ -10,7 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError
 from oplib.modes import modes
@@ -52,6 +52,35 @@ class Mode:
             ArgumentTypeError: the argument is not callable.
         """
         return cast("_F", _choose_wrapper(self, function)(self, function))
+
+
+class Flag(Mode):
+    """A mode that sets one flag of the thread, at once or for a block.
+
+    Args:
+        mode: the value of the flag.
+
+    Attributes:
+        name: the name of the flag among the modes.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        self._before.append(getattr(modes, self.name))
+        setattr(modes, self.name, self.mode)
+
+    def clone(self) -> Flag:
+        """Returns a new manager with the same setting."""
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None:
+        setattr(modes, self.name, self.mode)
+
+    def __exit__(self, *exc_info: object) -> None:
+        setattr(modes, self.name, self._before[0])
 
 
 def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:

@@ -12,7 +12,7 @@ from oplib.errors import GradcheckError, describe
 from oplib.tensor import Tensor
 
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
 from .problem import Problem
 
 
@@ -49,9 +49,7 @@ def backward_jacobian(problem: Problem, output: int, options: Options) -> dict[i
         for row in np.eye(count_coordinates(problem.outputs[output].array))
     ]
     return {
-        place: np.stack([row[at] for row in rows], axis=1)
-        if rows
-        else np.zeros((count_coordinates(problem.inputs[place].array), 0))
+        place: stack_rows([row[at] for row in rows], problem.inputs[place].array).T
         for at, place in enumerate(problem.wanted)
     }
 

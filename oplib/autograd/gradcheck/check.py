@@ -137,27 +137,16 @@ def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
 
 
 def _check_numbers(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+    def run(along_directions: Callable[..., None], in_full: fast.Check) -> None:
+        check = partial(along_directions, slow=in_full) if fast_mode else in_full
+        check(problem, options)
+
     if not problem.differentiable:
-        run = (
-            partial(fast.check_constant_fast, slow=slow.check_constant_slow)
-            if fast_mode
-            else slow.check_constant_slow
-        )
-        run(problem, options)
+        run(fast.check_constant_fast, slow.check_constant_slow)
         return
     if options.check_backward_ad:
-        run = (
-            partial(fast.check_backward_fast, slow=slow.check_backward_slow)
-            if fast_mode
-            else slow.check_backward_slow
-        )
-        run(problem, options)
+        run(fast.check_backward_fast, slow.check_backward_slow)
     if options.check_forward_ad:
-        run = (
-            partial(fast.check_forward_fast, slow=slow.check_forward_slow)
-            if fast_mode
-            else slow.check_forward_slow
-        )
-        run(problem, options)
+        run(fast.check_forward_fast, slow.check_forward_slow)
         if options.check_undefined_grad:
             check_undefined_tangents(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -29,6 +30,11 @@ def from_coordinates(vector: Vector, like: Any) -> Any:
 def count_coordinates(array: Any) -> int:
     """Returns the number of real numbers in an array."""
     return array.size * (2 if np.issubdtype(array.dtype, np.complexfloating) else 1)
+
+
+def stack_rows(rows: Sequence[Vector], like: Any) -> np.ndarray[Any, Any]:
+    """Returns the matrix of rows, which have the coordinates of an array; there may be no row."""
+    return np.stack(rows) if rows else np.zeros((0, count_coordinates(like)))
 
 
 def name_entry(place: int, array: Any) -> str:

@@ -16,7 +16,7 @@ from oplib.tensor import Tensor
 from .backward import check_gradient_kind
 from .batched import require_same, run_mapped, stack_arrays
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
 from .directions import draw_directions
 from .problem import Problem, as_tuple
 
@@ -42,12 +42,8 @@ def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int
     """Returns for each floating output the derivatives with respect to one input, a row for each entry."""
     size = count_coordinates(problem.inputs[place].array)
     rows = [push_forward(problem, place, row, options) for row in np.eye(size)]
-    return {
-        output: np.stack([row[output] for row in rows])
-        if rows
-        else np.zeros((0, count_coordinates(problem.outputs[output].array)))
-        for output in problem.inexact
-    }
+    dues = {output: problem.outputs[output].array for output in problem.inexact}
+    return {output: stack_rows([row[output] for row in rows], due) for output, due in dues.items()}
 
 
 def _push(problem: Problem, tangents: Mapping[int, Tensor]) -> dict[int, Tensor | None]:

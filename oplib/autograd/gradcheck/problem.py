@@ -12,7 +12,7 @@ import numpy as np
 from oplib.errors import ArgumentValueError, GradcheckError, describe
 from oplib.tensor import Storage, Tensor
 
-from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
+from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
 
 Func = Callable[..., Any]
 
@@ -69,12 +69,8 @@ class Problem:
         """Returns for each output the derivatives with respect to one input: a row per input entry."""
         size = count_coordinates(self.inputs[place].array)
         rows = [self.derive_along(place, row, eps, outputs) for row in np.eye(size)]
-        return [
-            np.stack([row[at] for row in rows])
-            if rows
-            else np.zeros((0, count_coordinates(self.outputs[output].array)))
-            for at, output in enumerate(outputs)
-        ]
+        places = enumerate(outputs)
+        return [stack_rows([row[at] for row in rows], self.outputs[output].array) for at, output in places]
 
     def _values_at(self, place: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
         tensor = self.inputs[place]

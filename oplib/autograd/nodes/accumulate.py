@@ -146,8 +146,7 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
     """Makes the accumulator unless another thread has made it."""
     with _making:
-        held = leaf._accumulator
-        accumulator = None if held is None else held()
+        accumulator = existing_accumulator(leaf)
         if accumulator is None:
             accumulator = _new(AccumulateGrad)
             accumulator.variable = leaf

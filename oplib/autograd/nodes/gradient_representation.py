@@ -8,9 +8,11 @@ are Tensors too, because only Tensors carry tangents.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
@@ -18,80 +20,64 @@ from oplib.autograd.tangents import carries_tangents
 from oplib.tensor import Tensor, box, upcalls
 
 
-class _TracerClasses(dict[type, bool]):
-    """Whether a class is one of tracers. The look-up costs a tenth of ``isinstance``."""
+class _ClassTest(dict[type, bool]):
+    """Whether a class inherits from others. The look-up costs a tenth of ``isinstance``."""
+
+    def __init__(self, *bases: type) -> None:
+        super().__init__()
+        self._bases = bases
 
     def __missing__(self, kind: type) -> bool:
-        self[kind] = found = issubclass(kind, Tracer)
+        self[kind] = found = issubclass(kind, self._bases)
         return found
 
 
-class _ArrayClasses(dict[type, bool]):
-    """Whether a class is one of arrays, tracers included."""
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = found = issubclass(kind, (jax.Array, Tracer))
-        return found
+is_tracer_class = _ClassTest(Tracer)
+is_array_class = _ClassTest(jax.Array, Tracer)
 
 
-is_tracer_class = _TracerClasses()
-is_array_class = _ArrayClasses()
-
-
-class GradientRepresentation(Protocol):
-    """The operations on gradients that nodes and the engine need.
+class GradientRepresentation:
+    """The operations on gradients that nodes and the engine need. Here gradients are ``jax.Array``s.
 
     Attributes:
-        tensor_mode: whether gradients are Tensors.
+        tensor_mode: gradients are Tensors.
     """
-
-    tensor_mode: bool
-
-    def add(self, a: Any, b: Any) -> Any:
-        """Returns the sum of two gradients of one slot."""
-        ...
-
-    def box(self, grad: Any) -> Tensor:
-        """Returns a gradient as a Tensor, to be read."""
-        ...
-
-    def own(self, grad: Any) -> Tensor:
-        """Returns a gradient as a new Tensor, to be stored."""
-        ...
-
-    def unbox(self, tensor: Tensor) -> Any:
-        """Returns a Tensor as a gradient."""
-        ...
-
-    def array(self, grad: Any) -> Any:
-        """Returns the ``jax.Array`` (or tracer) of a gradient."""
-        ...
-
-
-class _Arrays:
-    """Gradients as ``jax.Array``s."""
 
     tensor_mode = False
 
     def add(self, a: Any, b: Any) -> Any:
+        """Returns the sum of two gradients of one slot."""
         return upcalls.add_arrays(a, b)
 
     def box(self, grad: Any) -> Tensor:
+        """Returns a gradient as a Tensor, to be read."""
         tensor = box(grad)
         if is_tracer_class[type(grad)]:
             tensor._trace = get_opaque_trace_state()
         return tensor
 
-    own = box
+    def own(self, grad: Any) -> Tensor:
+        """Returns a gradient as a new Tensor, to be stored."""
+        return self.box(grad)
 
     def unbox(self, tensor: Tensor) -> Any:
+        """Returns a Tensor as a gradient."""
         return tensor._storage.array
 
     def array(self, grad: Any) -> Any:
+        """Returns the ``jax.Array`` (or tracer) of a gradient."""
         return grad
 
+    def fill(self, grads: Sequence[Any], metadata: Sequence[Any]) -> list[Any]:
+        """Replaces absent gradients by zeros, unless there is no metadata for them."""
+        pairs = zip(grads, metadata, strict=True)
+        return [self._zeros(due) if grad is None and due is not None else grad for grad, due in pairs]
 
-class _Tensors:
+    def _zeros(self, due: Any) -> Any:
+        return self.unbox(ARRAYS.box(jnp.zeros(due.shape, due.dtype)))
+
+
+class _Tensors(GradientRepresentation):
     """Gradients as Tensors. Operations on them are recorded."""
 
     tensor_mode = True
@@ -119,8 +105,8 @@ class _Tensors:
         return grad._storage.array
 
 
-ARRAYS: GradientRepresentation = _Arrays()
-TENSORS: GradientRepresentation = _Tensors()
+ARRAYS = GradientRepresentation()
+TENSORS = _Tensors()
 
 
 def choose_representation(*, create_graph: bool) -> GradientRepresentation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -357,14 +357,9 @@ def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) ->
     return record(_node_class(function.name), function.recorder(wanted)(*arrays), tensors, arrays)
 
 
-_node_classes: dict[str, type[FormulaNode]] = {}
-
-
+@cache
 def _node_class(name: str) -> type[FormulaNode]:
-    found = _node_classes.get(name)
-    if found is None:
-        found = _node_classes[name] = make_node_class(f"{name}Backward")
-    return found
+    return make_node_class(f"{name}Backward")
 
 
 def make_node_class(

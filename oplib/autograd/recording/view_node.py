@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jax
@@ -121,12 +121,8 @@ class SeveralViewsNode(TapeNode):
         """Joins the gradients, with zeros for absent ones."""
         if all(grad is None for grad in grads):
             return (None,)
-        boxes = run.representation.tensor_mode
-        filled = [
-            grad if grad is not None else _zeros(metadata, boxes=boxes)
-            for grad, metadata in zip(grads, self.input_metadata, strict=True)
-        ]
-        return call_recorded(self.join, filled) if boxes else self.join(*filled)
+        filled = run.representation.fill(grads, self.input_metadata)
+        return call_recorded(self.join, filled) if run.representation.tensor_mode else self.join(*filled)
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  described in TapeNode
         return SeveralViewsNode.class_token, self.join.token, self.input_metadata[0].dtype
@@ -163,16 +159,6 @@ def _describe_view(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-_several_classes: dict[str, type[SeveralViewsNode]] = {}
-
-
+@cache
 def _several_class(name: str) -> type[SeveralViewsNode]:
-    found = _several_classes.get(name)
-    if found is None:
-        found = _several_classes[name] = type(name, (SeveralViewsNode,), {})
-    return found
-
-
-def _zeros(metadata: Any, *, boxes: bool) -> Any:
-    zeros = jnp.zeros(metadata.shape, metadata.dtype)
-    return box(zeros) if boxes else zeros
+    return type(name, (SeveralViewsNode,), {})

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
-from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
@@ -95,10 +93,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """Replaces absent gradients by zeros."""
         if all(grad is not None for grad in grads) and len(grads) == len(self.input_metadata):
             return grads  # "None not in grads" would call the arrays' own comparison
-        return [
-            _zeros(metadata, run) if grad is None and metadata is not None else grad
-            for grad, metadata in zip(grads, self.input_metadata, strict=True)
-        ]
+        return run.representation.fill(grads, self.input_metadata)
 
     def _flat_results(self, results: Any) -> list[Tensor | None]:
         """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
@@ -146,11 +141,6 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         self._saved = None
 
     maybe_clear_saved_tensors = release
-
-
-def _zeros(metadata: Any, run: BackwardRun) -> Any:
-    zeros = jnp.zeros(metadata.shape, metadata.dtype)
-    return ARRAYS.box(zeros) if run.representation.tensor_mode else zeros
 
 
 class Error(TapeNode):

@@ -25,22 +25,23 @@ from .tracing import run_part
 
 def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel under a trace, in which it may not read values."""
-    args, kwargs = layout.split(layout.rebuild(arrays))
-
-    def run() -> Results:
-        return _take_apart(record, layout, kernel(*args, **kwargs))
-
-    return run_part(run, record.name, "kernel", eager=False, layout=layout)
+    return _run(record, kernel, layout, arrays, eager=False)
 
 
 def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel as plain Python, in which it may read values."""
-    args, kwargs = layout.split(layout.rebuild([jnp.asarray(value) for value in arrays]))
+    return _run(record, kernel, layout, [jnp.asarray(value) for value in arrays], eager=True)
 
-    def run() -> Results:
-        return _take_apart(record, layout, kernel(*args, **kwargs))
 
-    return run_part(run, record.name, "kernel", eager=True)
+def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any], *, eager: bool) -> Results:
+    args, kwargs = layout.split(layout.rebuild(arrays))
+    return run_part(
+        lambda: _take_apart(record, layout, kernel(*args, **kwargs)),
+        record.name,
+        "kernel",
+        eager=eager,
+        layout=None if eager else layout,
+    )
 
 
 def make_strong(value: Any) -> Any:

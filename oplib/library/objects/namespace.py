@@ -60,12 +60,6 @@ class OpOverloadPacket(Redirecting):
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
 
-    def __copy__(self) -> OpOverloadPacket:
-        return self
-
-    def __deepcopy__(self, memo: object) -> OpOverloadPacket:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return find_packet, (self._qualified_op_name,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from oplib.errors import RegistrationError, UnknownOperatorError
@@ -26,7 +26,7 @@ _interning = threading.Lock()
 
 
 class Redirecting:
-    """A callable that calls the function assigned to its ``__call__``.
+    """A callable that calls the function assigned to its ``__call__``. A copy of it is the object itself.
 
     ``__call__`` is a slot, so Python finds the function by itself. No frame of oplib stands between the user
     and the function; such a frame would cost a tenth of a small op.
@@ -41,6 +41,12 @@ class Redirecting:
         def __getattr__(self, name: str) -> Any:
             """Refuses a name that the object does not have; one of JAX's gets the equivalent of oplib."""
             raise AttributeError(explain_attribute(self, name), name=name, obj=self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class OpOverload(Redirecting):
@@ -105,12 +111,6 @@ class OpOverload(Redirecting):
     def __repr__(self) -> str:
         packet = f"{self._qualname.namespace}.{self._qualname.name}"
         return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
-
-    def __copy__(self) -> OpOverload:
-        return self
-
-    def __deepcopy__(self, memo: object) -> OpOverload:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_overload, (self._name,)

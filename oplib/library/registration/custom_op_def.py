@@ -64,12 +64,6 @@ class CustomOpDef(Redirecting):
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
-    def __copy__(self) -> CustomOpDef:
-        return self
-
-    def __deepcopy__(self, memo: object) -> CustomOpDef:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return find_custom_op, (self._qualname,)
 

@@ -17,20 +17,6 @@ from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
 
 
-class TensorComparison:
-    """Mixin with the comparisons of whole tensors."""
-
-    def allclose(
-        self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-    ) -> bool:
-        """Returns whether all items are close; see ``oplib.allclose``."""
-        return allclose(self, other, rtol, atol, equal_nan)
-
-    def equal(self: Any, other: Any) -> bool:
-        """Returns whether shapes and items are equal; see ``oplib.equal``."""
-        return equal(self, other)
-
-
 def allclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
@@ -143,3 +129,10 @@ def _broadcast(first: Any, second: Any) -> tuple[Any, Any]:
             "Give tensors of one shape."
         ) from None
     return jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)
+
+
+class TensorComparison:
+    """Mixin with the comparisons of whole tensors."""
+
+    allclose = allclose
+    equal = equal

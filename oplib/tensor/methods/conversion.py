@@ -22,6 +22,24 @@ from oplib.tensor.upcalls import upcalls
 from oplib.tracebacks import entry_point, hide_frames
 
 
+def _make_new(name: str, value: int, what: str):
+    @entry_point
+    def new(
+        self: TensorConversion[TensorT],
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> TensorT:
+        shape = read_size(name, sizes, size)
+        return self.new_full(shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    new.__name__ = new.__qualname__ = name
+    new.__doc__ = f"Makes a tensor {what}, by default with the dtype and device of this tensor."
+    return new
+
+
 class TensorConversion(TensorMetadata, Generic[TensorT]):
     """Mixin with ``to`` and similar methods, which are recorded, and ``new_`` factories, which are not."""
 
@@ -117,44 +135,9 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
 
-    @entry_point
-    def new_zeros(
-        self,
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> TensorT:
-        """Makes a tensor of zeros, by default with the dtype and device of this tensor."""
-        shape = read_size("new_zeros", sizes, size)
-        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-    @entry_point
-    def new_ones(
-        self,
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> TensorT:
-        """Makes a tensor of ones, by default with the dtype and device of this tensor."""
-        shape = read_size("new_ones", sizes, size)
-        return self.new_full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-    @entry_point
-    def new_empty(
-        self,
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> TensorT:
-        """Makes a tensor without defined values, by default with the dtype and device of this tensor."""
-        shape = read_size("new_empty", sizes, size)
-        return self.new_full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    new_zeros = _make_new("new_zeros", 0, "of zeros")
+    new_ones = _make_new("new_ones", 1, "of ones")
+    new_empty = _make_new("new_empty", 0, "without defined values")
 
     def new(self, *args: Any, device: Any = None) -> TensorT:
         """Makes a tensor with the dtype and device of this one.
@@ -228,6 +211,15 @@ def _move(tensor: Any, placement: Placement) -> Any:
     return tensor.from_array(jax.device_put(tensor.array, placement))
 
 
+def _make_cast(name: str, dtype: np.dtype[Any]):
+    def cast(self: TensorDtypes[TensorT]) -> TensorT:
+        return self.to(dtype=dtype)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"Returns the tensor as {dtype.name}; the tensor itself if it is {dtype.name}."
+    return cast
+
+
 class TensorDtypes(Generic[TensorT]):
     """Mixin with a method for each common dtype. It is separate, because the names shadow Python's types."""
 
@@ -237,50 +229,15 @@ class TensorDtypes(Generic[TensorT]):
             """See TensorConversion."""
             ...
 
-    def float(self) -> TensorT:
-        """Returns the tensor as float32; the tensor itself if it is float32."""
-        return self.to(dtype=dtypes.float32)
-
-    def double(self) -> TensorT:
-        """Returns the tensor as float64; the tensor itself if it is float64."""
-        return self.to(dtype=dtypes.float64)
-
-    def half(self) -> TensorT:
-        """Returns the tensor as float16; the tensor itself if it is float16."""
-        return self.to(dtype=dtypes.float16)
-
-    def bfloat16(self) -> TensorT:
-        """Returns the tensor as bfloat16; the tensor itself if it is bfloat16."""
-        return self.to(dtype=dtypes.bfloat16)
-
-    def cfloat(self) -> TensorT:
-        """Returns the tensor as complex64; the tensor itself if it is complex64."""
-        return self.to(dtype=dtypes.complex64)
-
-    def cdouble(self) -> TensorT:
-        """Returns the tensor as complex128; the tensor itself if it is complex128."""
-        return self.to(dtype=dtypes.complex128)
-
-    def byte(self) -> TensorT:
-        """Returns the tensor as uint8; the tensor itself if it is uint8."""
-        return self.to(dtype=dtypes.uint8)
-
-    def char(self) -> TensorT:
-        """Returns the tensor as int8; the tensor itself if it is int8."""
-        return self.to(dtype=dtypes.int8)
-
-    def short(self) -> TensorT:
-        """Returns the tensor as int16; the tensor itself if it is int16."""
-        return self.to(dtype=dtypes.int16)
-
-    def int(self) -> TensorT:
-        """Returns the tensor as int32; the tensor itself if it is int32."""
-        return self.to(dtype=dtypes.int32)
-
-    def long(self) -> TensorT:
-        """Returns the tensor as int64; the tensor itself if it is int64."""
-        return self.to(dtype=dtypes.int64)
-
-    def bool(self) -> TensorT:
-        """Returns the tensor as bool; the tensor itself if it is bool."""
-        return self.to(dtype=dtypes.bool)
+    float = _make_cast("float", dtypes.float32)
+    double = _make_cast("double", dtypes.float64)
+    half = _make_cast("half", dtypes.float16)
+    bfloat16 = _make_cast("bfloat16", dtypes.bfloat16)
+    cfloat = _make_cast("cfloat", dtypes.complex64)
+    cdouble = _make_cast("cdouble", dtypes.complex128)
+    byte = _make_cast("byte", dtypes.uint8)
+    char = _make_cast("char", dtypes.int8)
+    short = _make_cast("short", dtypes.int16)
+    int = _make_cast("int", dtypes.int32)
+    long = _make_cast("long", dtypes.int64)
+    bool = _make_cast("bool", dtypes.bool)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 State = tuple[int, Any, int]
@@ -33,13 +34,25 @@ class DrawLog:
         self.states: dict[Any, State] = {}
         self._birth = next(births)
 
-    def noting(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def noting(self) -> Generator[None]:
         """Opens the log for this thread."""
-        return _Noting(self)
+        before = open_logs.stack
+        try:
+            open_logs.stack = (*before, self)
+            yield
+        finally:
+            open_logs.stack = before
 
-    def repeating(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def repeating(self) -> Generator[None]:
         """Restores the logged states for a block."""
-        return _Repeating(self)
+        here: dict[Any, State] = {generator: generator.get_state() for generator in self.states}
+        try:
+            go_to(self.states)
+            yield
+        finally:
+            go_to(here)
 
     def rewind(self) -> None:
         """Restores the logged states permanently."""
@@ -49,36 +62,6 @@ class DrawLog:
         """Stores the state of a Generator before its first draw."""
         if birth < self._birth:
             self.states.setdefault(generator, state)
-
-
-class _Noting(AbstractContextManager[None]):
-    """Keeps a log open."""
-
-    def __init__(self, log: DrawLog) -> None:
-        self._log = log
-        self._before: tuple[DrawLog, ...] = ()
-
-    def __enter__(self) -> None:
-        self._before = before = open_logs.stack
-        open_logs.stack = (*before, self._log)
-
-    def __exit__(self, *exc_info: object) -> None:
-        open_logs.stack = self._before
-
-
-class _Repeating(AbstractContextManager[None]):
-    """Restores logged states, and at the end of a block the later ones."""
-
-    def __init__(self, log: DrawLog) -> None:
-        self._log = log
-        self._here: dict[Any, State] = {}
-
-    def __enter__(self) -> None:
-        self._here = {generator: generator.get_state() for generator in self._log.states}
-        go_to(self._log.states)
-
-    def __exit__(self, *exc_info: object) -> None:
-        go_to(self._here)
 
 
 def go_to(states: dict[Any, State]) -> None:

@@ -13,7 +13,6 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import call_recorded
 from oplib.autograd.recording.view_node import SeveralViewsNode, ViewNode, pull_function, with_starts
-from oplib.tensor import box
 from oplib.tensor.views import Starts
 
 from .mapped_plan import CAPACITY, batch_shape
@@ -37,12 +36,8 @@ class MappedViewNode(TapeNode):
         """Puts the gradients into zeros. It is recorded if gradients are tensors."""
         if all(grad is None for grad in grads):
             return (None,)
-        boxes = run.representation.tensor_mode
-        filled = [
-            _zeros(shape, boxes=boxes) if grad is None else grad
-            for grad, shape in zip(grads, self.input_metadata, strict=True)
-        ]
-        if boxes:
+        filled = run.representation.fill(grads, self.input_metadata)
+        if run.representation.tensor_mode:
             return call_recorded(self.function, with_starts(filled, self.starts))
         starts = [tensor._storage.array for tensor in with_starts([], self.starts)]
         return self.function(*filled, *starts)
@@ -91,8 +86,3 @@ def _map_step(step: ArrayFunction, size: int, count: int, *, is_batched: bool) -
         return (grad if is_batched else jnp.sum(grad, axis=0),)
 
     return ArrayFunction(mapped, step.name, compiled=step.compiled)
-
-
-def _zeros(shape: Any, *, boxes: bool) -> Any:
-    zeros = jnp.zeros(shape.shape, shape.dtype)
-    return box(zeros) if boxes else zeros
