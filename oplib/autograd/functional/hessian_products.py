@@ -4,54 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 
-from .arguments import Group, detach_results, take_vector
-from .evaluation import Function, evaluate, take_point
+from .arguments import Group, take_vector
+from .evaluation import Function, evaluate
 from .jacobian_products import make_cotangents, pull_through
-from .products import product
-from .strictness import Found, fill_zeros, find_gradients, require_recorded
+from .products import Product, product
+from .strictness import Found, find_gradients, require_recorded
 
 
-@product(of_scalar=True)
-def vhp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+@product("hessian", of_scalar=True)
+def vhp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
     """Returns the output of a scalar function, and the product of a vector with its Hessian."""
-    with enable_grad():
-        at = take_point(inputs, "vhp", create_graph=create_graph)
-        vectors = take_vector(v, at, "vhp", create_graph=create_graph)
-        output, gradient = _differentiate(func, at, "vhp", strict=strict)
-    found = pull_through(gradient, at.tensors, vectors, create_graph=create_graph)
-    product = fill_zeros(found, at.tensors, "hessian", "vhp", strict=strict, create_graph=create_graph)
-    results = detach_results((output, product), create_graph=create_graph)
-    return results[0], at.untuple(results[1])
+    vectors = take_vector(v, at, "vhp", create_graph=create_graph)
+    output, gradient = _differentiate(func, at, "vhp", strict=strict)
+    return output, pull_through(gradient, at.tensors, vectors, create_graph=create_graph), at
 
 
-@product(of_scalar=True)
-def hvp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+@product("hessian tangent", of_scalar=True)
+def hvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
     """Returns the output of a scalar function, and the product of its Hessian with a vector.
 
     If the second derivatives are continuous, :func:`vhp` gives the same with one pass less.
     """
-    with enable_grad():
-        at = take_point(inputs, "hvp", create_graph=create_graph)
-        vectors = take_vector(v, at, "hvp", create_graph=create_graph)
-        output, gradient = _differentiate(func, at, "hvp", strict=strict)
-        cotangents = make_cotangents(at.tensors)
-        double_back = pull_through(gradient, at.tensors, cotangents, create_graph=True)
-    found = pull_through(double_back, cotangents, vectors, create_graph=create_graph)
-    product = fill_zeros(
-        found, at.tensors, "hessian tangent", "hvp", strict=strict, create_graph=create_graph
-    )
-    results = detach_results((output, product), create_graph=create_graph)
-    return results[0], at.untuple(results[1])
+    vectors = take_vector(v, at, "hvp", create_graph=create_graph)
+    output, gradient = _differentiate(func, at, "hvp", strict=strict)
+    cotangents = make_cotangents(at.tensors)
+    double_back = pull_through(gradient, at.tensors, cotangents, create_graph=True)
+    return output, pull_through(double_back, cotangents, vectors, create_graph=create_graph), at
 
 
-def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Tensor, Found]:
+def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Group, Found]:
     """Runs the function, and returns its output and the recorded gradient of the output."""
-    output = take_scalar(evaluate(func, at, caller, strict=strict), caller)
-    gradient = find_gradients((output,), at.tensors, None, create_graph=True)
+    output = evaluate(func, at, caller, strict=strict)
+    take_scalar(output, caller)
+    gradient = find_gradients(output.tensors, at.tensors, None, create_graph=True)
     if strict:
         require_recorded(gradient, "jacobian", caller)
     return output, gradient

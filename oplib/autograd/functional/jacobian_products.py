@@ -6,44 +6,35 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.grad_mode import enable_grad
 from oplib.tensor import Tensor, box
 
-from .arguments import Tensors, detach_results, take_vector
-from .evaluation import Function, evaluate, take_point
-from .products import product
-from .strictness import fill_zeros, find_gradients, require_recorded
+from .arguments import Group, Tensors, take_vector
+from .evaluation import Function, evaluate
+from .products import Product, product
+from .strictness import find_gradients, require_recorded
 
 
-@product(like="outputs")
-def vjp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+@product("jacobian", like="outputs")
+def vjp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
     """Returns the outputs of a function, and the product of a vector with its Jacobian."""
-    with enable_grad():
-        at = take_point(inputs, "vjp", create_graph=create_graph)
-        outputs = evaluate(func, at, "vjp", strict=strict)
-        vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
+    outputs = evaluate(func, at, "vjp", strict=strict)
+    vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
     found = find_gradients(outputs.tensors, at.tensors, vectors, create_graph=create_graph)
-    product = fill_zeros(found, at.tensors, "jacobian", "vjp", strict=strict, create_graph=create_graph)
-    results = detach_results((outputs.tensors, product), create_graph=create_graph)
-    return outputs.untuple(results[0]), at.untuple(results[1])
+    return outputs, found, at
 
 
-@product(structure="outputs")
-def jvp(func: Function, inputs: Any, v: Any, *, create_graph: bool, strict: bool) -> Any:
+@product("tangent", structure="outputs")
+def jvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
     """Returns the outputs of a function, and the product of its Jacobian with a vector.
 
     The backward pass is linear in its gradients. This function differentiates it with respect to them, so
     every op must have a differentiable backward. :mod:`oplib.autograd.forward_ad` computes the same in one
     pass.
     """
-    with enable_grad():
-        at = take_point(inputs, "jvp", create_graph=create_graph)
-        vectors = take_vector(v, at, "jvp", create_graph=create_graph)
-        outputs = evaluate(func, at, "jvp", strict=strict)
-        found = push_through(outputs.tensors, at.tensors, vectors, strict=strict, create_graph=create_graph)
-    product = fill_zeros(found, outputs.tensors, "tangent", "jvp", strict=strict, create_graph=create_graph)
-    results = detach_results((outputs.tensors, product), create_graph=create_graph)
-    return outputs.untuple(results[0]), outputs.untuple(results[1])
+    vectors = take_vector(v, at, "jvp", create_graph=create_graph)
+    outputs = evaluate(func, at, "jvp", strict=strict)
+    found = push_through(outputs.tensors, at.tensors, vectors, strict=strict, create_graph=create_graph)
+    return outputs, found, outputs
 
 
 def push_through(

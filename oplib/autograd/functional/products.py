@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oplib.autograd.grad_mode import enable_grad
 from oplib.tracebacks import entry_point
 
-from .evaluation import Function
+from .arguments import Group, detach_results
+from .evaluation import Function, take_point
+from .strictness import Found, fill_zeros
 
 _REST = """
 
@@ -54,27 +57,39 @@ _OF_SCALARS = {
 }
 
 
-def product(*, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False):
-    """Makes a public function from one that takes ``create_graph`` and ``strict`` by keyword.
+Product = tuple[Group, Found, Group]
+"""The outputs of a function; the product, None standing for zeros; the Tensors that the product is like."""
+
+
+def product(kind: str, *, like: str = "inputs", structure: str = "inputs", of_scalar: bool = False):
+    """Makes a public function from one that gets new inputs, and is called in grad mode.
 
     The docstring of that function becomes the beginning of the public one.
 
     Args:
+        kind: which error names a product that is independent of an input, see :data:`INDEPENDENT`.
         like: the name of the Tensors that the vector resembles.
         structure: the name of the Tensors that the product resembles.
         of_scalar: whether the function has one output of one item.
     """
 
-    def make(compute: Callable[..., Any]):
+    def make(compute: Callable[..., Product]):
+        name = compute.__name__
+
         def call(
             func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
         ) -> Any:
-            return compute(func, inputs, v, create_graph=create_graph, strict=strict)
+            with enable_grad():
+                at = take_point(inputs, name, create_graph=create_graph)
+                outputs, found, group = compute(func, at, v, create_graph=create_graph, strict=strict)
+            filled = fill_zeros(found, group.tensors, kind, name, strict=strict, create_graph=create_graph)
+            results = detach_results((outputs.tensors, filled), create_graph=create_graph)
+            return outputs.untuple(results[0]), group.untuple(results[1])
 
-        call.__name__ = call.__qualname__ = compute.__name__
+        call.__name__ = call.__qualname__ = name
         call.__module__ = compute.__module__
         words = _OF_SCALARS if of_scalar else _OF_VECTORS
-        rest = _REST.format(name=compute.__name__, like=like, structure=structure, **words)
+        rest = _REST.format(name=name, like=like, structure=structure, **words)
         call.__doc__ = f"{(compute.__doc__ or '').rstrip()}{rest}"
         return entry_point(call)
 
