@@ -11,6 +11,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.engine.flow import Flow
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 
 from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Step, Value, Values
@@ -61,10 +62,8 @@ class ReplayStopped(Exception):  # noqa: N818  it is no error
         self.grads = grads
 
 
-class _Symbols:
+class _Symbols(GradientRepresentation):
     """The representation of gradients in a recorder: values."""
-
-    tensor_mode = False
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
