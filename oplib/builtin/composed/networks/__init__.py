@@ -1,1 +1,5 @@
 """Functions of ``torch.nn.functional`` that are made of several ops."""
+
+from . import attention, images, losses, norm_pools, norms, pools
+
+SUBJECTS = (attention, images, losses, norm_pools, norms, pools)
