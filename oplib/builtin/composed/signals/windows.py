@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import inspect
+from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from oplib.tensor.factories.from_data import tensor
 
 Function = Callable[..., Any]
 _Array = np.ndarray[Any, Any]
-Fill = Callable[[_Array], _Array]
+Fill = Callable[..., _Array]
 
 _DOC = """Makes {what}.
 
@@ -43,57 +44,39 @@ Example:
 """
 
 
-def _describe(function: Function, name: str, what: str, shown: str, numbers: str = "") -> Function:
-    """Sets the name and docstring of a window; ``numbers`` describes its further arguments."""
-    function.__name__ = name
-    function.__doc__ = _DOC.format(name=name, what=what, shown=shown, numbers=numbers)
-    return function
+def _make_window(name: str, what: str, shown: str, fill: Fill, *numbers: tuple[str, float, str]) -> Composed:
+    """Makes the record of a window from its name, description and example.
 
+    Args:
+        name: of the function.
+        what: it makes.
+        shown: the result of its example.
+        fill: computes the items from positions from 0 to 1, and from the numbers.
+        *numbers: the name, default and meaning of each further argument.
+    """
 
-def _make_window(name: str, what: str, shown: str, fill: Fill) -> Function:
-    """Makes the function of a window without further arguments."""
-
-    def window(
+    def model(
         window_length: int,
         periodic: bool = True,
         *,
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Any:
-        place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-        return _compute(name, fill, window_length, periodic, **place)
+    ) -> Any: ...
 
-    return _describe(window, name, what, shown)
+    def window(window_length: int, periodic: bool, *given: float, **place: Any) -> Any:
+        return _compute(name, lambda items: fill(items, *given), window_length, periodic, **place)
 
-
-def _hamming_window(
-    window_length: int,
-    periodic: bool = True,
-    alpha: float = 0.54,
-    beta: float = 0.46,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    fill = partial(_sum_cosines, factors=(alpha, -beta))
-    return _compute("hamming_window", fill, window_length, periodic, **place)
-
-
-def _kaiser_window(
-    window_length: int,
-    periodic: bool = True,
-    beta: float = 12.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    place = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    fill = partial(_find_kaiser, beta=beta)
-    return _compute("kaiser_window", fill, window_length, periodic, **place)
+    signature = inspect.signature(model)
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    further = [Parameter(one, kind, default=default, annotation="float") for one, default, _ in numbers]
+    length, periodic, *place = signature.parameters.values()
+    parameters = [length, periodic, *further, *place]
+    window.__signature__ = signature.replace(parameters=parameters)
+    window.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": "Any"}
+    told = "".join(f"\n    {one}: {words}" for one, _, words in numbers)
+    window.__name__, window.__doc__ = name, _DOC.format(name=name, what=what, shown=shown, numbers=told)
+    return Composed(window, makes=True)
 
 
 def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
@@ -110,10 +93,9 @@ def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, 
     return tensor(items.tolist(), dtype=found, **place)
 
 
-def _sum_cosines(place: _Array, factors: Sequence[float]) -> _Array:
-    return sum(
-        (factor * np.cos(2 * np.pi * k * place) for k, factor in enumerate(factors)), np.zeros(place.size)
-    )
+def _sum_cosines(place: _Array, *factors: float) -> _Array:
+    terms = (factor * np.cos(2 * np.pi * k * place) for k, factor in enumerate(factors))
+    return sum(terms, np.zeros(place.size))
 
 
 def _find_kaiser(place: _Array, beta: float) -> _Array:
@@ -121,51 +103,37 @@ def _find_kaiser(place: _Array, beta: float) -> _Array:
 
 
 COMPOSED = (
-    Composed(
-        _make_window(
-            "bartlett_window",
-            "a Bartlett window, a triangle",
-            "[0.0, 1.0, 0.0]",
-            lambda place: 1 - np.abs(2 * place - 1),
-        ),
-        makes=True,
+    _make_window(
+        "bartlett_window",
+        "a Bartlett window, a triangle",
+        "[0.0, 1.0, 0.0]",
+        lambda place: 1 - np.abs(2 * place - 1),
     ),
-    Composed(
-        _make_window(
-            "blackman_window",
-            "a Blackman window, a sum of two cosines",
-            "[-1.38...e-17, 1.0, -1.38...e-17]",
-            partial(_sum_cosines, factors=(0.42, -0.5, 0.08)),
-        ),
-        makes=True,
+    _make_window(
+        "blackman_window",
+        "a Blackman window, a sum of two cosines",
+        "[-1.38...e-17, 1.0, -1.38...e-17]",
+        lambda place: _sum_cosines(place, 0.42, -0.5, 0.08),
     ),
-    Composed(
-        _make_window(
-            "hann_window",
-            "a Hann window, a raised cosine",
-            "[0.0, 1.0, 0.0]",
-            partial(_sum_cosines, factors=(0.5, -0.5)),
-        ),
-        makes=True,
+    _make_window(
+        "hann_window",
+        "a Hann window, a raised cosine",
+        "[0.0, 1.0, 0.0]",
+        lambda place: _sum_cosines(place, 0.5, -0.5),
     ),
-    Composed(
-        _describe(
-            _hamming_window,
-            "hamming_window",
-            "a Hamming window, a raised cosine",
-            "[0.0799..., 1.0, 0.0799...]",
-            "\n    alpha: the constant term.\n    beta: the amplitude of the cosine.",
-        ),
-        makes=True,
+    _make_window(
+        "hamming_window",
+        "a Hamming window, a raised cosine",
+        "[0.0799..., 1.0, 0.0799...]",
+        lambda place, alpha, beta: _sum_cosines(place, alpha, -beta),
+        ("alpha", 0.54, "the constant term."),
+        ("beta", 0.46, "the amplitude of the cosine."),
     ),
-    Composed(
-        _describe(
-            _kaiser_window,
-            "kaiser_window",
-            "a Kaiser window, which uses Bessel functions",
-            "[5.27...e-05, 1.0, 5.27...e-05]",
-            "\n    beta: the shape parameter; a larger one makes the window narrower.",
-        ),
-        makes=True,
+    _make_window(
+        "kaiser_window",
+        "a Kaiser window, which uses Bessel functions",
+        "[5.27...e-05, 1.0, 5.27...e-05]",
+        _find_kaiser,
+        ("beta", 12.0, "the shape parameter; a larger one makes the window narrower."),
     ),
 )
