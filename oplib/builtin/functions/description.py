@@ -111,7 +111,8 @@ class _Description:
     def list_lines(self) -> list[str]:
         """Returns the docstring, section by section."""
         rows = self._rows
-        chosen = next((row for row in rows if "." not in row.name), rows[0])
+        of_tensors = max(rows, key=lambda row: row.schema.count("Tensor "))
+        chosen = next((row for row in rows if "." not in row.name), of_tensors)
         return [
             *(_summarise(chosen), "", "Args:", *map(self._describe_parameter, self._defaults)),
             *("", "Returns:", self._describe_results()),
