@@ -27,7 +27,7 @@ def register(row: Row) -> OpOverload:
         tags=row.tags,
         operand=row.operand,
         compile=True,
-        autograd="derive" if derivative.derive else None,
+        autograd=derivative if derivative.derive else None,
     )
     if not derivative.derive:
         op.register_autograd(

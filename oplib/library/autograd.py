@@ -55,6 +55,10 @@ class RecordInfo:
     def _setup_context_fn(self) -> Rule | None:
         return self._overload.record.derivative.setup_context
 
+    @property
+    def _forward_fn(self) -> Rule | None:
+        return self._overload.record.derivative.forward
+
 
 def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     """Makes the autograd kernel of one overload.
@@ -106,7 +110,12 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     def forward(ctx: Any, *given: Any) -> Any:
         values = [value.value if isinstance(value, Constant) else value for value in given]
         ctx._op_inputs = list(map(_describe_tensors, values))
+        run = getattr(info, "_forward_fn", None)
+        if run is not None and not is_carried(op.record, values):
+            return run_below_autograd(op.record, values, kernel=partial(run, ctx))
         result = _run(op, values)
+        if run is not None:  # the result above has the rules of the op in a transformation of JAX
+            run_below_autograd(op.record, values, kernel=partial(run, ctx))
         setup = info._setup_context_fn
         if setup is not None:
             inputs, keyword_only = split_values(schema, values)

@@ -1,9 +1,20 @@
-"""Analysis of jaxprs: which inputs the outputs read, and which outputs are inputs."""
+"""Analysis of jaxprs: which inputs the outputs read, which outputs are inputs, and whether they cost much."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from jax.extend.core import subjaxprs
+
+_COSTLY = frozenset(
+    {
+        "scan", "while", "pallas_call", "triton_kernel_call", "pure_callback", "io_callback", "ffi_call",
+        "dot_general", "ragged_dot_general", "conv_general_dilated", "sort", "fft", "cholesky", "lu", "qr",
+        "eig", "eigh", "svd", "schur", "hessenberg", "triangular_solve", "tridiagonal_solve",
+    }
+)  # fmt: skip
+"""Primitives that are not computed again where their results can be saved."""
 
 
 def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[bool, ...]:
@@ -19,6 +30,14 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
         One flag per input variable.
     """
     return _live(jaxpr, [True] * len(jaxpr.outvars) if wanted is None else wanted)
+
+
+def is_costly(jaxpr: Any) -> bool:
+    """Tells whether a jaxpr, closed or not, contains more than operations on the elements of arrays."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    return any(equation.primitive.name in _COSTLY for equation in jaxpr.eqns) or any(
+        map(is_costly, subjaxprs(jaxpr))
+    )
 
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:

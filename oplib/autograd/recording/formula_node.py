@@ -7,7 +7,10 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
+import jax
+
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask
+from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
@@ -160,7 +163,7 @@ class FormulaNode(SlottedNode):
     def linked_residuals(self) -> list[Tensor]:
         """Returns the residuals as tensors with history.
 
-        Intermediates are computed from the values they depend on.
+        Intermediates get the history of a call that computes them from the values they depend on.
         """
         plan, saved = self.plan, self.saved
         if saved is None:
@@ -173,8 +176,12 @@ class FormulaNode(SlottedNode):
             kept = self._check_kept()
         if plan.is_selection:
             return [box(value) for value in values[: len(plan.sources)]]
-        extras = [] if plan.extras is None else list(self._recompute_extras(plan.extras, kept))
         first_extra = plan.input_count + len(plan.outputs)
+        extras: Sequence[Tensor] = ()
+        if plan.extras is not None:
+            pairs = zip(plan.sources, values, strict=False)
+            known = dict(pair for pair in pairs if pair[0] >= first_extra)
+            extras = self._link_extras(plan.extras, kept, [known[place] for place in sorted(known)])
         return [
             extras[source - first_extra] if source >= first_extra else self.link_saved(source, value, storage)
             for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
@@ -189,9 +196,12 @@ class FormulaNode(SlottedNode):
             check_version(self.name(), storage, version)
         return list(zip(values, storages, strict=True))
 
-    def _recompute_extras(self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]]) -> Sequence[Any]:
+    def _link_extras(
+        self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]], values: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Returns the intermediates as results of a call on the values they depend on, which is not run."""
         read = zip(self.plan.extra_reads, kept, strict=True)
-        return call_recorded(extras, [self.link_saved(source, *value) for source, value in read])
+        return call_recorded(extras, [self.link_saved(source, *value) for source, value in read], values)
 
     def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
         """Returns a tensor with history for a saved input or output."""
@@ -326,12 +336,19 @@ def save_residuals(
             node.versions = tuple(versions)
 
 
-def call_recorded(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
+def call_recorded(
+    function: ArrayFunction, tensors: Sequence[Tensor], known: Sequence[Any] | None = None
+) -> Sequence[Any]:
     """Calls an array function on tensors as an op.
 
     The call is recorded if grad mode is on and an input requires grad. It carries tangents in forward mode.
+
+    Args:
+        function: the function.
+        tensors: its arguments.
+        known: the arrays that it would return, if they are known: then it is not run.
     """
-    outputs = call_without_tangents(function, tensors)
+    outputs = call_without_tangents(function, tensors, known)
     if modes.state.watchers and (tangents := find_tangents(tensors)) is not None:
         push = partial(call_without_tangents, function.jvp(has_tangents(tangents)))
         push_tangents(push, tensors, tangents, outputs)
@@ -348,13 +365,24 @@ def keep_tangents(inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | No
             return
 
 
-def call_without_tangents(function: ArrayFunction, tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """Calls an array function on tensors. The call is recorded if grad mode and an input require it."""
+def call_without_tangents(
+    function: ArrayFunction, tensors: Sequence[Tensor], known: Sequence[Any] | None = None
+) -> Sequence[Any]:
+    """Calls an array function on tensors. The call is recorded if grad mode and an input require it.
+
+    The arguments are those of :func:`call_recorded`.
+    """
     arrays = list(map(read_array, tensors))
     wanted = tuple([tensor._requires_grad for tensor in tensors])
     if not modes.grad_enabled or not any(wanted):
-        return [None if output is None else box(output) for output in function(*arrays)]
-    return record(_node_class(function.name), function.recorder(wanted)(*arrays), tensors, arrays)
+        outputs = function(*arrays) if known is None else known
+        return [None if output is None else box(output) for output in outputs]
+    recorder = function.recorder(wanted)
+    if known is None or not function.compiled or is_uncompiled():
+        recorded = recorder(*arrays)
+    else:
+        recorded = jax.eval_shape(recorder, *arrays)[0], *known
+    return record(_node_class(function.name), recorded, tensors, arrays)
 
 
 @cache

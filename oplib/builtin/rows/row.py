@@ -10,7 +10,7 @@ from oplib.library import Derivative, Tag
 
 Function = Callable[..., Any]
 
-DERIVED = Derivative(derive=True)
+DERIVED = Derivative(derive=True, recompute=True)
 
 
 @dataclass(frozen=True, slots=True)

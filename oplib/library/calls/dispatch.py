@@ -106,6 +106,7 @@ class Dispatcher:
         self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
         self._draws = record.draws
+        self._has_forward = record.derivative.forward is not None
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 
     def close(self) -> None:
@@ -317,7 +318,7 @@ class Dispatcher:
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
-        if not self._is_immediate(arrays) or self.record.takes_tensors:
+        if not self._is_immediate(arrays) or self.record.takes_tensors or self._has_forward:
             require_kernel(self.record, arrays)
             if specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)

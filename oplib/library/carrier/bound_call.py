@@ -20,6 +20,7 @@ from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.partition import run_derivable, run_in_parts
 from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan
+from oplib.library.derivatives.forward import Forwarded, run_forward
 from oplib.library.derivatives.setup import plan_formula
 from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
@@ -31,6 +32,7 @@ from oplib.library.records.record import Record
 from .vmap_rule import run_vmap_rule
 
 Results = tuple[Structure, tuple[Any, ...]]
+Shapes = tuple[jax.ShapeDtypeStruct, ...]
 
 
 class BoundCall:
@@ -50,6 +52,7 @@ class BoundCall:
 
     __slots__ = (
         "_batched",
+        "_forwards",
         "_hash",
         "_levelled",
         "_planners",
@@ -70,6 +73,7 @@ class BoundCall:
         self._hash = hash((overload.name(), layout, self.version))
         self._single: Any = jax.jit(self._run, inline=True)
         self._batched: dict[Level, Callable[..., Results]] = {}
+        self._forwards: dict[Any, Callable[..., Forwarded]] = {}
         self._levelled: dict[tuple[Levels, bool, bool], Any] = {}
         self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
@@ -189,6 +193,9 @@ class BoundCall:
         Returns:
             The plan for one example, and the intermediates that the setup saved, batched at all levels.
         """
+        if self.record.derivative.forward is not None:
+            plan, _, extras = self.run_forward(levels, wanted, inputs)
+            return plan, list(extras)
         found = self._planners.get((levels, wanted))
         if found is None:
             found = self._planners[levels, wanted] = self._make_planner(levels, wanted)
@@ -212,6 +219,39 @@ class BoundCall:
 
         def choose(*arguments: Any) -> tuple[FormulaPlan, list[Any]]:
             return plan(*arguments) if self.is_plain else compiled(*arguments)
+
+        return choose
+
+    def run_forward(self, levels: Levels, wanted: Mask, arrays: Sequence[Any], due: Shapes = ()) -> Forwarded:
+        """Runs the registered forward instead of the kernel.
+
+        Args:
+            levels: the levels of vmap.
+            wanted: for each input, whether its gradient is needed.
+            arrays: the arrays of the call, batched according to the levels.
+            due: the shapes of the kernel's results, if there are no levels.
+
+        Returns:
+            The plan for one example; the results and the intermediates, batched at all levels.
+        """
+        found = self._forwards.get((levels, wanted, due))
+        if found is None:
+            run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
+            found = self._forwards[levels, wanted, due] = self._map_forward(run, levels)
+        plan, outputs, extras = found(*arrays)
+        return plan, tuple(match_varying(outputs, like=arrays)), tuple(match_varying(extras, like=arrays))
+
+    def _map_forward(self, run: Callable[..., Forwarded], levels: Levels) -> Callable[..., Forwarded]:
+        def mapped(*arrays: Any) -> Forwarded:
+            function: Callable[..., Forwarded] = lambda *values: run(values)  # noqa: E731  vmap takes flat arrays
+            for level in levels:
+                function = level.map(function, level.axes)
+            return function(*arrays)
+
+        compiled = jax.jit(mapped, inline=True)
+
+        def choose(*arrays: Any) -> Forwarded:
+            return mapped(*arrays) if self.is_plain else compiled(*arrays)
 
         return choose
 

@@ -182,8 +182,18 @@ def make_linear(
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     structure: Structure | None = None,
+    planned: tuple[FormulaPlan, Sequence[Any]] | None = None,
 ) -> tuple[Linear, tuple[Any, ...]]:
     """Makes the derivative of a call at its inputs, and its residuals.
+
+    Args:
+        call: the bound call.
+        levels: the levels of vmap.
+        wanted: for each input, whether it has a tangent.
+        inputs: the arrays of the call, batched according to the levels.
+        outputs: its results, batched at all levels.
+        structure: the structure of the results, if it is known.
+        planned: the plan and the intermediates, if a forward has run.
 
     Raises:
         MissingRuleError: the op has neither a jvp rule nor a backward formula.
@@ -197,7 +207,7 @@ def make_linear(
     rule_residuals = len(residuals)
     differentiable = tuple(has_gradient(aval.dtype) for aval in tangent_avals)
     if record.derivative.backward is not None:
-        plan, extras = call.plan(wanted, inputs, outputs, levels=levels, structure=structure)
+        plan, extras = planned or call.plan(wanted, inputs, outputs, levels=levels, structure=structure)
         pool = [*batched_inputs, *outputs, *extras]
         residuals += [pool[source] for source in plan.sources]
         differentiable = plan.differentiable

@@ -4,7 +4,8 @@ Only the modules of this package use ``jax.interpreters``. The primitive *op* is
 derivative, which is linear in the tangents: it lowers to the jvp rule or to the transposed backward formula,
 and its transpose is the backward formula. Batching keeps both primitives and adds a *level*. Kernel and rules
 stay written for one example and are mapped level by level, because a kernel that is inlined under vmap would
-lose its rules.
+lose its rules. A third primitive carries the rules of an op to the results of a registered forward
+(:mod:`.attachment`).
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from typing import Any
 from weakref import finalize
 
 import jax
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
+from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
+from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.objects.overload import OpOverload
 from oplib.tracebacks import entry_point
 
-from .bound_call import BoundCall
+from .attachment import Attached, attach, make_attachment
+from .bound_call import BoundCall, Shapes
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
 from .several_platforms import lower_for_each, lower_late
@@ -73,7 +78,7 @@ def _take_unused(name: str) -> Carrier | None:
         carrier = _unused.pop()
     except IndexError:
         return None
-    carrier.call.name, carrier.linear.name = name, f"{name}.lin"
+    carrier.call.name, carrier.linear.name, carrier.attachment.name = name, f"{name}.lin", name
     return carrier
 
 
@@ -93,6 +98,7 @@ class Carrier:
     def __init__(self, name: str) -> None:
         self.call = Primitive(name)
         self.linear = Primitive(f"{name}.lin")
+        self.attachment = make_attachment(name, self._bind_linear)
         self.call.def_effectful_abstract_eval(_call_avals)
         self.linear.def_abstract_eval(_linear_avals)
         self.call.def_impl(partial(_apply_call, self.call))
@@ -152,6 +158,10 @@ class Carrier:
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
             return _derive_plain(call, levels, body, primals, tangents)
+        if is_derived and body is None and call.record.sharding is None and call.record.vmap is None:
+            return _derive(call, jaxpr, primals, tangents)
+        if call.record.derivative.forward is not None:
+            return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
         outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
@@ -160,15 +170,57 @@ class Carrier:
         if is_derived:
             has_trace = body is None and call.record.sharding is None
             whole = jaxpr if has_trace else call.trace(levels, primals, derivable=True)
-            return outputs, _derive_tangents(call, whole, primals, tangents, avals)
-        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+            return outputs, _derive(call, whole, primals, tangents)[1]
         structure = None if body is None else body.structure
-        linear, residuals = make_linear(
-            call, levels, wanted, inputs=primals, outputs=outputs, structure=structure
-        )
+        linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)
+        return outputs, self._bind_linear(linear, tangents, zeros)
+
+    def _differentiate_forward(
+        self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any, tangents: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Runs the forward of an op instead of its kernel, and differentiates its results by the rules."""
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        avals = () if levels or isinstance(jaxpr, Uncompiled) else jaxpr.out_avals
+        due = tuple(map(_forget_placement, avals))
+        outputs, plan, extras = self.run_forward(call, wanted, primals, levels=levels, due=due)
+        zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
+        planned = plan, extras
+        linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, planned=planned)
+        return outputs, self._bind_linear(linear, tangents, zeros)
+
+    def run_forward(
+        self,
+        call: BoundCall,
+        wanted: Mask,
+        arrays: Sequence[Any],
+        *,
+        levels: Levels = (),
+        due: Shapes = (),
+    ) -> tuple[list[Any], FormulaPlan, Sequence[Any]]:
+        """Runs the forward of an op instead of its kernel.
+
+        Args:
+            call: the bound call.
+            wanted: for each array, whether its gradient is needed.
+            arrays: the arrays of the call.
+            levels: the levels of vmap.
+            due: the shapes of the kernel's results, if there are no levels.
+
+        Returns:
+            The results, which have the derivative of the op; the plan of the backward; the intermediates.
+        """
+        arrays = match_varying(arrays)
+        plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
+        attached = Attached(call, levels, wanted, plan)
+        return attach(self.attachment, attached, arrays, outputs, extras), plan, extras
+
+    def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
+        """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        linear, residuals = make(wanted)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
-        return outputs, _spread(results, zeros, linear)
+        return _spread(results, zeros, linear)
 
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
@@ -185,7 +237,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = _derive_tangents(call, call.trace((), arrays, derivable=True), arrays, full, avals)
+            found = _derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
@@ -199,6 +251,10 @@ class Carrier:
         )
 
 
+def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
 def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
     """Puts the tangents of the differentiable outputs at their positions among all outputs."""
     rest = iter(results)
@@ -208,11 +264,16 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
     ]
 
 
-def _derive_tangents(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any, avals: Any) -> list[Any]:
-    """Returns JAX's own derivative of the kernel, for ops that request it."""
+def _derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
+    """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
     with jax.named_scope(call.record.name):
-        _, results = _push_forward(jaxpr_as_fun(jaxpr), primals, tangents)
-    return _mark_zeros(results, avals)
+        outputs, results = _push_forward(partial(_run_named, call, jaxpr), primals, tangents)
+    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
+
+
+def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
+    """Runs a kernel, and gives its results the name of the op, for the policies of ``jax.checkpoint``."""
+    return [checkpoint_name(value, call.record.name) for value in jaxpr_as_fun(jaxpr)(*arrays)]
 
 
 def _derive_plain(

@@ -12,6 +12,8 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import is_jit_disabled, rename_function
+from oplib.autograd.array_functions.liveness import is_costly
+from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.objects.overload import OpOverload
@@ -41,12 +43,14 @@ class Specialization:
         run_donating: as ``run``, but reuses the buffers of donated arguments.
         recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
         recorders_by_bits: the same for few arrays, at an index with one bit per array.
+        run_forward: ``(wanted, arrays) -> (outputs, plan, extras)``, by the registered forward.
         function: the op as a pure array function, for differentiation by JAX.
         pushers: the functions of :meth:`pusher`, by the pattern of inputs with a tangent.
         last_use: a number that grows with every look-up, for the cache.
     """
 
     __slots__ = (
+        "_keeping",
         "_plain",
         "call",
         "function",
@@ -58,6 +62,7 @@ class Specialization:
         "recorders_by_bits",
         "run",
         "run_donating",
+        "run_forward",
         "run_one",
         "run_plain",
     )
@@ -86,10 +91,12 @@ class Specialization:
         rename_function(run, overload.name())
         rename_function(run_one, overload.name())
         self.run_plain = run
+        self.run_forward = partial(carrier.run_forward, call)
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
         self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
+        self._keeping = ResidualFunction(self.function.function, overload.name())
 
     def _check_sizes(self, results: Results) -> Results:
         """Raises where results do not fit into memory. It runs in traces, and so once per signature."""
@@ -104,7 +111,8 @@ class Specialization:
             if not derived or self.call.is_plain:
                 return self.record_plain(wanted, arrays)
             structure = self.call.structure(arrays)
-            recorded = self.function.recorder(wanted)(*arrays)
+            function = self._keeping if self._is_costly(arrays) else self.function
+            recorded = function.recorder(wanted)(*arrays)
             self._check_sizes(recorded[1:])
             recorded[0].structure = structure
             recorded[0].names = self._find_names(recorded[0])
@@ -112,8 +120,17 @@ class Specialization:
 
         return jax.jit(rename_function(record, self.overload.name()), inline=True)
 
+    def _is_costly(self, arrays: Sequence[Any]) -> bool:
+        """Tells whether the backward reads what the kernel has computed, and does not compute it again."""
+        derivative = self.overload.record.derivative
+        return derivative.derive and not derivative.recompute and is_costly(self.call.trace((), arrays))
+
     def record_plain(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
         """Runs the call without a jit of its own, and plans its backward; returns the same as a recorder."""
+        if self.overload.record.derivative.forward is not None:
+            outputs, plan, extras = self.run_forward(wanted, arrays)
+            plan.names = self._find_names(plan)
+            return plan, *self._check_sizes(outputs), *extras
         structure, outputs = self.run_plain(*arrays)
         return self.plan_after(structure, wanted, arrays, outputs)
 

@@ -94,6 +94,18 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
 def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[Any]:
     """Finds saved inputs and outputs by object identity, for a setup that is not traced."""
     arrays, notes = run(values)
+    return keep_arrays(plan, notes, arrays, values)
+
+
+def keep_arrays(plan: FormulaPlan, notes: Notes, arrays: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Enters saved arrays into a plan, and returns those that are no value, which are its intermediates.
+
+    Args:
+        plan: the plan.
+        notes: the notes of the setup.
+        arrays: the saved arrays.
+        values: the inputs and outputs, which are known by their identity.
+    """
     extras: list[Any] = []
     sources: list[int] = []
     for array in arrays:

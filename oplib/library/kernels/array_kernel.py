@@ -36,7 +36,7 @@ def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: S
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any], *, eager: bool) -> Results:
     args, kwargs = layout.split(layout.rebuild(arrays))
     return run_part(
-        lambda: _take_apart(record, layout, kernel(*args, **kwargs)),
+        lambda: take_apart(record, layout, kernel(*args, **kwargs)),
         record.name,
         "kernel",
         eager=eager,
@@ -49,7 +49,7 @@ def make_strong(value: Any) -> Any:
     return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
 
 
-def _take_apart(record: Record, layout: Layout, result: Any) -> Results:
+def take_apart(record: Record, layout: Layout, result: Any) -> Results:
     """Splits a kernel's results: new values of written arguments first, then the declared returns."""
     places = layout.written_places
     values = split_written(record, layout, places, result) if places else check_results(layout.schema)(result)

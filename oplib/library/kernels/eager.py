@@ -13,7 +13,7 @@ from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
 from oplib.library.arguments.results import take_returned_arguments
 from oplib.library.arguments.structure import pack
-from oplib.library.records.record import Record, Tag
+from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import split_values
 from oplib.tensor import Generator, Tensor, read_array
 
@@ -29,10 +29,16 @@ from .tensor_kernel import (
 from .tracing import any_traced, run_with_grad_off
 
 
-def run_below_autograd(record: Record, values: Sequence[Any]) -> Any:
-    """Runs the kernel with grad mode off on the caller's own Tensors, and checks its results and writes."""
+def run_below_autograd(record: Record, values: Sequence[Any], *, kernel: Function | None = None) -> Any:
+    """Runs the kernel with grad mode off on the caller's own Tensors, and checks its results and writes.
+
+    Args:
+        record: the record of the op.
+        values: the arguments of the call.
+        kernel: runs instead of the kernel of the record.
+    """
     inputs = find_tensors(values)
-    kernel = _choose(record, values, inputs)
+    kernel = kernel or _choose(record, values, inputs)
     if record.is_custom and record.schema.is_mutable:
         for tensor in find_written(record, values):
             tensor._storage.version += 1

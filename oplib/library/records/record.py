@@ -40,16 +40,22 @@ class Derivative:
         backward: the user's formula ``backward(ctx, *grads)``, with ``setup_context`` beside it.
         setup_context: ``setup_context(ctx, inputs, output)``, which selects the values that the formula
             needs.
+        forward: ``forward(ctx, *inputs)``, which computes the results and selects these values. It runs
+            instead of the kernel where the call is recorded or differentiated.
         nonlinear: the formula is not linear in its gradients (clipping), so no jvp can be derived from it.
         derive: JAX's own derivative of the kernel is used.
+        recompute: a recorded call of a derived op saves inputs only, and its backward computes again what it
+            needs of the kernel.
         constant: the reason why the gradient is zero everywhere.
         missing: the reason why there is no gradient; a request for it raises an error with this reason.
     """
 
     backward: Function | None = None
     setup_context: Function | None = None
+    forward: Function | None = None
     nonlinear: bool = False
     derive: bool = False
+    recompute: bool = False
     constant: str | None = None
     missing: str | None = None
 

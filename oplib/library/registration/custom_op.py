@@ -44,7 +44,7 @@ def custom_op(
     compile: bool | None = None,  # noqa: A002  says best what it switches
     operand: Iterable[str] = (),
     donates: Iterable[str] = (),
-    autograd: Literal["derive"] | None = None,
+    autograd: Literal["derive"] | Derivative | None = None,
     **unknown: Any,
 ) -> Any:
     """Makes an op from a function; a second definition of the same name replaces the op and its rules.
@@ -68,7 +68,7 @@ def custom_op(
             arguments.
         donates: the names of written arguments whose buffer the op may reuse. No other object may hold the
             buffer.
-        autograd: ``"derive"`` for JAX's own derivative of the function.
+        autograd: ``"derive"`` for JAX's own derivative of the function, or a ``Derivative`` that says so.
         **unknown: refused; an option of ``jax.custom_vjp`` gets an explanation.
 
     Returns:
@@ -170,13 +170,14 @@ def _check(definition: Definition, device_types: DeviceTypes) -> None:
 
 
 def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
-    if autograd != "derive":
+    is_derived = isinstance(autograd, Derivative) and autograd.derive
+    if autograd != "derive" and not is_derived:
         raise RegistrationValueError(
             f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or None. Got {autograd!r}. "
             f"Register a formula by register_autograd."
         )
     refuse_mutation(schema)
-    return make_derivative(schema.qualified_name, autograd)
+    return autograd if isinstance(autograd, Derivative) else make_derivative(schema.qualified_name, autograd)
 
 
 def _enter(

@@ -33,6 +33,7 @@ def register_autograd(
     /,
     *,
     setup_context: Function | None = None,
+    forward: Function | None = None,
     nonlinear: bool = False,
     constant: str | None = None,
     missing: str | None = None,
@@ -47,6 +48,11 @@ def register_autograd(
             call a decorator.
         setup_context: ``setup_context(ctx, inputs, output)``, with ``keyword_only_inputs`` before ``output``
             if the schema has any; it saves on ``ctx`` the values that the formula needs.
+        forward: ``forward(ctx, *inputs)``, which computes the results as the kernel does, and saves on
+            ``ctx``, instead of ``setup_context``. It runs instead of the kernel where the call is recorded or
+            differentiated, so that a by-product of the kernel is computed once. It is a JAX function, also if
+            the kernel is on the host, and works on Tensors if the kernel does. Batching and sharding rules
+            do not apply to it.
         nonlinear: the formula is not linear in its gradients, so no forward derivative can be derived from
             it.
         constant: the reason why the gradient is zero everywhere, instead of a formula: ``constant="because
@@ -58,7 +64,8 @@ def register_autograd(
         The formula, or a decorator that returns it; None for ``"derive"``, ``constant`` and ``missing``.
 
     Raises:
-        RegistrationTypeError: ``backward`` or ``setup_context`` is not callable.
+        RegistrationTypeError: ``backward``, ``setup_context`` or ``forward`` is not callable, or does not
+            accept its arguments.
         RegistrationValueError: several of these at once; or ``op`` is another object.
         UnknownOperatorError: nothing is registered under the name.
         RegistrationError: the op writes an argument, so it is not a function of its inputs.
@@ -86,7 +93,13 @@ def register_autograd(
 
     def register(formula: Any) -> Any:
         derivative = make_derivative(
-            overload.name(), formula, setup_context, nonlinear=nonlinear, constant=constant, missing=missing
+            overload.name(),
+            formula,
+            setup_context,
+            forward=forward,
+            nonlinear=nonlinear,
+            constant=constant,
+            missing=missing,
         )
         check_derivative(overload.record, derivative, subject="register_autograd")
         registry.add(overload._qualname, Contribution("derivative", derivative, owner, find_site()))

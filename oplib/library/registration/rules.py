@@ -160,6 +160,22 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
             names.insert(2, "keyword_only_inputs")
         due, given = f"({', '.join(names)}) by name", dict.fromkeys(names)
         require_signature(derivative.setup_context, f"{record.name}: setup_context", due, **given)
+    if derivative.forward is not None:
+        _check_forward(record, derivative.forward)
+
+
+def _check_forward(record: Record, forward: Function) -> None:
+    if infer_kind(forward) == "host":
+        raise RegistrationError(
+            f"{record.name}: forward is annotated numpy.ndarray. A trace must know the shapes of what it "
+            "saves before it runs. Annotate it jax.Array, and call numpy by jax.pure_callback, which takes "
+            "the shapes."
+        )
+    schema = record.schema
+    keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
+    positional = [None] * schema.num_positional
+    due = "(ctx) and the arguments of the op"
+    require_signature(forward, f"{record.name}: forward", due, None, *positional, **keywords)
 
 
 def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:

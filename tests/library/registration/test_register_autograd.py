@@ -114,9 +114,9 @@ class TestRefusals:
         with pytest.raises(RegistrationValueError, match="'constant' is the reason, in words"):
             op.register_autograd(constant=reason)
 
-    @pytest.mark.parametrize("options", [{"setup_context": save}, {"nonlinear": True}])
+    @pytest.mark.parametrize("options", [{"setup_context": save}, {"forward": save}, {"nonlinear": True}])
     def test_options_of_a_formula_need_one(self, op, options):
-        with pytest.raises(RegistrationValueError, match="setup_context and nonlinear belong to a formula"):
+        with pytest.raises(RegistrationValueError, match="setup_context, forward and nonlinear belong"):
             op.register_autograd("derive", **options)
 
     def test_an_op_that_writes_has_no_formula(self):

@@ -1,0 +1,115 @@
+"""The results of a registered forward, and the rules of the op attached to them.
+
+A forward is inlined where an op is differentiated. So JAX sees its operations: their by-products have
+derivatives of their own, and the policies of ``jax.checkpoint`` choose among them. The results, however, have
+the derivative that is registered, at every order. The primitive of this module is the identity of the results
+that carries this derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from oplib.autograd.array_functions.array_function import Mask
+from oplib.library.axes.levels import Level, Levels, move_to_front
+from oplib.library.axes.varying import match_varying
+from oplib.library.derivatives.formula import FormulaPlan
+from oplib.tracebacks import entry_point
+
+from .bound_call import BoundCall
+from .linear import make_linear
+
+BindLinear = Callable[..., list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The parameter of the primitive: a call whose forward has run.
+
+    Attributes:
+        call: the bound call.
+        levels: the levels of vmap.
+        wanted: for each input, whether the forward has saved what its gradient needs.
+        plan: the plan of the backward.
+    """
+
+    call: BoundCall
+    levels: Levels
+    wanted: Mask
+    plan: FormulaPlan
+
+    def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Returns the inputs, results and intermediates among the arguments of the primitive."""
+        inputs, outputs = len(self.wanted), len(self.plan.outputs)
+        return values[:inputs], values[inputs : inputs + outputs], values[inputs + outputs :]
+
+    def make_linear(self, values: Sequence[Any], wanted: Mask) -> Any:
+        """Returns the derivative of the call and its residuals; other gradients need another forward."""
+        inputs, outputs, extras = self.split(values)
+        plan = self.plan
+        if wanted != self.wanted:
+            plan, outputs, extras = self.call.run_forward(self.levels, wanted, inputs)
+        return make_linear(
+            self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=(plan, extras)
+        )
+
+
+def make_attachment(name: str, bind_linear: BindLinear) -> Primitive:
+    """Makes the primitive of one op.
+
+    Args:
+        name: the name of the primitive.
+        bind_linear: binds the derivative of a call: ``(make, tangents, zeros) -> tangents of the results``.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_impl(_pick)
+    primitive.def_abstract_eval(_pick)
+    mlir.register_lowering(primitive, mlir.lower_fun(_pick, multiple_results=True))
+    batching.fancy_primitive_batchers[primitive] = entry_point(partial(_batch, primitive))
+    ad.primitive_jvps[primitive] = entry_point(partial(_differentiate, primitive, bind_linear))
+    return primitive
+
+
+def attach(
+    primitive: Primitive,
+    attached: Attached,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    extras: Sequence[Any],
+) -> list[Any]:
+    """Returns the results of a forward, with the derivative of the op."""
+    return primitive.bind(*match_varying([*inputs, *outputs, *extras]), attached=attached)
+
+
+def _pick(*values: Any, attached: Attached) -> list[Any]:
+    return list(attached.split(values)[1])
+
+
+def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached) -> Any:
+    count = len(attached.wanted)
+    level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
+    moved = [
+        move_to_front(value, dim, None if place < count else axis.size)
+        for place, (value, dim) in enumerate(zip(args, dims, strict=True))
+    ]
+    outputs = primitive.bind(*moved, attached=replace(attached, levels=(*attached.levels, level)))
+    return outputs, [0] * len(outputs)
+
+
+def _differentiate(
+    primitive: Primitive, bind_linear: BindLinear, primals: Any, tangents: Any, *, attached: Attached
+) -> Any:
+    outputs = primitive.bind(*primals, attached=attached)
+    zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
+    given = tangents[: len(attached.wanted)]
+    if all(isinstance(tangent, ad.Zero) for tangent in given):
+        return outputs, zeros
+    return outputs, bind_linear(partial(attached.make_linear, primals), given, zeros)
