@@ -126,6 +126,16 @@ class ItemRow(Row):
     out: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkRow(Row):
+    """The row of an op that follows torch's function of its name in ``nn.functional``."""
+
+    @property
+    def origin(self) -> str:
+        """The function of ``nn.functional``."""
+        return f"torch.nn.functional.{self.op}"
+
+
 def constant(because: str) -> Derivative:
     """The gradient is zero everywhere, for this reason."""
     return Derivative(constant=because)

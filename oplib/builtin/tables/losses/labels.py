@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -147,27 +146,27 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
     return in_single(compute)(*meet(op, *(one for one in (input, target, weight) if one is not None)))
 
 
-_ROWS = (
-    Row(
+ROWS = (
+    NetworkRow(
         "soft_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _soft_margin,
         "log(1 + exp(-target * input)), where targets are 1 and -1",
         dtypes="hfc",
     ),
-    Row(
+    NetworkRow(
         "multi_margin_loss(Tensor input, Tensor target, float p=1., float margin=1., Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multi_margin,
         "how far other classes are from being below the target class by a margin, or the squares",
         dtypes="hf",
     ),
-    Row(
+    NetworkRow(
         "multilabel_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _multilabel_margin,
         "how far other classes are from being below each target class by 1; labels end at -1",
         dtypes="hf",
     ),
-    Row(
+    NetworkRow(
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multilabel_soft_margin,
@@ -175,5 +174,3 @@ _ROWS = (
         dtypes="hf",
     ),
 )
-
-ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

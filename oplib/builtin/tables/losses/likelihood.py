@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, meet, strong, to_floating
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.errors import ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -81,15 +80,15 @@ def _gaussian_nll(
     return in_single(compute)(*meet(op, input, target, var))
 
 
-_ROWS = (
-    Row(
+ROWS = (
+    NetworkRow(
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
         "float eps=1e-08, *, str reduction='mean') -> Tensor",
         _poisson_nll,
         "negative log-likelihoods of counts, where the input is the rate or its logarithm",
         dtypes="ihfc",
     ),
-    Row(
+    NetworkRow(
         "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, *, "
         "str reduction='mean') -> Tensor",
         _gaussian_nll,
@@ -97,5 +96,3 @@ _ROWS = (
         dtypes="hf",
     ),
 )
-
-ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
     to_floating,
 )
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
@@ -142,35 +141,35 @@ def _cosine_embedding(
     return in_single(compute)(x, y, sign)
 
 
-_ROWS = (
-    Row(
+ROWS = (
+    NetworkRow(
         "pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=1e-06, bool keepdim=False) -> Tensor",
         _pairwise_distance,
         "norms of the differences of vectors along the last dim",
         dtypes="ihfc",
     ),
-    Row(
+    NetworkRow(
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
         "float eps=1e-06, bool swap=False, *, str reduction='mean') -> Tensor",
         _triplet,
         "how far the distance to the positive is from being smaller, by a margin, than to the negative",
         dtypes="ihfc",
     ),
-    Row(
+    NetworkRow(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _margin_ranking,
         "how far input1 is from being above input2 by a margin, or below where the target is -1",
         dtypes="ihf",
     ),
-    Row(
+    NetworkRow(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1., *, str reduction='mean') -> "
         "Tensor",
         _hinge_embedding,
         "input where the target is 1, max(0, margin - input) where it is -1",
         dtypes="hf",
     ),
-    Row(
+    NetworkRow(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _cosine_embedding,
@@ -178,5 +177,3 @@ _ROWS = (
         dtypes="bihf",
     ),
 )
-
-ROWS = tuple(replace(row, source=f"torch.nn.functional.{row.op}") for row in _ROWS)

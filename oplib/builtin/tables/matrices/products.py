@@ -20,7 +20,7 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     strong,
 )
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
@@ -366,18 +366,16 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
 
 
 LAYERS = (
-    Row(
+    NetworkRow(
         "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
         _linear,
         "input @ weight.T + bias",
-        source="torch.nn.functional.linear",
         dtypes="ihfc",
     ),
-    Row(
+    NetworkRow(
         "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
         _bilinear,
         "input1 @ weight[k] @ input2 + bias[k] for each k",
-        source="torch.nn.functional.bilinear",
         dtypes="ihfc",
     ),
     Row(

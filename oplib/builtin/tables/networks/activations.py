@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 
 Function = Callable[..., Any]
@@ -18,13 +18,11 @@ Function = Callable[..., Any]
 
 def _row(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
     """Makes a row that computes half precision in single; its numbers are static: few values occur."""
-    name = schema.partition("(")[0]
 
     def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
         return in_single(lambda x: function(x, *numbers, **named))(self)
 
-    source = f"torch.nn.functional.{name}"
-    return Row(schema, kernel, doc, in_place=True, source=source, dtypes=dtypes, result="items", **facts)
+    return NetworkRow(schema, kernel, doc, in_place=True, dtypes=dtypes, result="items", **facts)
 
 
 def _where_positive(x: Any, above: Any, below: Any) -> Any:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor.dtypes import names as dtypes
 
@@ -98,13 +98,12 @@ def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, 
 
 
 ROWS = (
-    Row(
+    NetworkRow(
         "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights=None, *, "
         "str mode='mean', bool include_last_offset=False, int padding_idx=-1, "
         "bool scale_grad_by_freq=False) -> Tensor",
         _embedding_bag,
         "sums, means or maxima of the rows in each bag; offsets are the starts of the bags",
         dtypes="hf",
-        source="torch.nn.functional.embedding_bag",
     ),
 )

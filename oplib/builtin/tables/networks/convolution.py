@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes
 from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
 
 _LETTERS = "DHW"
@@ -224,12 +224,11 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             source=source,
             dtypes="ihfc",
         ),
-        Row(
+        NetworkRow(
             f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
             f"int groups=1, {many} dilation=1) -> Tensor",
             _transpose(rank),
             f"transpose of the {doc}",
-            source=f"torch.nn.functional.conv_transpose{rank}d",
             dtypes="ihfc",
         ),
     )

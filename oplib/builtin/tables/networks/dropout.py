@@ -17,7 +17,7 @@ from oplib.autograd.recording.in_place import check_may_write, refuse_cast, upda
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.composed import Composed
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
 from oplib.tensor import Generator, Tensor, get_default_dtype
@@ -216,13 +216,12 @@ def _count_features(name: str, rank: int, input: Any) -> int:
 
 _SOURCE = "torch.nn.functional."
 ROWS = (
-    Row(
+    NetworkRow(
         "dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _dropout,
         "the tensor with items replaced by 0 with probability `p`, the others scaled to keep the mean",
         operand=("p",),
         dtypes="hf",
-        source=f"{_SOURCE}dropout",
     ),
     Row(
         "feature_dropout(Tensor input, float p, int features=2, *, Generator? generator=None) -> Tensor",
@@ -233,21 +232,19 @@ ROWS = (
         source=f"{_SOURCE}dropout2d",
         is_internal=True,
     ),
-    Row(
+    NetworkRow(
         "alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _alpha_dropout,
         "the tensor with items replaced, with its mean and variance preserved",
         operand=("p",),
         dtypes="hf",
-        source=f"{_SOURCE}alpha_dropout",
     ),
-    Row(
+    NetworkRow(
         "feature_alpha_dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _feature_alpha_dropout,
         "the tensor with whole features replaced, with its mean and variance preserved",
         operand=("p",),
         dtypes="hf",
-        source=f"{_SOURCE}feature_alpha_dropout",
     ),
 )
 COMPOSED = (

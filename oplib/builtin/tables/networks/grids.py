@@ -13,7 +13,7 @@ from jax import lax
 
 from oplib.builtin.kernels.interpolation import weigh_cubic
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 
 # Coordinates ------------------------------------------------------------------------------------------------
@@ -205,19 +205,17 @@ def _spread(count: int, align_corners: bool, dtype: Any) -> Any:
 
 _FUNCTIONAL = "torch.nn.functional."
 ROWS = (
-    Row(
+    NetworkRow(
         "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
         "bool? align_corners=None) -> Tensor",
         _grid_sample,
         "interpolated items at the coordinates of a grid, from -1 to 1",
         dtypes="hf",
-        source=f"{_FUNCTIONAL}grid_sample",
     ),
-    Row(
+    NetworkRow(
         "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
         _affine_grid,
         "coordinates of an image of a given size after affine maps",
         dtypes="hf",
-        source=f"{_FUNCTIONAL}affine_grid",
     ),
 )

@@ -13,7 +13,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.windows import repeat_for_axes
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.library import Derivative
@@ -144,20 +144,18 @@ _FUNCTIONAL = "torch.nn.functional."
 def _rows(rank: int) -> tuple[Row, ...]:
     many = f"int[{rank}]"
     return (
-        Row(
+        NetworkRow(
             f"lp_pool{rank}d(Tensor input, float norm_type, {many} kernel_size, {many} stride=[], "
             "bool ceil_mode=False) -> Tensor",
             _lp_pool(rank),
             "roots of the sums of powers of each window",
-            source=f"{_FUNCTIONAL}lp_pool{rank}d",
             dtypes="bihf",
         ),
-        Row(
+        NetworkRow(
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
             _max_unpool(rank),
             "items at their positions before max pooling, and 0 elsewhere",
             derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_places),
-            source=f"{_FUNCTIONAL}max_unpool{rank}d",
             dtypes="hf",
         ),
     )
@@ -167,19 +165,17 @@ ROWS = (
     *_rows(1),
     *_rows(2),
     *_rows(3),
-    Row(
+    NetworkRow(
         "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.) -> "
         "Tensor",
         _local_response_norm,
         "self, divided by a power of the mean square of neighbouring channels",
-        source=f"{_FUNCTIONAL}local_response_norm",
         dtypes="ihf",
     ),
-    Row(
+    NetworkRow(
         "pdist(Tensor input, float p=2.) -> Tensor",
         _pdist,
         "distances between all pairs of different rows, each pair once",
-        source=f"{_FUNCTIONAL}pdist",
         dtypes="hf",
     ),
 )

@@ -14,7 +14,7 @@ from jax import lax
 from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
 
@@ -206,12 +206,11 @@ ROWS = (
     *_rows(1),
     *_rows(2),
     *_rows(3),
-    Row(
+    NetworkRow(
         "interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', "
         "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
         interpolate,
         "items interpolated to another size",
-        source="torch.nn.functional.interpolate",
         dtypes="ihf",
     ),
 )

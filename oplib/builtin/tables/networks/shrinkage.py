@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
 
 from .activations import keep_within
@@ -18,13 +18,11 @@ from .activations import keep_within
 
 def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", **facts: Any) -> Row:
     """Makes a row that computes half precision in single; its numbers are static: few values occur."""
-    name = schema.partition("(")[0]
 
     def kernel(input: Any, *numbers: Any) -> Any:
         return in_single(lambda x: function(x, *numbers))(input)
 
-    source = f"torch.nn.functional.{name}"
-    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
+    return NetworkRow(schema, kernel, doc, dtypes=dtypes, **facts)
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
@@ -129,18 +127,16 @@ ROWS = (
     _row(
         "tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc", result="floats"
     ),
-    Row(
+    NetworkRow(
         "glu(Tensor input, int dim=-1) -> Tensor",
         _glu,
         "first half of a dimension times the sigmoid of the second half",
-        source="torch.nn.functional.glu",
         dtypes="hf",
     ),
-    Row(
+    NetworkRow(
         "prelu(Tensor self, Tensor weight) -> Tensor",
         _prelu,
         "self where positive, otherwise weight * self, with one weight per channel",
-        source="torch.nn.functional.prelu",
         dtypes="hf",
     ),
 )

@@ -10,7 +10,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
 from oplib.builtin.kernels.promotion import strong
-from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.rows.row import NetworkRow, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 
@@ -120,18 +120,16 @@ ROWS = (
         out=True,
         exact_out=True,
     ),
-    Row(
+    NetworkRow(
         "embedding.padded(Tensor weight, Tensor indices, int padding_idx=-1) -> Tensor",
         _embedding,
         "rows at given indices; the padding row has no gradient",
-        source="torch.nn.functional.embedding",
     ),
-    Row(
+    NetworkRow(
         "one_hot.classes(Tensor self, int num_classes) -> Tensor",
         _one_hot,
         "1 at the index given by each item, and 0 elsewhere",
         derivative=constant("indices are piecewise constant in the items"),
-        source="torch.nn.functional.one_hot",
         dtypes="i",
     ),
 )

@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError, describe
 
 # Repeated ---------------------------------------------------------------------------------------------------
@@ -345,29 +345,25 @@ ROWS = (
         _diag_embed,
         "matrices with given diagonals",
     ),
-    Row(
+    NetworkRow(
         "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
         _pad,
         "the tensor with more items at the ends of axes, from the last axis on",
-        source="torch.nn.functional.pad",
     ),
-    Row(
+    NetworkRow(
         "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
         _pixel_shuffle,
         "the image with channels converted to pixels",
-        source="torch.nn.functional.pixel_shuffle",
     ),
-    Row(
+    NetworkRow(
         "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
         _pixel_unshuffle,
         "the image with pixels converted to channels",
-        source="torch.nn.functional.pixel_unshuffle",
     ),
-    Row(
+    NetworkRow(
         "channel_shuffle(Tensor input, int groups) -> Tensor",
         _channel_shuffle,
         "the channels, reordered to take one from each group in turn",
-        source="torch.nn.functional.channel_shuffle",
     ),
     Row(
         "hstack(Tensor[] tensors) -> Tensor",
