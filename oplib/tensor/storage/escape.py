@@ -36,10 +36,14 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     written = tensor if tensor._root is None else tensor._root  # a view writes into its base
     if written._trace == get_opaque_trace_state():
         return False
-    overlay = overlays.current
-    if overlay is not None and written._storage.owner in overlay.cells:
-        return not overlay.is_current_trace()
-    held: object = written._storage.owner.array
+    overlay, owner = overlays.current, written._storage.owner
+    held: object = owner.array
+    # A captured tensor has a storage of the overlay, or one that was given to its `data` inside.
+    if overlay is not None and (owner in overlay.cells or isinstance(held, Tracer)):
+        if overlay.is_current_trace():
+            return False
+        if owner in overlay.cells:
+            return True
     return written._trace is not None or not isinstance(held, Tracer)
 
 

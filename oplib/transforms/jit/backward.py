@@ -95,10 +95,12 @@ class Backward:
         node.input_metadata = self.specs
         node.edges = tuple(edges)
         node.saved, node.read, node.reached = None, (), self.reached
-        if not self._freed:
+        if not self._freed:  # without gradient there is no edge, so that hooks of the leaf do not run
+            pairs = zip(edges, self.reached, strict=True)
+            node.edges = tuple([edge if reached else None for edge, reached in pairs])
             node.token = self._token
             node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
-            node.again = lambda grads: self._differentiate(recipe, node.edges, grads)
+            node.again = lambda grads: self._differentiate(recipe, edges, grads)
         return enter_node(node, modes.state)
 
     def _differentiate(

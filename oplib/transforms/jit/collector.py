@@ -75,9 +75,8 @@ class Collector:
                 effects.writes.append((candidates.holders[number], output, cell.version - version))
         for alias, version in self._snapshot.aliases.values():
             if alias.version != version:
-                before = enumerate(self._snapshot.tensors)
-                holder = next(number for number, one in before if one[2]["_storage"] is alias)
-                effects.alias_writes.append((holder, alias.version - version))
+                operand, place = self._snapshot.find_alias(alias)
+                effects.alias_writes.append((operand, place, alias.version - version))
         for number, place in enumerate(candidates.generators):
             self._collect_generator(number, overlay.shadows[place.value])
 
@@ -113,7 +112,8 @@ class Collector:
         if is_grad_set or held is not before.get("_grad"):
             effects.grads.append((number, None if held is None else self._source(held)))
         if attributes["_storage"] is not before["_storage"]:
-            effects.data.append((number, self._source_of_data(tensor)))
+            count = attributes["_storage"].version - before["_storage"].version
+            effects.data.append((number, self._source_of_data(tensor), count))
         node = tensor._grad_fn
         if tensor._root is not None:
             return
@@ -202,12 +202,13 @@ class Collector:
             return NewTensor(
                 tensor._requires_grad, slot, base=base, root=root, chain=storage.chain, starts=storage.starts
             )
+        version = storage.version
         if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
             storage = Storage(storage.array)
         number = self._storages.get(storage)
         if number is None:
             number = self._storages[storage] = len(self.effects.new_storages)
-            self.effects.new_storages.append(self.put(storage.array))
+            self.effects.new_storages.append((self.put(storage.array), version))
         return NewTensor(tensor._requires_grad, slot, storage=number)
 
     def _source_of_data(self, tensor: Tensor) -> Source:

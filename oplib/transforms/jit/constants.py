@@ -15,7 +15,7 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from oplib.tensor import Generator
+from oplib.tensor import Generator, Tensor
 
 from .entries import list_slot_names
 from .places import SCALARS, FoundObject, Walk, name_package
@@ -27,6 +27,7 @@ _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _NAMED = (type, types.FunctionType, types.ModuleType)
 _ITERATION = frozenset({"items", "keys", "values"})
 _MISSING = object()
+_OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
 
 class NamesOfCode:
@@ -153,6 +154,8 @@ def identify(place: FoundObject) -> tuple[str, Any] | None:
     of its class.
     """
     value, parent = place.value, None if place.parent is None else place.parent.value
+    if isinstance(value, Tensor):
+        return _OF_TENSOR, (type(value), *read_kind(value))
     if isinstance(value, types.FunctionType):
         is_method = parent is None or isinstance(parent, type)
         return None if is_method else ("{}.__code__", value.__code__)
@@ -165,6 +168,12 @@ def identify(place: FoundObject) -> tuple[str, Any] | None:
     if isinstance(value, (types.CellType, types.ModuleType, types.MethodType)):
         return None
     return "{}.__class__", type(value)
+
+
+def read_kind(tensor: Tensor) -> tuple[Any, ...]:
+    """Returns what Python code may read of a Tensor that is no operand."""
+    spec = tensor._storage.spec
+    return tensor._requires_grad, tensor._grad is None, tensor._grad_fn is None, spec.shape, spec.dtype
 
 
 def _is_listed(key: Any, names: set[str] | None) -> bool:

@@ -77,11 +77,13 @@ class Effects:
     Attributes:
         writes: for each written storage the operand that holds it, the output (None where only the version
             counts), and how often it was written.
-        alias_writes: for ``tensor.data``, the operand and how often it was written through it.
-        new_storages: for each new storage its output.
+        alias_writes: for ``tensor.data``, the operand, the number of the alias among those of the operand,
+            and how often it was written through it.
+        new_storages: for each new storage its output and its version.
         new_tensors: the Tensors that a call makes.
         grads: for operands whose ``grad`` has another value: the Tensor, or None.
-        data: for operands whose ``data`` was assigned: the Tensor whose memory they share.
+        data: for operands whose ``data`` was assigned: the Tensor whose memory they share, and how often they
+            were written after that.
         flags: for operands whose ``requires_grad`` has changed: the value.
         histories: for operands that were written with a history: the output of the node.
         places: what containers hold after the call that they did not hold before.
@@ -92,11 +94,11 @@ class Effects:
     """
 
     writes: list[tuple[int, int | None, int]] = field(default_factory=list)
-    alias_writes: list[tuple[int, int]] = field(default_factory=list)
-    new_storages: list[int] = field(default_factory=list)
+    alias_writes: list[tuple[int, int, int]] = field(default_factory=list)
+    new_storages: list[tuple[int, int]] = field(default_factory=list)
     new_tensors: list[NewTensor] = field(default_factory=list)
     grads: list[tuple[int, Source | None]] = field(default_factory=list)
-    data: list[tuple[int, Source]] = field(default_factory=list)
+    data: list[tuple[int, Source, int]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)
     places: list[NewEntry] = field(default_factory=list)

@@ -142,11 +142,10 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
             )
     elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
         yield FoundObject(value.__wrapped__, place, "{}.__wrapped__", place.name)
-    elif isinstance(value, (list, tuple, deque)):
-        for index, item in enumerate(value):
-            yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")
-    elif isinstance(value, dict):
+    elif isinstance(value, (dict, list, tuple, deque)):
         yield from _list_items(place, value)
+        if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods
+            yield from _list_attributes(place, value)
     elif isinstance(value, types.ModuleType):
         for name in place.names & vars(value).keys():
             yield _from_code(
@@ -212,7 +211,11 @@ def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: fro
     return place
 
 
-def _list_items(place: FoundObject, items: dict[Any, Any]) -> Iterator[FoundObject]:
+def _list_items(place: FoundObject, items: Any) -> Iterator[FoundObject]:
+    if not isinstance(items, dict):
+        for index, item in enumerate(items):
+            yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")
+        return
     if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
         yield FoundObject(tuple(items.values()), place, "tuple({}.values())", f"{place.name}.values()")

@@ -115,7 +115,8 @@ class Program:
     def _find_fresh(self, jaxpr: Any) -> frozenset[int]:
         """The outputs that stand in one written storage after the call, and nowhere else."""
         effects = self._effects
-        kept = [*effects.new_storages, *[one[0] for one in effects.results if isinstance(one, tuple)]]
+        kept = [output for output, _ in effects.new_storages]
+        kept += [one[0] for one in effects.results if isinstance(one, tuple)]
         kept += [number for is_input, number in self._backward.residuals if not is_input]
         inputs = {id(var) for var in jaxpr.invars}
         kept += [number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs]
@@ -136,7 +137,7 @@ class Program:
         found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
         found |= {one[0] for one in (*effects.writes, *effects.alias_writes, *effects.grads, *effects.data)}
         found |= {one[0] for one in (*effects.flags, *effects.histories)} | set(trace.edges)
-        shown = [source for _, source in (*effects.grads, *effects.data)]
+        shown = [one[1] for one in (*effects.grads, *effects.data)]
         shown += [source for one in effects.places for source in (one.key, *one.leaves)]
         found |= {source.number for source in (*effects.results, *shown) if isinstance(source, Operand)}
         for tensor in effects.new_tensors:

@@ -18,7 +18,7 @@ from oplib.generated_code import define_function
 from oplib.tensor import Tensor
 
 from .candidates import Candidates
-from .constants import identify, read_constants
+from .constants import identify, read_constants, read_kind
 from .entries import read_entries
 from .places import SCALARS, FoundObject
 
@@ -52,7 +52,7 @@ class Reader:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
-        self._namespace: dict[str, Any] = {"errors": _ERRORS, "differ": _differ}
+        self._namespace: dict[str, Any] = {"errors": _ERRORS, "differ": _differ, "kind_of": read_kind}
         for place in places:
             self._add(place)
         for container, entries, key in changed:
@@ -121,7 +121,7 @@ class Reader:
         if identity is None:
             return
         expression, value = identity
-        test = "!=" if isinstance(value, (int, frozenset)) else "is not"
+        test = "!=" if isinstance(value, (int, frozenset, tuple)) else "is not"
         self._refuse(
             f"{expression.format(name)} {test} {self._constant(value)}",
             f"{place.name} is another function, or of another class, length or content",

@@ -34,11 +34,19 @@ class StateSnapshot:
             if attributes.get("_views") is not None
         ]
         self.aliases = {
-            id(alias): (alias, alias.version) for tensor in tensors for alias in _list_aliases(tensor)
+            id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
         }
         self.containers = [
             (place, entries) for place in containers if (entries := read_entries(place.value)) is not None
         ]
+
+    def find_alias(self, alias: AliasStorage) -> tuple[int, int]:
+        """Returns the number of a Tensor that shows an alias, and which of its aliases it is."""
+        for number, (_, _, attributes) in enumerate(self.tensors):
+            shown = list_aliases(attributes["_storage"])
+            if alias in shown:
+                return number, shown.index(alias)
+        raise AssertionError("an alias belongs to a Tensor")
 
     def restore(self) -> None:
         """Puts everything back."""
@@ -69,13 +77,14 @@ def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
             held[key] = value
 
 
-def _list_aliases(tensor: Tensor) -> Iterable[AliasStorage]:
-    """The storages of ``tensor.data`` between a Tensor and the storage that holds its array."""
-    storage: Any = tensor._storage
+def list_aliases(storage: Any) -> list[AliasStorage]:
+    """Returns the storages of ``tensor.data`` between a storage and the one that holds its array."""
+    found: list[AliasStorage] = []
     owner = storage.owner
     while storage is not owner:
         if isinstance(storage, AliasStorage):
-            yield storage
+            found.append(storage)
             storage = storage.cell
         else:
             storage = storage.base
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.node import TapeNode
-from oplib.autograd.recording.rebase import note_write, take_over
+from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.storage.fresh import FreshStorage, peek, poke
@@ -16,6 +16,7 @@ from oplib.tensor.views.view_storage import make_view_storage
 from .effects import Effects, New, NewTensor, Operand, Source
 from .entries import put_entry
 from .operands import take_items
+from .snapshot import list_aliases
 
 _new: Any = object.__new__
 
@@ -40,7 +41,9 @@ class WriteBack:
             one == NewTensor(requires_grad=False, slot=None, storage=number)
             for number, one in enumerate(effects.new_tensors)
         )
-        self._take_new = take_items(effects.new_storages)
+        self._take_new = take_items([output for output, _ in effects.new_storages])
+        self._versions = [version for _, version in effects.new_storages]
+        self._are_plain = self._are_plain and not any(self._versions)
         made = [(at[operand], one.number) for operand, one in effects.grads if isinstance(one, New)]
         self._take_leaves = take_items([place for place, _ in made])
         self._take_grads = take_items([number for _, number in made])
@@ -55,9 +58,7 @@ class WriteBack:
         for storage, array, count in zip(storages(owners), arrays(outputs), counts, strict=True):
             storage.version += count
             poke(storage, array)
-            if (
-                storage.__class__ is Storage
-            ):  # a storage that a trace in another thread observes stays observed
+            if storage.__class__ is Storage:  # one that a trace in another thread observes stays observed
                 storage.__class__ = FreshStorage
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(outputs), counts, strict=True):
@@ -68,8 +69,8 @@ class WriteBack:
         for tensor in self._take_written(tensors):
             if tensor._views is not None:
                 note_write(tensor)
-        for operand, count in self._effects.alias_writes:
-            tensors[self._at[operand]]._storage.version += count
+        for operand, place, count in self._effects.alias_writes:
+            list_aliases(tensors[self._at[operand]]._storage)[place].version += count
 
     def refill(self, owners: Sequence[Storage], outputs: Sequence[Any]) -> None:
         """Completes the writes of a call that was interrupted: the old arrays are gone."""
@@ -84,6 +85,8 @@ class WriteBack:
         if self._are_plain:
             return [box(output) for output in self._take_new(outputs)]
         storages = [Storage(output) for output in self._take_new(outputs)]
+        for storage, version in zip(storages, self._versions, strict=True):
+            storage.version = version
         return [self._make_tensor(one, tensors, storages, node) for one in self._effects.new_tensors]
 
     def _make_tensor(
@@ -113,12 +116,12 @@ class WriteBack:
             return tensors[at[source.number]] if isinstance(source, Operand) else made[source.number]
 
         for operand, slot in effects.histories:
-            take_over(tensors[at[operand]], (node, slot))
+            rebase_history(tensors[at[operand]], (node, slot))
         for operand, value in effects.flags:
             tensors[at[operand]]._requires_grad = value
-        for operand, source in effects.data:
+        for operand, source, count in effects.data:
             tensor = tensors[at[operand]]
-            tensor._storage = AliasStorage(find(source)._storage, tensor._storage.version)
+            tensor._storage = AliasStorage(find(source)._storage, tensor._storage.version + count)
         for place, source in self._other_grads:
             tensors[place]._grad = None if source is None else find(source)
         for leaf, grad in zip(self._take_leaves(tensors), self._take_grads(made), strict=True):

@@ -164,3 +164,12 @@ def test_without_grad_mode_nothing_is_kept():
         result = oplib.jit(lambda x: x * weight)(oplib.ones(2))
     assert result.grad_fn is None
     assert not result.requires_grad
+
+
+def test_a_view_of_a_written_tensor_with_a_history_has_one_too():
+    weight, buffer = oplib.ones(2, 2, requires_grad=True), oplib.zeros(2, 2)
+    row = buffer[0]
+    oplib.jit(lambda x: buffer.copy_(weight * x))(oplib.full((2, 2), 2.0))
+    assert row.requires_grad
+    row.sum().backward()
+    assert weight.grad.tolist() == [[2, 2], [0, 0]]

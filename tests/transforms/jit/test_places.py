@@ -2,6 +2,9 @@
 
 import logging
 import threading
+from typing import NamedTuple
+
+import pytest
 
 import oplib
 from oplib.transforms.jit.places import Walk
@@ -42,3 +45,34 @@ def test_the_globals_of_installed_packages_are_not_looked_into():
 
     assert len(Walk(step, []).containers) < 20
     assert oplib.jit(step)(oplib.ones(2)).tolist() == [2, 2]
+
+
+class Layers(list):
+    def __init__(self, *layers):
+        super().__init__(layers)
+        self.scale = oplib.full((2,), 2.0)
+
+    def run(self, x):
+        for layer in self:
+            x = x * layer
+        return x * self.scale * weight
+
+
+class Pair(NamedTuple):
+    first: oplib.Tensor
+    second: oplib.Tensor
+
+    def run(self, x):
+        return x * self.first * self.second * weight
+
+
+weight = oplib.ones(2)
+
+
+@pytest.mark.parametrize("holder", [Layers(oplib.ones(2)), Pair(oplib.ones(2), oplib.full((2,), 2.0))])
+def test_a_class_that_extends_a_container_may_have_attributes_and_methods(holder):
+    step = oplib.jit(lambda x: holder.run(x))
+    assert step(oplib.ones(2)).tolist() == [2, 2]
+    holder[0].add_(1)
+    assert step(oplib.ones(2)).tolist() == [4, 4]
+    assert step.compilations == 1

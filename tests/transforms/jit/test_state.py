@@ -1,6 +1,7 @@
 """State that a compiled function reads and writes: captured Tensors, gradients, Generators, attributes."""
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
 
@@ -308,3 +309,67 @@ def test_a_tensor_that_a_call_has_written_is_pickled_as_any():
     weight = oplib.zeros(2)
     oplib.jit(lambda: (weight.add_(1), None)[1])()
     assert pickle.loads(pickle.dumps(weight)).tolist() == [1, 1]
+
+
+@pytest.mark.spec("J.4")
+def test_a_tensor_of_which_only_the_kind_is_read_is_compared():
+    weight = oplib.ones(2, requires_grad=True)
+    holder = SimpleNamespace(table=oplib.ones(3))
+
+    def step(x):
+        with oplib.no_grad():
+            if weight.grad is not None:
+                weight.sub_(weight.grad)
+        return x * len(holder.table)
+
+    compiled = oplib.jit(step)
+    assert compiled(oplib.ones(1)).item() == 3
+    weight.grad = oplib.ones(2)
+    assert compiled(oplib.ones(1)).item() == 3
+    assert weight.tolist() == [0, 0]
+    holder.table = oplib.ones(4)
+    assert compiled(oplib.ones(1)).item() == 4
+
+
+@pytest.mark.spec("J.2")
+def test_a_gradient_may_be_accumulated_after_data_was_assigned():
+    weight = oplib.ones(2, requires_grad=True)
+
+    @oplib.jit
+    def step(x):
+        weight.data = weight.data * 2
+        (weight * weight * x).sum().backward()
+
+    step(oplib.ones(2))
+    assert (weight.tolist(), weight.grad.tolist()) == ([2, 2], [4, 4])
+
+
+@pytest.mark.spec("J.6")
+def test_a_leaf_without_a_gradient_gets_none_and_its_hooks_do_not_run():
+    weight, other = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
+    other.register_hook(lambda grad: grad * 2)
+    oplib.jit(lambda x: (x * weight + other.detach(), other * 1)[0])(oplib.ones(2)).sum().backward()
+    assert weight.grad.tolist() == [1, 1]
+    assert other.grad is None
+
+
+@pytest.mark.spec("J.7")
+def test_a_result_has_the_version_of_the_uncompiled_run():
+    result = oplib.jit(lambda x: x.clone().add_(1).mul_(2))(oplib.ones(2))
+    assert (result.tolist(), result._version) == ([4, 4], 2)
+
+
+@pytest.mark.spec("J.2")
+def test_writes_before_and_after_data_was_assigned_are_counted():
+    def step(weight):
+        with oplib.no_grad():
+            weight.mul_(2)
+            weight.data = weight.detach() + 1
+            weight.mul_(2)
+
+    plain, held = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
+    compiled = oplib.jit(lambda: step(held))
+    for _ in range(3):
+        step(plain)
+        compiled()
+        assert (held.tolist(), held._version) == (plain.tolist(), plain._version)
