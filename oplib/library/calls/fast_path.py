@@ -69,7 +69,7 @@ class FastPath:
         self._start = start
         self._end = end
         self._in_inference = in_inference
-        self._is_called = False
+        self._is_called = self._is_written = False
         self._blocks: list[tuple[str, FastBlock]] | None = None
         self._expanded: dict[FastBlock, tuple[int, list[str]]] = {}
         self._writing = threading.RLock()
@@ -82,14 +82,15 @@ class FastPath:
     def _is_prepared(self) -> bool:
         """Writes the blocks, and returns whether they are written, so that a call has to begin again."""
         with self._writing:
-            if self._is_called and self._blocks is None:
-                self._blocks = []
-                for test, block in self._list_blocks():
+            if self._is_called and not self._is_written:
+                blocks = list(self._list_blocks())
+                for _, block in blocks:
                     block.record_new = partial(self._record_new, block)
-                    self._blocks.append((test, block))
-                self._rewrite(self._blocks)
+                self._blocks = blocks
+                self._rewrite(blocks)
+                self._is_written = True  # last: an interrupt may come at any line
             self._is_called = True
-            return self._blocks is not None
+            return self._is_written
 
     def _rewrite(self, blocks: Sequence[tuple[str, FastBlock]]) -> None:
         """Replaces the code of the function. Calls that run now finish with the code that they began."""

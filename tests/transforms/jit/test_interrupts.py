@@ -31,6 +31,7 @@ def test_an_interrupt_of_a_call_loses_no_array():
     assert step.compilations == 1
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in finalizers of JAX
 def test_an_interrupt_of_a_trace_changes_nothing():
     weight = oplib.ones(2, requires_grad=True)
 
