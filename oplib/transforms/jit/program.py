@@ -195,10 +195,8 @@ class Program:
     ) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back = recipe.tensors, self._write_back
-        node = None
-        if self._backward.specs:
-            node = self._make_node(recipe, outputs, [tensor._storage.version for tensor in tensors])
         write_back.write(tensors, owners, outputs)
+        node = self._make_node(recipe, outputs) if self._backward.specs else None
         made = write_back.make(tensors, outputs, node)
         write_back.apply(tensors, made, node)
         if self._places:
@@ -233,14 +231,15 @@ class Program:
         starts = [way(function, given.leaves).start for way in self._draws]
         return self._run.lower(*self._list_inputs(found.arrays, starts, given.arrays))
 
-    def _make_node(self, recipe: Recipe, outputs: Any, versions: Sequence[int]) -> CompiledCallBackward:
+    def _make_node(self, recipe: Recipe, outputs: Any) -> CompiledCallBackward:
+        """Makes the node of a call. Its writes are done: the trace has checked those of what it saves."""
         saved: list[Any] = []
         read: list[tuple[Storage, int]] = []
         for is_input, number in self._backward.residuals:
             saved.append(fetch(recipe, self._sources[number]) if is_input else outputs[number])
             if is_input and self._sources[number][0] == "held":
-                place = self._sources[number][1]
-                read.append((recipe.tensors[place]._storage, versions[place]))
+                storage = recipe.tensors[self._sources[number][1]]._storage
+                read.append((storage, storage.version))
         edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
         return self._backward.make_node(edges, saved, read, recipe)
 

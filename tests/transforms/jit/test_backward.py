@@ -173,3 +173,10 @@ def test_a_view_of_a_written_tensor_with_a_history_has_one_too():
     assert row.requires_grad
     row.sum().backward()
     assert weight.grad.tolist() == [[2, 2], [0, 0]]
+
+
+def test_a_write_inside_is_no_write_to_what_the_node_has_saved():
+    weight = oplib.full((2,), 3.0, requires_grad=True)
+    x = oplib.ones(2)
+    oplib.jit(lambda x: x.mul_(weight))(x).sum().backward()
+    assert (x.tolist(), weight.grad.tolist()) == ([3, 3], [1, 1])
