@@ -15,6 +15,7 @@ import numpy as np
 
 import oplib
 
+from .network_models import Network, make_perceptron, make_transformer, train
 from .rounds import Case, Comparison, Effort, compare, wait
 from .table import Row
 
@@ -34,8 +35,8 @@ def measure(effort: Effort) -> Iterator[Row]:
     """Yields steps, their first calls and the cost of a call; chains only where torch is installed."""
     for what, (layers, width, batch, bound) in SIZES.items():
         mine, by_hand = _make_steps(layers, width, batch)
-        mine()  # the first call has no gradients yet
         yield Row(f"step of {what}", BY_HAND, bound, compare(Case(mine), Case(by_hand), effort))
+    yield Row("peak memory of the step of 12 large parameters", BY_HAND, 1.05, _compare_memory())
     yield Row(
         "first call of the step of 50 small parameters", "the first call by hand", 1.5, _time_first_calls()
     )
@@ -51,18 +52,65 @@ def measure(effort: Effort) -> Iterator[Row]:
     ):
         times = compare(Case(make()), Case(_chain_of_torch(torch)), effort)
         yield Row(f"{LINKS} chained multiplications, {what}", "torch eager", bound, times)
+    for network, bound in (
+        (make_perceptron(64, (784, 256, 256, 10)), 0.8),
+        (make_transformer(8, 64, 128, 4), 1.0),
+    ):
+        mine, its = (_train_network(library, network) for library in (oplib, torch))
+        yield Row(f"{network.name}, a step of descent", "torch eager", bound, compare(mine, its, effort))
+
+
+def _train_network(library: Any, network: Network) -> Case:
+    """A step of descent: one program of ``oplib.jit``, or eager torch."""
+    parameters = [library.tensor(array, requires_grad=True) for array in network.parameters]
+    inputs = [library.tensor(array) for array in network.inputs]
+    if library is not oplib:
+        inputs = [one.long() if one.dtype == library.int32 else one for one in inputs]  # for torch
+
+    def step() -> None:
+        train(library, network, parameters, inputs)
+
+    run = oplib.jit(step) if library is oplib else step
+    return Case(lambda: (run(), parameters[0])[1])
+
+
+def _compare_memory() -> Comparison:
+    """Bytes of a step: arguments, results and intermediate values, without results in donated buffers."""
+    values, x, y = _draw_step(*SIZES["12 large parameters"][:3])
+    step, batch = _make_imperative(values, x, y)
+    pure, state, arrays = _make_pure(values, x, y)
+    return Comparison((_count_bytes(step.lower(*batch)),), (_count_bytes(pure.lower(*state, *arrays)),))
+
+
+def _count_bytes(lowered: Any) -> float:
+    found = lowered.compile().memory_analysis()
+    sizes = found.argument_size_in_bytes, found.output_size_in_bytes, found.temp_size_in_bytes
+    return float(sum(sizes) - found.alias_size_in_bytes)
 
 
 def _make_steps(layers: int, width: int, batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The same step with momentum, imperative and pure."""
+    values, x, y = _draw_step(layers, width, batch)
+    step, tensors = _make_imperative(values, x, y)
+    pure, state, arrays = _make_pure(values, x, y)
+
+    def run() -> Any:
+        value, state[0], state[1], _ = pure(*state, *arrays)
+        return value
+
+    return lambda: step(*tensors), run
+
+
+def _draw_step(layers: int, width: int, batch: int) -> tuple[list[Any], Any, Any]:
     random = np.random.default_rng(0)
     shapes = [shape for _ in range(layers) for shape in ((width, width), (width,))]
     values = [random.normal(0, 0.3 / width**0.5, shape).astype(np.float32) for shape in shapes]
     x, y = (random.normal(size=(batch, width)).astype(np.float32) for _ in range(2))
-    return _make_imperative(values, x, y), _make_pure(values, x, y)
+    return values, x, y
 
 
-def _make_imperative(values: list[Any], x: Any, y: Any) -> Callable[[], Any]:
+def _make_imperative(values: list[Any], x: Any, y: Any) -> tuple[Any, tuple[oplib.Tensor, oplib.Tensor]]:
+    """The compiled function, and its arguments."""
     weights = [oplib.tensor(value, requires_grad=True) for value in values]
     momenta = [oplib.zeros_like(weight) for weight in weights]
 
@@ -80,11 +128,12 @@ def _make_imperative(values: list[Any], x: Any, y: Any) -> Callable[[], Any]:
                 weight.sub_(momentum, alpha=0.01)
         return loss.detach()
 
-    batch = oplib.tensor(x), oplib.tensor(y)
-    return lambda: step(*batch)
+    return step, (oplib.tensor(x), oplib.tensor(y))
 
 
-def _make_pure(values: list[Any], x: Any, y: Any) -> Callable[[], Any]:
+def _make_pure(values: list[Any], x: Any, y: Any) -> tuple[Any, list[Arrays], tuple[jax.Array, jax.Array]]:
+    """The compiled function, its first two arguments, which it donates, and the others."""
+
     def loss(weights: Arrays, x: Any, y: Any) -> Any:
         for weight, bias in zip(weights[::2], weights[1::2], strict=True):
             x = jnp.tanh(x @ weight + bias)
@@ -98,13 +147,7 @@ def _make_pure(values: list[Any], x: Any, y: Any) -> Callable[[], Any]:
 
     step = jax.jit(train, donate_argnums=(0, 1))
     state = [[jnp.array(value) for value in values], [jnp.zeros(value.shape) for value in values]]
-    batch = jnp.array(x), jnp.array(y)
-
-    def run() -> Any:
-        value, state[0], state[1], _ = step(*state, *batch)
-        return value
-
-    return run
+    return step, state, (jnp.array(x), jnp.array(y))
 
 
 def _time_first_calls() -> Comparison:
@@ -158,7 +201,6 @@ def _chain_inside() -> Callable[[], Any]:
         leaf.grad = None
         _chain(leaf, factor).backward()
 
-    run()  # the first call has no gradient yet
     return lambda: (run(), leaf.grad)[1]
 
 

@@ -62,23 +62,32 @@ class Collector:
             versions: of the storages, before the trace.
         """
         effects, candidates = self.effects, self._candidates
+        self._collect_writes(overlay, inputs, versions)
         self._collect_containers()
         leaves, effects.spec = tree_flatten(result)
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
-        for number, (storage, version) in enumerate(zip(candidates.storages, versions, strict=True)):
-            cell = overlay.cells[storage]
-            is_new = cell.array is not inputs[number]
-            if is_new or cell.version != version:
-                output = self.put(cell.array) if is_new else None
-                effects.writes.append((candidates.holders[number], output, cell.version - version))
         for alias, version in self._snapshot.aliases.values():
             if alias.version != version:
                 operand, place = self._snapshot.find_alias(alias)
                 effects.alias_writes.append((operand, place, alias.version - version))
         for number, place in enumerate(candidates.generators):
             self._collect_generator(number, overlay.shadows[place.value])
+
+    def _collect_writes(self, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
+        """Collects writes into storages.
+
+        Their outputs come first, in the order of the inputs: JAX gives a donated buffer to the first output
+        of the same kind that has none yet. A value in the buffer of another one is a copy.
+        """
+        candidates = self._candidates
+        for number, (storage, version) in enumerate(zip(candidates.storages, versions, strict=True)):
+            cell = overlay.cells[storage]
+            is_new = cell.array is not inputs[number]
+            if is_new or cell.version != version:
+                output = self.put(cell.array) if is_new else None
+                self.effects.writes.append((candidates.holders[number], output, cell.version - version))
 
     def put(self, array: Any) -> int:
         """Returns the number of an array among the outputs, which it joins if it is new."""

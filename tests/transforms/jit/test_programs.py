@@ -226,6 +226,29 @@ def test_a_buffer_that_nobody_has_read_is_donated():
 
 
 @pytest.mark.spec("J.10")
+def test_a_donated_buffer_gets_the_new_value_of_its_own_tensor():
+    weight, momentum = oplib.ones(64, 64, requires_grad=True), oplib.zeros(64, 64)
+
+    @oplib.jit
+    def step(x):
+        weight.grad = None
+        (weight * weight * x).sum().backward()  # the gradient is a result of the same shape
+        with oplib.no_grad():
+            momentum.mul_(0.9).add_(weight.grad)
+            weight.sub_(momentum)
+
+    def by_hand(weight, momentum, x):
+        grad = jax.grad(lambda weight: (weight * weight * x).sum())(weight)
+        momentum = momentum * 0.9 + grad
+        return weight - momentum, momentum, grad
+
+    ones = jnp.ones((64, 64))
+    pure = jax.jit(by_hand, donate_argnums=(0, 1)).lower(ones, ones, ones)
+    programs = [lowered.compile().as_text() for lowered in (step.lower(oplib.ones(64, 64)), pure)]
+    assert programs[0].count(" copy(") == programs[1].count(" copy(")
+
+
+@pytest.mark.spec("J.10")
 def test_a_program_that_only_reads_leaves_buffers_to_the_program_that_writes_them():
     weight = oplib.zeros(4)
     step, read = oplib.jit(lambda: (weight.add_(1), None)[1]), oplib.jit(lambda: weight.sum())
