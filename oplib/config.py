@@ -16,21 +16,27 @@ class Config:
         fast_path: False makes every call take the complete path; generated code serves none. A call costs
             several times as much and has the same results. This helps to debug oplib itself.
         uses_fast_path: whether generated code serves calls, because both settings are True. Do not assign it.
+        stage_host_scalars: True moves numbers on the host to the accelerator before a compiled backward pass.
         traceback: ``"short"`` (the default) shows one line of oplib for each call into it, and hides the
             frames of JAX; ``"full"`` shows all frames of oplib.
     """
 
-    __slots__ = ("_traceback", "compile_kernels", "compiled_autograd", "fast_path", "uses_fast_path")
+    __slots__ = (
+        "_traceback", "compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars",
+        "uses_fast_path",
+    )  # fmt: skip
 
     compile_kernels: bool
     compiled_autograd: bool
     fast_path: bool
+    stage_host_scalars: bool
     uses_fast_path: bool
 
     def __init__(self) -> None:
         object.__setattr__(self, "compile_kernels", True)
         self.fast_path = True
         self.compiled_autograd = False
+        self.stage_host_scalars = False
         self._traceback = "short"
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -18,12 +18,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import execution as _execution
+from .host_calls import (
+    BackwardState,
+    FakeBackwardCFunction,
+    FakeCompiledAutogradEngine,
+    call_backward,
+    call_hook,
+)
+from .instance import AutogradCompilerInstance, maybe_clone, snapshot_cudagraph_enabled
 from .loggers import cpp_verbose_log_fn, log, snapshot_verbose_logging_enabled, verbose_log
 from .state import counters, current_compiler, thread_state
 from .switches import disable, enable, reset
 from .switches import enable as _enable
 
-__all__ = ["counters", "disable", "enable", "reset"]
+__all__ = ["AutogradCompilerInstance", "counters", "disable", "enable", "reset"]
 
 _execute = _execution.execute
 

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.array_functions.array_function import Mask, shape_of
+from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.node import FIRST, Edge, Hooks, TapeNode
 
 from .graph_key import GraphWalk, describe_hooks, describe_leaf
 from .recorder import Recorder, StandIn
+from .script import Script
 from .steps import Value
 
 _new: Any = object.__new__
@@ -37,7 +38,7 @@ class Skeleton:
         walk: GraphWalk,
         plan: RunPlan,
         roots: Sequence[Edge],
-        inputs: Sequence[Any],
+        inputs: Sequence[Value],
         expectations: dict[tuple[str, int], Mask],
     ) -> None:
         """Makes the stand-ins.
@@ -46,10 +47,10 @@ class Skeleton:
             walk: the walk over the graph.
             plan: the plan of the run.
             roots: the edges where gradients enter.
-            inputs: root gradients and operands.
+            inputs: the values of root gradients and operands.
             expectations: what earlier runs have shown of host steps.
         """
-        self.inputs = [Value(number, shape_of(array)) for number, array in enumerate(inputs)]
+        self.inputs = inputs
         self.expectations = expectations
         self.outcomes: dict[int, Any] = {}
         self.node: TapeNode | None = None
@@ -83,24 +84,24 @@ class Skeleton:
     def _find(self, nodes: Collection[TapeNode], index: Mapping[TapeNode, int]) -> set[TapeNode]:
         return {self.nodes[index[node]] for node in nodes if node in index}
 
-    def prepare(self, stop: int | None = None) -> Recorder:
+    def prepare(self, script: Script) -> Recorder:
         """Returns a recorder that has not started.
 
         Args:
-            stop: the number of the step at which a replay stops.
+            script: where it writes the steps.
         """
         plan = RunPlan(self._roots)
         if self._is_restricted:
             plan.restrict(self._members, self._needed, self._captures, self._captures_count)
-        return Recorder(plan, self.inputs, outcomes=self.outcomes, expectations=self.expectations, stop=stop)
+        return Recorder(plan, script, outcomes=self.outcomes, expectations=self.expectations)
 
     def record(self, recorder: Recorder) -> None:
         """Runs the engine's flow over the stand-ins."""
         recorder.flow(self._roots, self.inputs[: len(self._roots)])
 
-    def record_all(self) -> Recorder:
+    def record_all(self, script: Script) -> Recorder:
         """Records all steps, and drops the references to the nodes."""
-        recorder = self.prepare()
+        recorder = self.prepare(script)
         try:
             self.record(recorder)
         except BaseException:

@@ -11,7 +11,8 @@ from oplib.autograd.nodes.node import Gradients, TapeNode
 
 from .capture import Skeleton
 from .host_steps import continue_after
-from .recorder import Recorder, ReplayStopped
+from .recorder import Recorder
+from .script import ReplayStopped, Script
 from .steps import HostStep, Value
 
 
@@ -71,7 +72,7 @@ def run_rest(
 
 
 def _replay(skeleton: Skeleton, stop: int) -> tuple[Recorder, ReplayStopped]:
-    recorder = skeleton.prepare(stop)
+    recorder = skeleton.prepare(Script(skeleton.inputs, stop))
     try:
         skeleton.record(recorder)
     except ReplayStopped as stopped:

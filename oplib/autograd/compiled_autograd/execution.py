@@ -18,14 +18,13 @@ from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
 from .capture import Skeleton, starts_as_array
-from .compilers import check_compiler, compile_segment
+from .compilers import check_compiler
 from .graph_key import GraphWalk
-from .loggers import log, snapshot_verbose_logging_enabled
+from .instance import AutogradCompilerInstance
+from .loggers import snapshot_verbose_logging_enabled
 from .misses import explain_miss
-from .program import BackwardProgram
 from .program_cache import Entry, programs
-from .segment import SegmentCompiler
-from .state import Compiler, counters, current_compiler, note_eager, thread_state
+from .state import Compiler, current_compiler, note_eager
 
 
 def _find_outside() -> object:
@@ -79,15 +78,15 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
         note_eager("windows of arrays on several devices")
         return False
     entry = programs.find(key)
-    program = entry.program if entry is not None and not entry.needs_program() else None
-    if program is None and any(map(_has_explicit_sharding, inputs)):
-        note_eager("arrays on an explicit mesh")
-        return False
-    if program is None:
-        program = _make_program(run, roots, compiler, walk, inputs, key)
+    if entry is None or entry.needs_program():
+        if any(map(_has_explicit_sharding, inputs)):
+            note_eager("arrays on an explicit mesh")
+            return False
+        entry = _make_program(run, roots, compiler, walk, inputs, key)
+    wrapper, program = entry.captured
     nodes = walk.nodes
     del walk
-    _run_program(program, run, inputs, nodes)
+    wrapper(program, inputs, [], nodes)
     return True
 
 
@@ -131,38 +130,16 @@ def _has_explicit_sharding(array: Any) -> bool:
 
 def _make_program(
     run: Run, roots: Sequence[Edge], compiler: Compiler, walk: GraphWalk, inputs: Sequence[Any], key: Any
-) -> BackwardProgram:
+) -> Entry:
     """Captures a graph, and adds its program to the cache."""
     check_compiler(compiler)
     names = tuple([node.name() for node in walk.nodes])
     if snapshot_verbose_logging_enabled():
         explain_miss(key, names)
     entry = programs.find(key) or Entry(names)
-    counters["compiled_autograd"]["captures"] += 1
-    skeleton = Skeleton(walk, run.plan, roots, inputs, dict(entry.expectations))
-    segments = SegmentCompiler(
-        lambda function, avals: compile_segment(compiler, function, avals), programs.take_number
-    )
-    try:
-        program = BackwardProgram(skeleton, segments)
-    except BaseException:
-        run.node = skeleton.node  # the error names it
-        raise
-    for function in program.functions:
-        log.info("%s", function)
-    entry.learn()
-    entry.program = program
-    entry.expectations = skeleton.expectations
-    programs.add(key, entry)
-    return program
-
-
-def _run_program(program: BackwardProgram, run: Run, inputs: list[Any], nodes: Sequence[Any]) -> None:
-    """Runs a program inside the region of this thread."""
-    state = thread_state
-    before = state.in_region, state.is_suspended
-    try:
-        state.in_region = state.is_suspended = True
-        program.run(run, inputs, nodes)
-    finally:
-        state.in_region, state.is_suspended = before
+    instance = AutogradCompilerInstance(compiler)
+    values, _ = instance.begin_capture(inputs, [])
+    skeleton = Skeleton(walk, run.plan, roots, values, dict(entry.expectations))
+    captured = instance.capture_graph(run, skeleton)
+    entry.learn(instance.end_capture(captured), skeleton.expectations)
+    return programs.add(key, entry)

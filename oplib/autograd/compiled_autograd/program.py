@@ -6,18 +6,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from oplib.autograd.engine.run import Run
+from oplib.autograd.engine.run import Run, engine_state
 from oplib.autograd.nodes.accumulate import adding
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.hooks import RemovableHandle
 
 from .capture import Skeleton
 from .eager_rest import run_rest
 from .graph_key import describe_hooks, describe_leaf
+from .host_calls import call_item, to_array
 from .host_steps import run_host_step
-from .segment import Segment, SegmentCompiler, arguments_of, divide
+from .script import Script
+from .segment import Segment, SegmentCompiler, divide
 from .state import note_eager
-from .steps import HostStep, Step
+from .steps import HostStep, Step, Value, arguments_of
 
 HOST_GAVE_OTHERS = "a host step gave None for a gradient, or a gradient where None was expected"
 HOOKS_CHANGED = "a hook was registered during the pass"
@@ -37,22 +40,59 @@ class BackwardProgram:
             pass makes another program.
     """
 
-    def __init__(self, skeleton: Skeleton, compiler: SegmentCompiler) -> None:
-        """Records the steps, and compiles them.
+    def __init__(
+        self,
+        script: Script,
+        outputs: Sequence[Value | None],
+        compiler: SegmentCompiler,
+        skeleton: Skeleton | None = None,
+        idle: Sequence[int] = (),
+    ) -> None:
+        """Compiles the steps of a script.
 
         Args:
-            skeleton: the stand-ins of the graph.
+            script: the steps.
+            outputs: the values that the program returns.
             compiler: the compiler of segments.
+            skeleton: the stand-ins of the graph; None for a script of calls of hooks only.
+            idle: the nodes that run without any gradient.
         """
-        recorder = skeleton.record_all()
-        self.skeleton = skeleton
-        self.outputs = [None if value is None else value.number for value in recorder.captured]
+        self._skeleton = skeleton
+        self.outputs = [None if value is None else value.number for value in outputs]
         self.items: list[Segment | tuple[int, HostStep]] = []
         self.is_outdated = False
-        self._idle = recorder.idle
-        self._size = len(recorder.values)
-        self._link(recorder.steps, compiler)
+        self._idle = idle
+        self._size = len(script.values)
+        self._link(script.steps, compiler)
         self.functions = compiler.functions
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """The stand-ins of the graph."""
+        assert self._skeleton is not None
+        return self._skeleton
+
+    def __call__(self, inputs: list[Any], sizes: Sequence[int], hooks: Sequence[Any]) -> list[Any]:  # noqa: ARG002
+        """Runs the program. The names are torch's.
+
+        Args:
+            inputs: root gradients and operands. The list is emptied as they are used.
+            sizes: numbers; they are static, and in the key of the program.
+            hooks: the nodes of the graph by place, or the hooks that the script calls.
+
+        Returns:
+            The gradients of the requested inputs.
+        """
+        run = engine_state.run
+        if self._skeleton is not None and run is not None:
+            self.run(run, inputs, hooks)
+            return run.captured
+        values = [*map(to_array, inputs), *[None] * (self._size - len(inputs))]
+        for item in self.items:
+            if not isinstance(item, Segment):
+                results = call_item(item[1].kind, hooks[item[1].place], _read(item[1], values))
+                _write(item[1], results, values)
+        return [None if number is None else ARRAYS.box(values[number]) for number in self.outputs]
 
     def _link(self, steps: Sequence[Step], compiler: SegmentCompiler) -> None:
         """Divides the steps into segments and host steps."""
@@ -62,13 +102,14 @@ class BackwardProgram:
             for step in group:
                 last_reads |= dict.fromkeys([value.number for value in arguments_of(step)], number)
         last_reads |= dict.fromkeys([number for number in self.outputs if number is not None], len(groups))
-        has_post_hooks = {node.place for node in self.skeleton.nodes if node._post_hooks is not None}
+        nodes = () if self._skeleton is None else self._skeleton.nodes
+        has_post_hooks = {node.place for node in nodes if node._post_hooks is not None}
         for number, (first, group) in enumerate(groups):
             if isinstance(group[0], HostStep):
                 self.items.append((first, group[0]))
                 continue
             segment = Segment(group, first, has_post_hooks)
-            compiler.compile(segment, group, {value for value, last in last_reads.items() if last > number})
+            compiler.compile(segment, group, lambda value, at=number: last_reads.get(value, -1) > at)
             read = {value.number for step in group for value in arguments_of(step)}
             segment.drops = [value for value in read if last_reads[value] == number]
             self.items.append(segment)
@@ -105,9 +146,7 @@ class BackwardProgram:
                 note_eager(reason)
                 run_rest(self.skeleton, run, values, nodes, stop=number, results=results)
                 return
-            for value, result in zip(step.outputs, results, strict=False):
-                if value is not None:
-                    values[value.number] = result
+            _write(step, results, values)
             self._release(step, run, nodes)
         if not run.keep_graph:
             for place in self._idle:
@@ -152,8 +191,17 @@ class BackwardProgram:
 
 
 def _run_host(step: HostStep, run: Run, values: Sequence[Any], nodes: Sequence[TapeNode]) -> Gradients:
-    arguments = [[None if value is None else values[value.number] for value in one] for one in step.inputs]
-    return run_host_step(step.kind, run, nodes[step.place], arguments)
+    return run_host_step(step.kind, run, nodes[step.place], _read(step, values))
+
+
+def _read(step: HostStep, values: Sequence[Any]) -> list[list[Any]]:
+    return [[None if value is None else values[value.number] for value in one] for one in step.inputs]
+
+
+def _write(step: HostStep, results: Gradients, values: list[Any]) -> None:
+    for value, result in zip(step.outputs, results, strict=False):
+        if value is not None:
+            values[value.number] = result
 
 
 def _run_segment(

@@ -22,27 +22,33 @@ class Entry:
     """One structure.
 
     Attributes:
-        program: its program; None until it is made.
+        captured: the function that runs the program, and the program.
         expectations: what host steps were seen to give, see ``Recorder``.
         names: the names of the nodes, for messages.
-        lessons: the number of programs that did not fit.
     """
 
-    __slots__ = ("expectations", "lessons", "names", "program")
+    __slots__ = ("_lessons", "captured", "expectations", "names")
+
+    captured: tuple[Callable[..., Any], BackwardProgram]
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.program: BackwardProgram | None = None
         self.expectations: dict[tuple[str, int], Mask] = {}
         self.names = names
-        self.lessons = 0
+        self._lessons = 0
 
     def needs_program(self) -> bool:
-        """Returns whether a program must be made."""
-        return self.program is None or (self.program.is_outdated and self.lessons < MOST_LESSONS)
+        """Returns whether the program must be made again."""
+        return self.captured[1].is_outdated and self._lessons <= MOST_LESSONS
 
-    def learn(self) -> None:
-        """Notes that the program is made, or made again."""
-        self.lessons += self.program is not None
+    def learn(
+        self,
+        captured: tuple[Callable[..., Any], BackwardProgram],
+        expectations: dict[tuple[str, int], Mask],
+    ) -> None:
+        """Takes a program, and what is expected of its host steps."""
+        self.captured = captured
+        self.expectations = expectations
+        self._lessons += 1
 
 
 class ProgramCache:

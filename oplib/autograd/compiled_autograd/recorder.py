@@ -14,7 +14,8 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 
-from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Step, Value, Values
+from .script import Script
+from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Value, Values
 
 
 class StandIn(TapeNode):
@@ -48,29 +49,17 @@ class StandIn(TapeNode):
         return run.record_node(self, grads)
 
 
-class ReplayStopped(Exception):  # noqa: N818  it is no error
-    """A replay has arrived at the step that was asked for.
-
-    Attributes:
-        step: that step.
-        grads: the gradients that its node has received.
-    """
-
-    def __init__(self, step: Step, grads: Gradients) -> None:
-        super().__init__()
-        self.step = step
-        self.grads = grads
-
-
-class _Symbols(GradientRepresentation):
+class _Symbols:
     """The representation of gradients in a recorder: values."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    tensor_mode = False
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
 
     def add(self, a: Value, b: Value) -> Value:
-        output = self._recorder.make_value(a.aval)
-        self._recorder.emit(AddStep((a, b), output))
+        output = self._script.make_value(a.aval)
+        self._script.emit(AddStep((a, b), output))
         return output
 
     def box(self, grad: Any) -> Any:
@@ -86,8 +75,7 @@ class Recorder(Flow):
     """Records the steps of a run over stand-ins.
 
     Attributes:
-        steps: the steps so far.
-        values: the values so far.
+        script: the steps so far.
         idle: the nodes that have run without any gradient.
         outcomes: for each node that has run, whether it is a call of a formula, and the shapes of its
             results. A replay reads them.
@@ -95,51 +83,35 @@ class Recorder(Flow):
             earlier run has shown.
     """
 
-    __slots__ = ("_calls", "_functions", "_stop", "expectations", "idle", "outcomes", "steps", "values")
+    __slots__ = ("_calls", "_functions", "expectations", "idle", "outcomes", "script")
 
     def __init__(
         self,
         plan: RunPlan,
-        values: Sequence[Value],
+        script: Script,
         *,
         outcomes: dict[int, Any],
         expectations: dict[tuple[str, int], Mask],
-        stop: int | None = None,
     ) -> None:
         """Prepares a recording.
 
         Args:
             plan: the plan of the run over the stand-ins.
-            values: the inputs of the program.
+            script: where the steps are written.
             outcomes: empty, or those of the recording that is replayed.
             expectations: of the program.
-            stop: the number of the step at which a replay stops.
         """
-        super().__init__(plan, _Symbols(self), keep_graph=True, create_graph=False)
-        self.values = list(values)
-        self.steps: list[Step] = []
+        super().__init__(plan, _Symbols(script), keep_graph=True, create_graph=False)
+        self.script = script
         self.idle: list[int] = []
         self.outcomes = outcomes
         self.expectations = expectations
         self._calls = 0
-        self._stop = stop
         self._functions: dict[Any, tuple[ArrayFunction | None, Any]] = {}
-
-    def make_value(self, aval: Any) -> Value:
-        """Makes the next value."""
-        value = Value(len(self.values), aval)
-        self.values.append(value)
-        return value
-
-    def emit(self, step: Step, grads: Gradients = ()) -> None:
-        """Adds a step; a replay stops here if this is the step that it looks for."""
-        if len(self.steps) == self._stop:
-            raise ReplayStopped(step, grads)
-        self.steps.append(step)
 
     def record_node(self, node: StandIn, grads: Gradients) -> Gradients:
         """Records what a node does with its gradients, and returns its results."""
-        label = f"{node.title} (NodeCall {self._calls})"
+        label = self.script.label = f"{node.title} (NodeCall {self._calls})"
         self._calls += 1
         if node.leaf is not None:
             self._record_leaf(node, grads, label)
@@ -153,12 +125,12 @@ class Recorder(Flow):
             function, avals = self._find_outcome(node, key, grads)
             self.outcomes[node.place] = outcome = (function is not None, avals)
         is_call, avals = outcome
-        outputs = [None if aval is None else self.make_value(aval) for aval in avals]
+        outputs = [None if aval is None else self.script.make_value(aval) for aval in avals]
         if not is_call:
-            self.emit(HostStep("node", node.place, label, (tuple(grads),), outputs), grads)
+            self.script.emit(HostStep("node", node.place, label, (tuple(grads),), outputs), grads)
         else:
             inputs = (*node.operands, *[grad for grad in grads if grad is not None])
-            self.emit(CallStep(node.place, label, key, function, inputs, outputs), grads)
+            self.script.emit(CallStep(node.place, label, key, function, inputs, outputs), grads)
         return outputs
 
     def _find_outcome(self, node: StandIn, key: Any, grads: Values) -> tuple[ArrayFunction | None, Any]:
@@ -197,11 +169,11 @@ class Recorder(Flow):
             return
         (grad,) = grads
         if grad is not None:
-            before = None if held is None else self.make_value(jax.ShapeDtypeStruct(*held))
-            total = grad if before is None else self.make_value(before.aval)
-            self.emit(AccumulateStep(node.place, grad, before, total), grads)
+            before = None if held is None else self.script.make_value(jax.ShapeDtypeStruct(*held))
+            total = grad if before is None else self.script.make_value(before.aval)
+            self.script.emit(AccumulateStep(node.place, grad, before, total), grads)
         if hook_count:
-            self.emit(HostStep("accumulated", node.place, label, (), ()), grads)
+            self.script.emit(HostStep("accumulated", node.place, label, (), ()), grads)
 
     # Hooks -------------------------------------------------------------------------------------
 
@@ -230,17 +202,17 @@ class Recorder(Flow):
         outputs = [
             None
             if value is None or (known is not None and not known[number])
-            else self.make_value(value.aval)
+            else self.script.make_value(value.aval)
             for number, value in enumerate(arguments[0])
         ]
-        self.emit(HostStep(kind, node.place, node.title, arguments, outputs), grads)
+        self.script.emit(HostStep(kind, node.place, node.title, arguments, outputs), grads)
         return outputs
 
     def _record_retained(self, node: StandIn, grads: Gradients, slots: Sequence[int]) -> None:
         for slot in slots:
             grad = grads[slot]
             if grad is not None:
-                self.emit(RetainStep(node.place, slot, grad), grads)
+                self.script.emit(RetainStep(node.place, slot, grad), grads)
 
 
 def _spec_at(edge: Edge) -> Any:

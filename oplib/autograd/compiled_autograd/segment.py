@@ -10,7 +10,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 
-from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Step, Value
+from .steps import AccumulateStep, CallStep, HostStep, RetainStep, Step, Value, arguments_of, results_of
 
 MOST_CALLS = 200
 """The calls of formulas in one segment. XLA's compile time grows faster than a program."""
@@ -105,15 +105,15 @@ class SegmentCompiler:
         self._known: dict[Any, tuple[Any, Sequence[int | None]]] = {}
         self.functions: list[SegmentFunction] = []
 
-    def compile(self, segment: Segment, steps: Sequence[Any], later: Collection[int]) -> None:
+    def compile(self, segment: Segment, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> None:
         """Sets the function of a segment, and the values that it takes and gives.
 
         Args:
             segment: the segment.
             steps: its steps.
-            later: the numbers of the values that later steps read.
+            is_read_later: whether later steps read a value, by its number.
         """
-        body = _Body(steps, later)
+        body = _Body(steps, is_read_later)
         key = body.key()
         found = self._known.get(key)
         if found is None:
@@ -166,7 +166,7 @@ class _Body:
             XLA would copy such an output.
     """
 
-    def __init__(self, steps: Sequence[Any], later: Collection[int]) -> None:
+    def __init__(self, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> None:
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.forwarded: list[int | None] = []
@@ -175,7 +175,7 @@ class _Body:
         made: set[int] = set()
         outputs: dict[int, Value] = {}
         for step in steps:
-            results = _results(step)
+            results = results_of(step)
             for value in arguments_of(step):
                 if value.number not in made and value.number not in self._numbers:
                     self._enter(value)
@@ -185,7 +185,9 @@ class _Body:
             self._add(step)
             stored = [step.total] if isinstance(step, AccumulateStep) else []
             stored += [step.gradient] if isinstance(step, RetainStep) else []
-            stored += [value for value in _results(step) if value is not None and value.number in later]
+            stored += [
+                value for value in results_of(step) if value is not None and is_read_later(value.number)
+            ]
             outputs |= {value.number: value for value in stored}
         self.outputs = list(outputs.values())
 
@@ -196,7 +198,7 @@ class _Body:
         if isinstance(step, RetainStep) or (isinstance(step, AccumulateStep) and step.held is None):
             return
         inputs = tuple([self._numbers[value.number] for value in arguments_of(step)])
-        outputs = tuple([None if value is None else self._enter(value) for value in _results(step)])
+        outputs = tuple([None if value is None else self._enter(value) for value in results_of(step)])
         key = step.key if isinstance(step, CallStep) else None
         self._operations.append((key, inputs, outputs, step if isinstance(step, CallStep) else None))
 
@@ -225,20 +227,3 @@ class _Body:
         self.forwarded = [places.get(id(array)) for array in found]
         pairs = zip(found, self.forwarded, strict=True)
         return tuple([array for array, place in pairs if place is None])
-
-
-def arguments_of(step: Any) -> Sequence[Value]:
-    """Returns the values that a step reads."""
-    if isinstance(step, HostStep):
-        return [value for values in step.inputs for value in values if value is not None]
-    if isinstance(step, AccumulateStep):
-        return (step.gradient,) if step.held is None else (step.held, step.gradient)
-    return (step.gradient,) if isinstance(step, RetainStep) else step.inputs
-
-
-def _results(step: Any) -> Sequence[Value | None]:
-    if isinstance(step, CallStep):
-        return step.outputs
-    if isinstance(step, AddStep):
-        return (step.output,)
-    return (step.total,) if isinstance(step, AccumulateStep) and step.held is not None else ()

@@ -115,3 +115,21 @@ class HostStep:
 
 
 Step = CallStep | AddStep | AccumulateStep | RetainStep | HostStep
+
+
+def arguments_of(step: Any) -> Sequence[Value]:
+    """Returns the values that a step reads."""
+    if isinstance(step, HostStep):
+        return [value for values in step.inputs for value in values if value is not None]
+    if isinstance(step, AccumulateStep):
+        return (step.gradient,) if step.held is None else (step.held, step.gradient)
+    return (step.gradient,) if isinstance(step, RetainStep) else step.inputs
+
+
+def results_of(step: Any) -> Sequence[Value | None]:
+    """Returns the values that a step makes."""
+    if isinstance(step, (CallStep, HostStep)):
+        return step.outputs
+    if isinstance(step, AddStep):
+        return (step.output,)
+    return (step.total,) if isinstance(step, AccumulateStep) and step.held is not None else ()
