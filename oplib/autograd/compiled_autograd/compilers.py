@@ -60,7 +60,9 @@ def _check_results(
     results = _try(compiled, avals)
     given = [(value.shape, value.dtype) for value in results] if isinstance(results, (tuple, list)) else None
     if given != expected:
-        shown = describe(results) if given is not None else type(results).__name__
+        shown = (
+            describe(results) if given is not None or hasattr(results, "shape") else type(results).__name__
+        )
         raise AutogradError(
             f"compiled_autograd: what compiler '{name_of(compiler)}' made of {function.__name__} gives other "
             f"results than it. Got {shown}, expected {describe(list(function.jaxpr.out_avals))}. Return a "

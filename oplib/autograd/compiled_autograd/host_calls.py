@@ -97,7 +97,7 @@ class FakeCompiledAutogradEngine:
         """Marks the place of the callbacks. The run of the engine calls them."""
 
 
-def to_array(value: Any) -> Any:
+def unboxed(value: Any) -> Any:
     """Returns the array of a Tensor; other values stay."""
     return value._storage.array if isinstance(value, Tensor) else value
 
@@ -114,7 +114,7 @@ def call_item(kind: str, item: Any, arguments: Sequence[Sequence[Any]]) -> Seque
         The arrays that the step gives.
     """
     boxed = [tuple([None if array is None else ARRAYS.box(array) for array in one]) for one in arguments]
-    return [to_array(result) for result in _CALLS[kind](item, *boxed)]
+    return [unboxed(result) for result in _CALLS[kind](item, *boxed)]
 
 
 _CALLS: dict[str, Callable[..., Sequence[Any]]] = {

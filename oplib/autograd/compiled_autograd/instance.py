@@ -16,7 +16,7 @@ from oplib.tensor import Tensor
 
 from .capture import Skeleton
 from .compilers import check_compiler, compile_segment
-from .host_calls import BackwardState, to_array
+from .host_calls import BackwardState, unboxed
 from .loggers import log, verbose_log
 from .program import BackwardProgram
 from .program_cache import programs
@@ -67,7 +67,7 @@ class AutogradCompilerInstance:
             source: where it comes from, see :meth:`source`.
         """
         assert isinstance(x, (Tensor, jax.Array)), f"{source}: expected a tensor, got {type(x).__name__}"
-        return self._script.make_value(shape_of(to_array(x)))
+        return self._script.make_value(shape_of(unboxed(x)))
 
     @staticmethod
     def source(name: str, idx: int) -> tuple[str, int]:
@@ -87,7 +87,7 @@ class AutogradCompilerInstance:
         counters["compiled_autograd"]["captures"] += 1
         self._script = Script(())
         self.hooks_proxy = []
-        self._arrays = [to_array(one) for one in inputs]
+        self._arrays = [unboxed(one) for one in inputs]
         values = [self._script.make_value(shape_of(array)) for array in self._arrays]
         self.bind_tensors_to_proxies(values, values)
         return values, list(sizes)

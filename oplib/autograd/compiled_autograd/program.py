@@ -15,7 +15,7 @@ from oplib.hooks import RemovableHandle
 from .capture import Skeleton
 from .eager_rest import run_rest
 from .graph_key import describe_hooks, describe_leaf
-from .host_calls import call_item, to_array
+from .host_calls import call_item, unboxed
 from .host_steps import run_host_step
 from .script import Script
 from .segment import Segment, SegmentCompiler, divide
@@ -87,7 +87,7 @@ class BackwardProgram:
         if self._skeleton is not None and run is not None:
             self.run(run, inputs, hooks)
             return run.captured
-        values = [*map(to_array, inputs), *[None] * (self._size - len(inputs))]
+        values = [*map(unboxed, inputs), *[None] * (self._size - len(inputs))]
         for item in self.items:
             if not isinstance(item, Segment):
                 results = call_item(item[1].kind, hooks[item[1].place], _read(item[1], values))

@@ -49,10 +49,8 @@ class StandIn(TapeNode):
         return run.record_node(self, grads)
 
 
-class _Symbols:
+class _Symbols(GradientRepresentation):
     """The representation of gradients in a recorder: values."""
-
-    tensor_mode = False
 
     def __init__(self, script: Script) -> None:
         self._script = script

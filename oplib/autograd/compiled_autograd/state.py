@@ -12,6 +12,8 @@ import jax
 from oplib.autograd.engine.run import compilation
 from oplib.config import config
 
+from .loggers import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
+
 Compiler = Callable[[Any], Any]
 """Gets a pure function of arrays, and returns a callable of the same arguments."""
 
@@ -63,3 +65,5 @@ def note_eager(reason: str) -> None:
     """Counts a backward pass that a program could not serve."""
     counters["compiled_autograd"]["eager"] += 1
     counters["compiled_autograd_eager"][reason] += 1
+    if snapshot_verbose_logging_enabled():
+        cpp_verbose_log_fn(f"run eagerly: {reason}")

@@ -113,7 +113,8 @@ class FormulaNode(SlottedNode):
                         check_version(self.name(), storage, 0)
             else:
                 for storage, version in zip(saved[count:], self.versions, strict=True):
-                    check_version(self.name(), storage, version)
+                    if storage.version != version:
+                        check_version(self.name(), storage, version)
             operands += saved[:count]
         return plan.token
 
