@@ -26,7 +26,13 @@ def test_windows_of_an_inner_dimension_can_be_written():
 
 def test_windows_that_overlap_cannot_be_written():
     with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
-        oplib.arange(5.0).unfold(0, 2, 1).zero_()
+        oplib.arange(5.0).unfold(0, 2, 1).add_(1.0)
+
+
+def test_windows_that_overlap_can_all_get_one_value():
+    base = oplib.arange(5.0)
+    base.unfold(0, 2, 1).zero_()
+    assert base.tolist() == [0.0] * 5
 
 
 def test_a_write_through_strides_is_recorded_in_the_history_of_the_base():
