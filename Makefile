@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops parity bench docs dist lint format generate spec check clean
+.PHONY: help demo test test-ops parity bench docs types dist lint format generate spec check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ docs: $(VENV)/.has-docs  ## build the site in out/site; a broken link or referen
 	rm -rf out/site out/doctrees
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs --doctree-dir out/doctrees . out/site
 	echo '<meta http-equiv="refresh" content="0; url=README.html">' > out/site/index.html
+
+types: $(VENV)/.has-test $(VENV)/.has-types  ## check programs with mypy --strict and pyright
+	$(BIN)/python -m pytest tests/test_types.py tests/test_types_of_ops.py $(ARGS)
 
 dist: $(VENV)/.has-dist  ## build sdist and wheel, and try them in fresh environments
 	$(BIN)/python -m tests.distribution $$(.ci/find_python 3.11) $$(.ci/find_python 3.13 3.12)

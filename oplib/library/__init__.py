@@ -1,6 +1,7 @@
 """The library floor: registering ops, and calling them. The names are those of ``torch.library``."""
 
 from .carrier.shape_evaluation import eval_shape
+from .derivatives.context import Context
 from .infer_schema import infer_schema
 from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
 from .objects.overload import OpOverload
@@ -18,6 +19,7 @@ from .registration.rule_registration import register_autograd, register_jvp, reg
 from .schema import FunctionSchema, parse_schema
 
 __all__ = [
+    "Context",
     "CustomOpDef",
     "Derivative",
     "FunctionSchema",

@@ -14,8 +14,10 @@ from oplib.library.arguments.layout import Slot
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
 
+from .context import Context
 
-class SetupContext:
+
+class SetupContext(Context):
     """The ``ctx`` of a ``setup_context`` function.
 
     Arrays that are set as attributes are saved like the arguments of ``save_for_backward``. Every other
@@ -55,7 +57,7 @@ class NotATensorError(AutogradError, TypeError):
     """A value that cannot be saved for the backward."""
 
 
-class FormulaContext:
+class FormulaContext(Context):
     """The ``ctx`` of a compiled formula: the saved values of the setup, read-only.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol, Unpack, overload
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
 from oplib.library.infer_schema import infer_function_schema, infer_kind
@@ -27,8 +27,25 @@ from .rules import (
     require_callable,
     require_device_argument,
 )
+from .signatures import CustomOpOptions, P, R
 
 MutatesArgs = str | Iterable[str]
+
+
+class CustomOpDecorator(Protocol):
+    """The decorator that ``custom_op`` returns."""
+
+    def __call__(self, fn: Callable[P, R], /) -> CustomOpDef[P, R]:
+        """Makes the op."""
+        ...
+
+
+@overload
+def custom_op(name: str, fn: None = None, /, **options: Unpack[CustomOpOptions]) -> CustomOpDecorator: ...
+
+
+@overload
+def custom_op(name: str, fn: Callable[P, R], /, **options: Unpack[CustomOpOptions]) -> CustomOpDef[P, R]: ...
 
 
 @entry_point
@@ -101,7 +118,7 @@ def custom_op(
         docs::softclip(Tensor x, float limit=1.) -> Tensor
     """
 
-    def make(fn: Function) -> CustomOpDef:
+    def make(fn: Function) -> CustomOpDef[..., Any]:
         require_callable(fn, f"custom_op({name}): the function")
         qualname = parse_qualname(name, subject="custom_op")
         check_namespace(qualname.namespace, find_site())
@@ -182,7 +199,7 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
 
 def _enter(
     qualname: Qualname, definition: Definition, slots: Iterable[Any], derivative: Derivative | None
-) -> CustomOpDef:
+) -> CustomOpDef[..., Any]:
     """Registers everything in one step, so that no other thread sees a part, and a failure leaves nothing."""
     site = find_site()
     fn = definition.function

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oplib.errors import RegistrationError
-from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
+from oplib.library.objects.overload import OpOverload, find_overload
 from oplib.library.records.contribution import find_newest
 from oplib.library.records.platforms import find_slot
-from oplib.library.records.record import Function, Tag
+from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
 
 from .kernel_registration import register_fake, register_kernel
 from .registry import registry
 from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
+from .signatures import P, R, TypedOp
 
 log = logging.getLogger(__name__)
 
 
-class CustomOpDef(Redirecting):
+class CustomOpDef(TypedOp[P, R]):
     """An op made by ``custom_op``; call it like the function from which it was made.
 
     It is pickled and copied by its name. If ``custom_op`` defines the name anew, the object calls the new op.
@@ -30,7 +31,7 @@ class CustomOpDef(Redirecting):
         __name__: the name of the decorated function; docstring, module and ``__wrapped__`` are copied too.
     """
 
-    def __init__(self, overload: OpOverload, fn: Function) -> None:
+    def __init__(self, overload: OpOverload, fn: Callable[P, R]) -> None:
         self._opoverload = overload
         self.__call__ = overload
         self._init_fn = fn
@@ -39,6 +40,7 @@ class CustomOpDef(Redirecting):
         self.__module__ = getattr(fn, "__module__", __name__)
         self.__doc__ = getattr(fn, "__doc__", None)
         self.__wrapped__ = fn
+        self.__annotations__ = dict(getattr(fn, "__annotations__", {}))
 
     @property
     def _qualname(self) -> str:
@@ -67,13 +69,13 @@ class CustomOpDef(Redirecting):
     def __reduce__(self) -> tuple[Any, ...]:
         return find_custom_op, (self._qualname,)
 
-    # The functions of oplib.library, which get this object as the op.
-    register_kernel = register_kernel
-    register_fake = register_fake
-    register_autograd = register_autograd
-    register_jvp = register_jvp
-    register_vmap = register_vmap
-    register_sharding = register_sharding
+    if not TYPE_CHECKING:  # the functions of oplib.library, which get this object as the op
+        register_kernel = register_kernel
+        register_fake = register_fake
+        register_autograd = register_autograd
+        register_jvp = register_jvp
+        register_vmap = register_vmap
+        register_sharding = register_sharding
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:
@@ -106,15 +108,15 @@ class CustomOpDef(Redirecting):
             registry.set_disabled(qualname, slot, disabled=was_off)
 
 
-_defined: dict[str, CustomOpDef] = {}
+_defined: dict[str, CustomOpDef[..., Any]] = {}
 
 
-def remember_custom_op(custom_op: CustomOpDef) -> None:
+def remember_custom_op(custom_op: CustomOpDef[..., Any]) -> None:
     """Stores the newest object of a name, which unpickling returns."""
     _defined[custom_op._qualname] = custom_op
 
 
-def find_custom_op(name: str) -> CustomOpDef:
+def find_custom_op(name: str) -> CustomOpDef[..., Any]:
     """Returns the last result of ``custom_op`` for a qualified name; unpickling calls this function.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import typing
 from typing import Literal
 
 import jax
@@ -56,6 +57,14 @@ class TestForms:
         for callee in (op, ops.cop.f.default):
             with pytest.raises(AttributeError, match=f"has no '{name}', .* Use {equivalent}"):
                 getattr(callee, name)
+
+    def test_its_annotations_are_those_of_the_function(self):
+        def halve(x: jax.Array, by: int = 2) -> jax.Array:
+            return x / by
+
+        op = custom_op("cop::f", halve)
+        assert typing.get_type_hints(op) == {"x": jax.Array, "by": int, "return": jax.Array}
+        assert typing.get_type_hints(custom_op("cop::g", functools.partial(halve, by=1))) == {}
 
     def test_another_missing_attribute_is_an_ordinary_error(self):
         with pytest.raises(AttributeError, match="'CustomOpDef' object has no attribute 'registr_vmap'"):

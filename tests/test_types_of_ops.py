@@ -1,0 +1,185 @@
+"""What mypy and pyright say of programs that make ops: the right ones pass, each mistake is found."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents import read_examples
+
+ROOT = Path(__file__).parent.parent
+RIGHT = """
+from typing import Any, assert_type
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import oplib
+from oplib.library import Context
+
+
+@oplib.custom_op("typed::softclip")
+def softclip(x: jax.Array, limit: float = 1.0) -> jax.Array:
+    return limit * jnp.tanh(x / limit)
+
+
+def save(ctx: Context, inputs: tuple[jax.Array, float], output: jax.Array) -> None:
+    ctx.save_for_backward(output)
+    ctx.limit = inputs[1]
+
+
+@softclip.register_autograd(setup_context=save)
+def softclip_backward(ctx: Context, g: jax.Array) -> tuple[jax.Array, None]:
+    (y,) = ctx.saved_tensors
+    return g * (1 - (y / ctx.limit) ** 2), None
+
+
+@oplib.custom_op("typed::total", autograd="derive", operand=("scale",))
+def total(xs: list[jax.Array], scale: float = 1.0) -> tuple[jax.Array, jax.Array]:
+    return scale * jnp.stack(xs).sum(), jnp.stack(xs)
+
+
+@oplib.custom_op("typed::host")
+def host(x: np.ndarray[Any, Any], times: int = 1) -> np.ndarray[Any, Any]:
+    return np.asarray(x * times)
+
+
+@host.register_fake
+def host_shapes(x: Any, times: int = 1) -> Any:
+    return x
+
+
+@softclip.register_kernel("tpu")
+def softclip_on_tpu(x: jax.Array, limit: float = 1.0) -> jax.Array:
+    return x
+
+
+softclip.register_jvp(lambda primals, tangents: (primals[0], tangents[0]))
+softclip.register_sharding("... -> ...")
+total.register_autograd("derive")
+a, t = jnp.ones(3), oplib.tensor([1.0, 2.0])
+assert_type(softclip(a, 2.0), jax.Array)
+assert_type(softclip(x=a, limit=2.0), jax.Array)
+assert_type(softclip(t), oplib.Tensor)
+assert_type(softclip(t, limit=2.0), oplib.Tensor)
+assert_type(total([a, a]), tuple[jax.Array, jax.Array])
+assert_type(total([t, t]), oplib.Tensor)
+assert_type(host(a), jax.Array)
+assert_type(host(np.ones(2)), np.ndarray[Any, Any])
+assert_type(softclip_backward(Context(), a), tuple[jax.Array, None])
+assert_type(softclip.__name__, str)
+"""
+START = """
+import jax
+import jax.numpy as jnp
+import oplib
+from oplib.library import Context
+
+@oplib.custom_op("typed::softclip")
+def softclip(x: jax.Array, limit: float = 1.0) -> jax.Array:
+    return limit * jnp.tanh(x / limit)
+
+def rule(ctx: Context, g: jax.Array) -> jax.Array:
+    return g
+
+a = jnp.ones(3)
+"""
+WRONG = [
+    'softclip(a, "two")',
+    "softclip(a, limt=2.0)",
+    "softclip(a, 1.0, 2.0)",
+    "softclip()",
+    'softclip("a")',
+    "softclip.register_autgrad",
+    "softclip.register_autograd(rule, setup=rule)",
+    "softclip.register_autograd(3)",
+    'softclip.register_autograd("drive")',
+    "number: int = softclip(a)",
+    'oplib.custom_op("typed::f", mutate_args=("x",))',
+    'oplib.custom_op("typed::f", rule, autograd="drive")',
+    "oplib.custom_op(3, rule)",
+    "Context().needs_input_grad.first",
+]
+
+
+def list_programs() -> dict[str, str]:
+    """Returns programs by name: the right one, that of the README, and one with all mistakes."""
+    readme = "\n".join(example.code for example in read_examples((ROOT / "README.md").read_text()))
+    return {"right": RIGHT, "readme": readme, "wrong": START + "\n".join(WRONG)}
+
+
+def run_mypy(folder: Path) -> list[tuple[str, int]]:
+    """Returns file and line of each error that ``mypy --strict`` reports in the programs."""
+    mypy = shutil.which("mypy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if mypy is None:
+        pytest.skip("mypy is not installed: it belongs to the extra `types`")
+    command = [mypy, "--strict", "--python-executable", sys.executable, "--cache-dir", str(folder / "cache")]
+    done = run([*command, *sorted(map(str, folder.glob("*.py")))], folder, MYPYPATH=str(ROOT))
+    found = re.findall(r"^(\w+)\.py:(\d+): error", done.replace(f"{folder}{os.sep}", ""), re.MULTILINE)
+    assert "error" in done, done  # the program with mistakes has some
+    return [(name, int(line)) for name, line in found]
+
+
+def run_pyright(folder: Path) -> list[tuple[str, int]]:
+    """Returns file and line of each error that pyright reports."""
+    pyright = Path(sys.executable).with_name("pyright")
+    if not pyright.exists():
+        pytest.skip("pyright is not installed beside this Python")
+    command = [str(pyright), "--outputjson", "--pythonpath", sys.executable]
+    done = run(command, folder, PYTHONPATH=str(ROOT))
+    if not done.lstrip().startswith("{"):
+        pytest.skip(f"pyright does not run here: {done[-200:]}")
+    errors = [one for one in json.loads(done)["generalDiagnostics"] if one["severity"] == "error"]
+    return [(Path(one["file"]).stem, one["range"]["start"]["line"] + 1) for one in errors]
+
+
+def run(command: list[str], folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+CHECKERS = {"mypy": run_mypy, "pyright": run_pyright}
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory):
+    """Runs a checker once for all programs; gives the lines of errors by program."""
+
+    @functools.cache
+    def check_once(checker: str) -> dict[str, list[int]]:
+        folder = tmp_path_factory.mktemp(checker)
+        programs = list_programs()
+        for name, text in programs.items():
+            (folder / f"{name}.py").write_text(text)
+        found = CHECKERS[checker](folder)
+        return {name: [line for file, line in found if file == name] for name in programs}
+
+    return check_once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.parametrize("program", ["right", "readme"])
+def test_a_right_program_passes(check, checker: str, program: str) -> None:
+    lines = list_programs()[program].splitlines()
+    assert [(line, lines[line - 1]) for line in check(checker)[program]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_each_mistake_is_found(check, checker: str) -> None:
+    first = START.count("\n") + 1
+    told = set(check(checker)["wrong"])
+    assert [line for place, line in enumerate(WRONG) if place + first not in told] == []
+    assert min(told) >= first
