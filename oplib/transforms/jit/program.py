@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.compilation import rename_function
@@ -20,7 +22,7 @@ from oplib.tensor.storage.overlay import list_classes
 from .arguments import CallArguments
 from .backward import Backward, Recipe, fetch
 from .candidates import Candidates
-from .effects import Operand
+from .effects import New, Operand
 from .node import CompiledCallBackward
 from .operands import ExpectedOperands, Found, take_items
 from .places import FoundObject
@@ -71,7 +73,7 @@ class Program:
             [trace.snapshot.tensors[number][2] for number in needed],
             frozenset(self._at[number] for number in trace.unread_grads & self._at.keys()),
         )
-        self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr))
+        self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
         containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]
         self._draws = [_compile_way(place, self._name) for place in candidates.generators]
@@ -112,24 +114,23 @@ class Program:
                 found.append((self._held.index(place), place))
         return found
 
-    def _find_fresh(self, jaxpr: Any) -> frozenset[int]:
-        """The outputs that stand in one written storage after the call, and nowhere else."""
-        effects = self._effects
-        kept = [output for output, _ in effects.new_storages]
-        kept += [one[0] for one in effects.results if isinstance(one, tuple)]
-        kept += [number for is_input, number in self._backward.residuals if not is_input]
+    def _find_fresh(self, jaxpr: Any) -> frozenset[Any]:
+        """The outputs that stand in one storage after the call, and nowhere else."""
+        effects, donated = self._effects, {place for _, place in self._donated}
+        leaves = [*effects.results, *[leaf for one in effects.places for leaf in one.leaves]]
+        returned = {
+            effects.new_tensors[one.number].storage for one in effects.results if isinstance(one, New)
+        }
         inputs = {id(var) for var in jaxpr.invars}
-        kept += [number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs]
-        written = [output for _, output, _ in effects.writes if output is not None]
-        donated = {place for _, place in self._donated}
-        return frozenset(
-            output
-            for operand, output, _ in effects.writes
-            if output is not None
-            and self._at[operand] in donated
-            and output not in kept
-            and written.count(output) == 1
-        )
+        holders = Counter([output for _, output, _ in effects.writes])
+        holders.update(output for output, _ in effects.new_storages)
+        holders.update(one[0] for one in leaves if isinstance(one, tuple))
+        holders.update(number for is_input, number in self._backward.residuals if not is_input)
+        holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
+        own = {output for operand, output, _ in effects.writes if self._at[operand] in donated}
+        # Results are left out, because the first read of a fresh storage costs more.
+        own |= {output for number, (output, _) in enumerate(effects.new_storages) if number not in returned}
+        return frozenset(output for output in own if output is not None and holders[output] == 1)
 
     def _find_needed(self, trace: Trace, used: Sequence[bool]) -> list[int]:
         """The operands that a call reads, writes or returns, and all Tensors among the arguments."""
@@ -208,16 +209,14 @@ class Program:
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Replaces the inputs to donate that somebody has read by copies."""
-        # JAX runs a program for the first time in Python code, where an interrupt would lose the results.
-        read = [
-            position
-            for position, place in self._donated
-            if owners[place].__class__ is not FreshStorage or not self._has_run
-        ]
+        if self._has_run:
+            read = [n for n, place in self._donated if owners[place].__class__ is not FreshStorage]
+            copy = _copy_arrays
+        else:  # JAX runs this call in Python code, where an interrupt would lose the results
+            read, copy = [n for n, _ in self._donated], _transfer
         if read:
-            copies = jax.device_put([inputs[position] for position in read], may_alias=False)
-            for position, copy in zip(read, copies, strict=True):
-                inputs[position] = copy
+            for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
+                inputs[position] = array
 
     def _list_inputs(self, held: Any, starts: Sequence[tuple[Any, int]], arrays: Sequence[Any]) -> list[Any]:
         return [
@@ -242,6 +241,17 @@ class Program:
                 read.append((storage, storage.version))
         edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
         return self._backward.make_node(edges, saved, read, recipe)
+
+
+@jax.jit
+def _copy_arrays(arrays: Sequence[Any]) -> list[Any]:
+    """Copies arrays in one call. It is compiled for their shapes, and so for those who copy at each call."""
+    return [jnp.copy(array) for array in arrays]
+
+
+def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
+    """Copies arrays without compiling anything."""
+    return jax.device_put(arrays, may_alias=False)
 
 
 def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:

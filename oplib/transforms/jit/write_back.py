@@ -8,7 +8,7 @@ from typing import Any
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
-from oplib.tensor import Storage, Tensor, box
+from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import FreshStorage, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
@@ -27,7 +27,7 @@ class WriteBack:
     Args:
         effects: the effects.
         at: the place among the operands of the program of each operand that the effects name.
-        fresh: the outputs that stand in one written storage after the call, and nowhere else.
+        fresh: the outputs that stand in one storage after the call, and nowhere else.
     """
 
     def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int]) -> None:
@@ -42,8 +42,10 @@ class WriteBack:
             for number, one in enumerate(effects.new_tensors)
         )
         self._take_new = take_items([output for output, _ in effects.new_storages])
-        self._versions = [version for _, version in effects.new_storages]
-        self._are_plain = self._are_plain and not any(self._versions)
+        self._new = [
+            (FreshStorage if output in fresh else Storage, version)
+            for output, version in effects.new_storages
+        ]
         made = [(at[operand], one.number) for operand, one in effects.grads if isinstance(one, New)]
         self._take_leaves = take_items([place for place, _ in made])
         self._take_grads = take_items([number for _, number in made])
@@ -82,12 +84,20 @@ class WriteBack:
 
     def make(self, tensors: Sequence[Tensor], outputs: Sequence[Any], node: TapeNode | None) -> list[Tensor]:
         """Makes the new Tensors."""
-        if self._are_plain:
-            return [box(output) for output in self._take_new(outputs)]
-        storages = [Storage(output) for output in self._take_new(outputs)]
-        for storage, version in zip(storages, self._versions, strict=True):
+        storages: list[Storage] = []
+        for array, (kind, version) in zip(self._take_new(outputs), self._new, strict=True):
+            storage = _new(kind)
+            poke(storage, array)
             storage.version = version
-        return [self._make_tensor(one, tensors, storages, node) for one in self._effects.new_tensors]
+            storages.append(storage)
+        if not self._are_plain:
+            return [self._make_tensor(one, tensors, storages, node) for one in self._effects.new_tensors]
+        made: list[Tensor] = []
+        for storage in storages:
+            tensor = _new(Tensor)
+            tensor._storage = storage
+            made.append(tensor)
+        return made
 
     def _make_tensor(
         self, one: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None

@@ -263,6 +263,33 @@ def test_a_program_that_only_reads_leaves_buffers_to_the_program_that_writes_the
 
 
 @pytest.mark.spec("J.10")
+def test_a_gradient_that_a_program_made_is_accumulated_in_its_buffer():
+    weight = oplib.ones(4, requires_grad=True)
+    first = oplib.jit(lambda x: (setattr(weight, "grad", None), (weight * x).sum().backward())[1])
+    add = oplib.jit(lambda x: (weight * x).sum().backward())
+    for _ in range(3):
+        first(oplib.ones(4))
+        buffer = peek(weight.grad._storage)
+        add(oplib.ones(4))
+        assert weight.grad.tolist() == [2] * 4
+    assert buffer.is_deleted()
+
+
+@pytest.mark.spec("J.10", "J.14")
+@pytest.mark.devices(8)
+def test_sharded_arrays_that_are_read_after_each_call_keep_their_sharding():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread, whole = jax.NamedSharding(mesh, jax.P("data")), jax.NamedSharding(mesh, jax.P())
+    tensors = [oplib.Tensor.from_array(jax.device_put(jnp.zeros((8, 2)), one)) for one in (spread, whole)]
+    step = oplib.jit(lambda: [tensor.add_(1) for tensor in tensors][2:])
+    for turn in range(4):
+        step()
+        assert [tensor.array.sharding for tensor in tensors] == [spread, whole]
+        assert all(tensor.tolist() == [[turn + 1] * 2] * 8 for tensor in tensors)
+    assert step.compilations == 1
+
+
+@pytest.mark.spec("J.10")
 def test_what_a_backward_outside_needs_is_not_donated():
     weight, x = oplib.ones(4), oplib.ones(4, requires_grad=True)
     scale = oplib.jit(lambda x: (x * weight).sum())
