@@ -69,6 +69,7 @@ with collecting_later():
     )
     from .tensor.dtypes import names as _dtypes
     from .tensor.dtypes.names import *
+    from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
     from .transforms import apply_in_map, cond, jit, map_examples, scan, vmap, while_loop
@@ -76,6 +77,7 @@ with collecting_later():
 if _typing.TYPE_CHECKING:
     from . import optim, random, utils, visual
     from .builtin.functions.registry import *
+    from .tensor.dtypes.names import int64 as long
 
 __version__ = "0.1.0.dev0"
 device = Device  # torch's names
@@ -148,6 +150,7 @@ __all__ = [
     "linspace",
     "load",
     "logspace",
+    "long",
     "manual_seed",
     "nan",
     "newaxis",
@@ -190,7 +193,12 @@ __all__ += _registry.__all__
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Makes the function of an op, such as ``oplib.exp``, at its first use; imports rarely used modules."""
+    """Makes the function of an op, such as ``oplib.exp``, at its first use; imports rarely used modules.
+
+    ``long`` is the default integer dtype of the moment: it follows JAX's x64.
+    """
+    if name == "long":
+        return _default_int_dtype()
     if name in ("optim", "random", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
     if name not in _registry.FUNCTIONS:

@@ -81,6 +81,7 @@ from oplib.builtin.functions.registry import poisson_nll_loss as poisson_nll_los
 from oplib.builtin.functions.registry import prelu as prelu
 from oplib.builtin.functions.registry import relu_ as relu_
 from oplib.builtin.functions.registry import rms_norm as rms_norm
+from oplib.builtin.functions.registry import rrelu as rrelu
 from oplib.builtin.functions.registry import scaled_dot_product_attention as scaled_dot_product_attention
 from oplib.builtin.functions.registry import selu_ as selu_
 from oplib.builtin.functions.registry import sigmoid as sigmoid
@@ -96,6 +97,9 @@ from oplib.builtin.functions.registry import tanhshrink as tanhshrink
 from oplib.builtin.functions.registry import threshold_ as threshold_
 from oplib.builtin.functions.registry import triplet_margin_loss as triplet_margin_loss
 from oplib.builtin.functions.registry import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from oplib.builtin.functions.registry import upsample as upsample
+from oplib.builtin.functions.registry import upsample_bilinear as upsample_bilinear
+from oplib.builtin.functions.registry import upsample_nearest as upsample_nearest
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 
@@ -191,6 +195,7 @@ __all__ = [
     "relu6",
     "relu_",
     "rms_norm",
+    "rrelu",
     "scaled_dot_product_attention",
     "selu",
     "selu_",
@@ -210,6 +215,9 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 @overload

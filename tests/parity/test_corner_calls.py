@@ -152,6 +152,8 @@ CALLS: dict[str, Call] = {
     "local_response_norm of nothing": lambda lib: lib.nn.functional.local_response_norm(
         count(lib, 0, 3, 4, dtype="int64"), 2
     ),
+    "float_power_": lambda lib: count(lib, 3).float_power_(2),
+    "float_power_ of ints": lambda lib: count(lib, 3, dtype="int64").float_power_(0.5),
     "addbmm_ of one item": lambda lib: lib.tensor([[1.0]]).addbmm_(lib.ones(2, 1, 3), lib.ones(2, 3, 1)),
 }
 

@@ -21,6 +21,7 @@ from tests.seed import draw_cases
 from .forms_of_fourier import FOURIER
 from .forms_of_layers import LAYERS
 from .forms_of_losses import LOSSES
+from .forms_of_names import NAMES
 from .forms_of_networks import NETWORKS
 from .forms_of_shapes import SHAPES
 from .forms_of_special import SPECIAL
@@ -40,7 +41,7 @@ DATA = {
 KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
-FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL, *TRIANGLES)
+FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL, *TRIANGLES, *NAMES)
 FORMS = draw_cases(FORMS, len(FORMS) // 8, "forms")
 
 

@@ -101,6 +101,22 @@ def _check_weights(weights: Any) -> None:
         )
 
 
+def choose_poisson(overloads: Overloads) -> OverloadChoice:
+    """Makes ``poisson(input)``, which looks at the rates."""
+    op = overloads["poisson"]
+
+    def poisson(input: Any, generator: Generator | None = None) -> Any:
+        values = _read(input)
+        if values is not None and values.size and not (values >= 0).all():
+            raise ArgumentError(
+                "poisson: invalid Poisson rate, expected rate to be non-negative. Got "
+                f"{describe(input)} with {_find(values, ~(values >= 0))}. Give rates of 0 or more."
+            )
+        return op.call(input, generator=generator)
+
+    return OverloadChoice(poisson)
+
+
 def choose_normal(overloads: Overloads) -> OverloadChoice:
     """Makes ``normal(mean, std)``, of which either may be a tensor, and ``normal(mean, std, size)``."""
     of_tensors, of_mean = overloads["normal.Tensor_Tensor"], overloads["normal.Tensor_float"]
@@ -170,4 +186,5 @@ CHOOSERS: dict[str, Callable[[Overloads], OverloadChoice]] = {
     "bernoulli": choose_bernoulli,
     "multinomial": choose_multinomial,
     "normal": choose_normal,
+    "poisson": choose_poisson,
 }

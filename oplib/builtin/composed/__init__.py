@@ -1,5 +1,27 @@
 """Functions that are made of several ops."""
 
-from . import data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics
+from . import (
+    conversions,
+    data_dependent,
+    forms,
+    parts,
+    products,
+    quantiles,
+    sequences,
+    shapes,
+    slopes,
+    statistics,
+)
 
-SUBJECTS = (data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics)
+SUBJECTS = (
+    conversions,
+    data_dependent,
+    forms,
+    parts,
+    products,
+    quantiles,
+    sequences,
+    shapes,
+    slopes,
+    statistics,
+)

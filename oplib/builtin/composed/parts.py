@@ -139,10 +139,46 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> An
     return ops.split(input, list(split_sizes), dim)
 
 
+_UNSAFE = """As ``{name}``: a view of each part. Torch does not check later writes to them; oplib does.
+
+Args:
+    input: a tensor of any dtype.
+    {parameter}.
+    dim: the dim.
+
+Returns:
+    A tuple of views.
+
+Raises:
+    ArgumentError: the number does not fit.
+    DimensionError: the dim does not exist.
+
+Gradient:
+    The gradient of the view.
+
+Example:
+    >>> oplib.unsafe_{name}(oplib.tensor([1, 2, 3]), 2)
+    (tensor([1, 2]), tensor([3]))
+"""
+
+
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> Any:  # noqa: D103  described below
+    return ops.chunk(input, chunks, dim)
+
+
+def unsafe_split(input: Any, split_size: int, dim: int = 0) -> Any:  # noqa: D103  described below
+    return ops.split(input, split_size, dim)
+
+
+unsafe_chunk.__doc__ = _UNSAFE.format(name="chunk", parameter="chunks: the number of parts")
+unsafe_split.__doc__ = _UNSAFE.format(name="split", parameter="split_size: the length of a part")
+
 COMPOSED = (
     Composed(_make_split_along("hsplit", 1, 1, (2, 2, 6)), is_method=True, returns="Tensor[]"),
     Composed(_make_split_along("vsplit", 2, 0, (1, 4, 6)), is_method=True, returns="Tensor[]"),
     Composed(_make_split_along("dsplit", 3, 2, (2, 4, 3)), is_method=True, returns="Tensor[]"),
     Composed(split_with_sizes, is_method=True, returns="Tensor[]"),
+    Composed(unsafe_chunk, is_method=True, returns="Tensor[]"),
+    Composed(unsafe_split, is_method=True, returns="Tensor[]"),
     Composed(tensor_split, is_method=True, returns="Tensor[]"),
 )

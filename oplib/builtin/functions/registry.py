@@ -51,7 +51,12 @@ _CHOOSERS = {
     "split": choose_split,
     "zero": choose_zero,
 }
-_TURNED = {"transpose": rules.transpose, "t": rules.t, "squeeze": rules.squeeze, "unsqueeze": rules.unsqueeze}
+_TURNED = {
+    **dict.fromkeys(("swapaxes", "swapdims", "transpose"), rules.transpose),
+    "t": rules.t,
+    "squeeze": rules.squeeze,
+    "unsqueeze": rules.unsqueeze,
+}
 _PACKAGES = ("linalg_", "fft_", "special_")
 _NETWORKS = "nn.functional."
 
@@ -137,6 +142,7 @@ class FunctionRegistry:
 
     def _lay_out_in_place(self) -> None:
         ops = [op for op, rows in self._rows.items() if any(row.in_place for row in rows)]
+        ops += [name for name, one in self.composed.items() if one.in_place]
         names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(FILLING)
         keys = {name: ("in place", name) for name in names}
         aliases = {f"{alias}_": f"{op}_" for alias, op in self.aliases.items()}

@@ -18,6 +18,7 @@ class Composed:
             with ``linalg_`` or ``fft_``.
         name: of the public function, if it is not that of ``function``.
         is_method: it is a method of Tensor too.
+        in_place: there is a method that writes the result into the first argument, ``float_power_``.
         out: the function, not the method, takes ``out=``. All functions of linalg and fft do.
         aliases: names at the root of a function of linalg.
         in_networks: ``nn.functional`` has it, and so has torch's.
@@ -30,6 +31,7 @@ class Composed:
     function: Function
     name: str = ""
     is_method: bool = False
+    in_place: bool = False
     out: bool = False
     aliases: tuple[str, ...] = ()
     in_networks: bool = False

@@ -27,7 +27,7 @@ uint64 = np.dtype(np.uint64)
 int8 = np.dtype(np.int8)
 int16 = short = np.dtype(np.int16)
 int32 = int = np.dtype(np.int32)  # noqa: A001  torch's name
-int64 = long = np.dtype(np.int64)
+int64 = np.dtype(np.int64)
 bool = np.dtype(np.bool_)  # noqa: A001  torch's name
 
 __all__ = [
@@ -53,7 +53,6 @@ __all__ = [
     "int16",
     "int32",
     "int64",
-    "long",
     "short",
     "uint8",
     "uint16",

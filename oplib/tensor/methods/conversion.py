@@ -13,10 +13,11 @@ from oplib.modes import modes
 from oplib.tensor.devices.device import Device, is_abstract
 from oplib.tensor.devices.placement import Placement, find_target, placement_like
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.dtypes.rules import check_range, default_int_dtype, normalize_dtype
 from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
+from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tracebacks import entry_point, hide_frames
@@ -220,10 +221,14 @@ def _make_cast(name: str, dtype: np.dtype[Any]):
     return cast
 
 
+_MAY_EXCEED = frozenset({dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.uint32})
+
+
 class TensorDtypes(Generic[TensorT]):
     """Mixin with a method for each common dtype. It is separate, because the names shadow Python's types."""
 
     if TYPE_CHECKING:
+        _storage: Storage
 
         def to(self, *args: Any, dtype: Any = None) -> TensorT:
             """See TensorConversion."""
@@ -239,5 +244,18 @@ class TensorDtypes(Generic[TensorT]):
     char = _make_cast("char", dtypes.int8)
     short = _make_cast("short", dtypes.int16)
     int = _make_cast("int", dtypes.int32)
-    long = _make_cast("long", dtypes.int64)
     bool = _make_cast("bool", dtypes.bool)
+
+    def long(self) -> TensorT:
+        """Returns the tensor in the default integer dtype: int64 with JAX's x64, else int32.
+
+        Programs say ``long`` for classes and places, and mean no more.
+
+        Raises:
+            DtypeError: int32 does not hold a known value.
+        """
+        found = default_int_dtype()
+        array = self._storage.array
+        if found == dtypes.int32 and array.dtype in _MAY_EXCEED and not is_abstract(array):
+            check_range(np.asarray(array), found)
+        return self.to(dtype=found)

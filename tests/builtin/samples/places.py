@@ -60,6 +60,7 @@ PLACES: dict[str, list[Sample]] = {
         for reduce in ("mean", "prod", "amax", "amin")
     ]
     + [Sample((X, 0, np.array([1], np.int32), draw(1, 3), "mean"), {"include_self": False})],
+    "as_strided_scatter": [Sample((X, draw(2, 2), [2, 2], [3, 1], 1)), Sample((X, draw(2), [2], [2]))],
     "select_scatter": [Sample((X, draw(3), 0, 1)), Sample((X, draw(2), -1, -2))],
     "slice_scatter": [Sample((X, draw(2, 2), 1, 0, 9, 2)), Sample((X, draw(1, 3), 0, -1))],
     "diagonal_scatter": [Sample((X, draw(2))), Sample((CUBE, draw(3, 1), 1, 2, 0))],

@@ -41,6 +41,8 @@ POINTWISE: dict[str, list[Sample]] = {
     **{name: unary(**INSIDE) for name in ("asin", "acos", "atanh", "erfinv")},
     "reciprocal": unary(**NOT_ZERO),
     "acosh": unary(**ABOVE_ONE),
+    "frexp": [*unary()[:3], Sample((np.array([5.1, -9.0, 0.3, 0.7]),))],
+    "nextafter": binary(),
     "logit": [Sample((draw(2, 3, low=0.1, high=0.9),)), Sample((draw(3, low=-0.2, high=1.2), 0.1))],
     "round": [Sample((X,)), Sample((X,), {"decimals": 1}), Sample((X * 30,), {"decimals": -1})],
     "sgn": [*unary(), Sample((COMPLEX,))],

@@ -71,6 +71,7 @@ REDUCE: dict[str, list[Sample]] = {
         Sample((CUBE, 0.5, [0, 2])),
         Sample((X, 0)),
     ],
+    "renorm": [Sample((X, 2, 0, 1.0)), Sample((CUBE, 1, 1, 4.0)), Sample((X, 2.5, -1, 100.0))],
     "dist": [Sample((X, draw(3))), Sample((X, draw(2, 1) + 0.1, 1))],
     **{name: running() for name in ("cumsum", "logcumsumexp", "cummax", "cummin")},
     "cumprod": [Sample((X, 0)), Sample((WITH_ZERO, 1)), Sample((draw(), 0))],

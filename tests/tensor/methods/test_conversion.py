@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+import oplib
 from oplib.errors import ArgumentError, DeviceError, DtypeError
 from oplib.tensor import Device, Tensor, tensor, zeros
 from oplib.tensor.dtypes import names as dtypes
@@ -26,12 +27,30 @@ def test_a_method_per_dtype_converts_or_returns_the_tensor_itself(name: str, con
     assert converting == [getattr(dtypes, name)]
 
 
-@pytest.mark.parametrize("name", ["double", "long"])
+@pytest.mark.parametrize("name", ["double", "cdouble"])
 def test_64_bits_need_x64(name: str, converting: list[Any]) -> None:
     with pytest.raises(DtypeError, match="was asked for while JAX's x64 is off"):
         getattr(zeros(1), name)()
     with jax.enable_x64(True):
         assert getattr(zeros(1), name)().dtype == getattr(dtypes, name)
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_long_means_the_default_integer_dtype(is_wide: bool) -> None:
+    with jax.enable_x64(is_wide):
+        x = oplib.tensor([2.5, -1.0]).long()
+        assert x.dtype == oplib.long == (dtypes.int64 if is_wide else dtypes.int32)
+        assert x.long() is x
+        assert x.tolist() == [2, -1]
+        assert oplib.zeros(2, dtype=oplib.long).dtype == oplib.long
+
+
+def test_long_refuses_values_that_int32_does_not_hold() -> None:
+    for value in (3e9, -(2.0**40)):
+        with pytest.raises(DtypeError, match="values do not fit int32"):
+            oplib.tensor([1.0, value]).long()
+    with pytest.raises(DtypeError, match="values do not fit int32"):
+        oplib.tensor([2**40], dtype=oplib.long)
 
 
 def test_to_takes_a_dtype_a_device_both_or_another_tensor(converting: list[Any]) -> None:

@@ -1,5 +1,5 @@
 """Functions of ``torch.nn.functional`` that are made of several ops."""
 
-from . import attention, images, losses, norm_pools, norms, pools
+from . import attention, images, losses, norm_pools, norms, pools, upsampling
 
-SUBJECTS = (attention, images, losses, norm_pools, norms, pools)
+SUBJECTS = (attention, images, losses, norm_pools, norms, pools, upsampling)

@@ -17,7 +17,7 @@ from jax import lax
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.builtin.kernels.dtype_classes import classify
 from oplib.builtin.kernels.promotion import broadcast, broadcast_to, to_dtype_of
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -124,6 +124,11 @@ def _scalar(number: Any, like: Any) -> Any:
     return broadcast_to(lax.convert_element_type(lax.stop_gradient(number), wide), like.shape)
 
 
+def _poisson(self: Any, *, generator: Any) -> Any:
+    drawn = jax.random.poisson(generator.next_key(), lax.convert_element_type(self, _widen(self.dtype)))
+    return match_type(to_dtype_of(drawn, self), jax.typeof(self))
+
+
 # Places -----------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +207,13 @@ ROWS = (
         _flip,
         "ones with given probabilities, and zeros",
         "bihf",
+    ),
+    Row(
+        "poisson(Tensor self, *, Generator? generator=None) -> Tensor",
+        _poisson,
+        "numbers of events, drawn with the rate given by each item",
+        derivative=constant("a number of events does not depend smoothly on the rate"),
+        dtypes="hf",
     ),
     Row(
         "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> "

@@ -75,6 +75,14 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     return jnp.where(broadcast_like(kept, array), array * own[0] + own[1], dropped)
 
 
+def _rrelu(input: Any, lower: Any, upper: Any, *, generator: Any) -> Any:
+    drawn = jax.random.uniform(generator.next_key(), input.shape, jnp.float32)
+    low, high = (lax.convert_element_type(one, jnp.float32) for one in (lower, upper))
+    slopes = to_dtype_of(drawn * (high - low) + low, input)
+    slopes = match_type(lax.stop_gradient(slopes), jax.typeof(input))
+    return jnp.where(input > strong(0, input), input, input * slopes)
+
+
 def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
     """Returns the shape with one item per feature."""
     if input.ndim < features:
@@ -216,6 +224,15 @@ def _count_features(name: str, rank: int, input: Any) -> int:
 
 _SOURCE = "torch.nn.functional."
 ROWS = (
+    Row(
+        "rrelu_with_slopes(Tensor input, float lower, float upper, *, Generator? generator=None) -> Tensor",
+        _rrelu,
+        "the tensor with negative items multiplied by slopes, drawn between two bounds",
+        operand=("lower", "upper"),
+        dtypes="hf",
+        source=f"{_SOURCE}rrelu",
+        is_internal=True,
+    ),
     NetworkRow(
         "dropout(Tensor input, float p, *, Generator? generator=None) -> Tensor",
         _dropout,

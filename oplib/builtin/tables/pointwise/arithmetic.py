@@ -18,6 +18,7 @@ from oplib.builtin.kernels.promotion import (
 )
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
 from oplib.library import Derivative
+from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import find_sign
@@ -126,6 +127,21 @@ def _ldexp(x: Any, y: Any) -> Any:
     return x * lax.exp2(y)
 
 
+def _save_exponent(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.save_for_backward(output[1])
+
+
+def _frexp_backward(ctx: Any, g: Any, h: Any) -> Any:  # noqa: ARG001  the exponents have no gradient
+    (exponent,) = ctx.saved_tensors
+    return g / lax.exp2(lax.convert_element_type(exponent, g.dtype))
+
+
+def _frexp(self: Any) -> tuple[Any, Any]:
+    wide = lax.convert_element_type(self, dtypes.float32) if self.dtype != dtypes.float64 else self
+    mantissa, exponent = jnp.frexp(wide)
+    return lax.convert_element_type(mantissa, self.dtype), lax.convert_element_type(exponent, dtypes.int32)
+
+
 def _pair(
     op: str,
     function: Any,
@@ -175,6 +191,14 @@ ROWS = (
         result="floats",
         in_place_functions=("xlogy_",),
     ),
+    Row(
+        "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+        _frexp,
+        "a mantissa from 0.5 to 1 and a power of 2, whose product is self",
+        derivative=Derivative(backward=_frexp_backward, setup_context=_save_exponent),
+        dtypes="hf",
+        out=True,
+    ),
     _pair(
         "ldexp",
         _ldexp,
@@ -190,6 +214,7 @@ ROWS = (
         jnp.nextafter,
         "next representable number after self in the direction of other",
         derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
+        in_place=True,
         dtypes="hf",
     ),
     _pair(

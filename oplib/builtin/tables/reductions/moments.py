@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dims
+from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import broadcast, in_single, is_integral, promote_operands, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_sign
@@ -150,6 +150,26 @@ def _vector_norm(
     return in_single(lambda given: compute_norm(given, ord, axes, keepdim))(array)
 
 
+def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
+    axis = find_dim("renorm", self.ndim, dim)
+    if self.ndim < 2 or p <= 0 or maxnorm < 0:
+        raise ArgumentError(
+            f"renorm: expected a tensor of 2 dims at least, a positive p and a maxnorm that is not negative. "
+            f"Got {describe(self)}, p={p} and maxnorm={maxnorm}. Give an order and a bound of the norms."
+        )
+    axes = [place for place in range(self.ndim) if place != axis]
+
+    def compute(x: Any) -> Any:
+        length = compute_norm(x, p, axes, keepdim=True)
+        bound = strong(maxnorm, length)
+        is_long = length > bound
+        scale = bound / (jnp.where(is_long, length, strong(1, length)) + strong(1e-7, length))
+        factor = jnp.where(is_long, scale, strong(1, length))
+        return x * lax.convert_element_type(factor, x.dtype)
+
+    return in_single(compute)(self)
+
+
 def _dist(self: Any, other: Any, p: float = 2) -> Any:
     dtype = promote_operands(self, other)
     x, y = broadcast([lax.convert_element_type(one, dtype) for one in (self, other)], "dist")
@@ -165,6 +185,14 @@ ROWS = (
         "vector norm over given axes, or over all; its gradient at the origin is 0",
         source="torch.linalg.vector_norm",
         dtypes="hfc",
+    ),
+    Row(
+        "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+        _renorm,
+        "the slices along a dim, shortened to a maximal norm",
+        in_place=True,
+        dtypes="hfc",
+        out=True,
     ),
     Row(
         "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",

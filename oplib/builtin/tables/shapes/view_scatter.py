@@ -11,6 +11,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim, name_places
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor.views.frame import find_positions
 
 
 def _check_shape(op: str, self: Any, src: Any, expected: Sequence[int]) -> Any:
@@ -77,7 +78,33 @@ def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     return jnp.moveaxis(found, (-2, -1), (first, second))
 
 
+def _as_strided_scatter(
+    self: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    op = "as_strided_scatter"
+    if len(size) != len(stride) or min([*size, *stride, storage_offset or 0], default=0) < 0:
+        raise ArgumentError(
+            f"{op}: mismatch in length of strides and shape, or a negative number. Got {list(size)}, "
+            f"{list(stride)} and {storage_offset}. Give one stride for each size."
+        )
+    places = find_positions(tuple(size), (tuple(stride), storage_offset or 0))
+    if places.size and places.max() >= self.size:
+        raise ArgumentError(
+            f"{op}: the last item lies outside of the tensor. Got position {places.max()} for "
+            f"{describe(self)}. Give smaller strides."
+        )
+    items = _check_shape(op, self, src, size)
+    flat = lax.reshape(self, (self.size,)).at[places].set(items)
+    return lax.reshape(flat, self.shape)
+
+
 ROWS = (
+    Row(
+        "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> "
+        "Tensor",
+        _as_strided_scatter,
+        "self with the items of src at positions given by strides",
+    ),
     Row(
         "select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
         _select_scatter,
