@@ -32,6 +32,13 @@ def test_a_few_epochs_reduce_the_loss(digits):
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
+def test_compiled_steps_are_those_of_the_uncompiled_run(digits):
+    params = make_network()
+    before = {name: param.tolist() for name, param in params.items()}
+    assert 0 <= demo.compare_steps(params, digits[0], 5, 0) < 1e-5
+    assert {name: param.tolist() for name, param in params.items()} == before
+
+
 @pytest.mark.slow
 def test_training_is_repeatable(digits):
     first, again = (demo.train(make_network(), digits[0], 1, np.random.default_rng(0)) for _ in range(2))
@@ -87,6 +94,7 @@ def test_the_script_reaches_its_accuracy_and_prints_the_paths_of_its_files(tmp_p
     printed = capsys.readouterr().out
     assert float(printed.partition("trained on: ")[2].split()[0]) >= 0.95
     assert float(printed.partition("jax.grad: ")[2].split()[0]) < 1e-5
+    assert float(printed.partition("uncompiled ones: ")[2].split()[0]) < 1e-5
     assert str(tmp_path / "new" / "loss.png") in printed
     assert (tmp_path / "new" / "loss.png").read_bytes().startswith(b"\x89PNG")
     graph = (tmp_path / "new" / "graph.txt").read_text()

@@ -251,7 +251,8 @@ def _copy_arrays(arrays: Sequence[Any]) -> list[Any]:
 
 def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
     """Copies arrays without compiling anything."""
-    return jax.device_put(arrays, may_alias=False)
+    # Arrays of several processes need a sharding as a destination.
+    return jax.device_put(arrays, [array.sharding for array in arrays], may_alias=False)
 
 
 def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:
