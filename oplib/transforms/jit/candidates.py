@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from jax.core import Tracer
 
+from oplib.errors import DeviceError
 from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.storage.fresh import peek
 
@@ -83,6 +85,29 @@ class Candidates:
         counts = [part for key, count in starts for part in (key, np.uint32(count))]
         return [*[peek(storage) for storage in self.storages], *counts]
 
+    def check_devices(self, name: str, operands: Iterable[int]) -> None:
+        """Raises where a program would read Tensors on different devices.
+
+        Args:
+            name: of the function.
+            operands: the numbers of the operands that the program reads.
+
+        Raises:
+            DeviceError: two of them are on different devices.
+        """
+        found: dict[frozenset[Any], FoundObject] = {}
+        for place in [self.operands[number] for number in operands]:
+            array = peek(place.value._storage.owner)
+            if array.committed:
+                found.setdefault(frozenset(array.sharding.device_set), place)
+        if len(found) > 1:
+            (first, one), (second, other), *_ = found.items()
+            raise DeviceError(
+                f"{name}: the function reads Tensors on different devices. Got {one.name} on "
+                f"{_show_devices(first)}, and {other.name} on {_show_devices(second)}. Move one of them with "
+                "tensor.to(device) outside of the function."
+            )
+
     def find_storage(self, storage: Storage) -> int | None:
         """Returns the operand that shows a storage; None for one that was made inside."""
         found = (n for n, one in zip(self.holders, self.storages, strict=True) if one is storage)
@@ -97,6 +122,10 @@ class Candidates:
                 found.add(id(parent.value))
                 parent = parent.parent
         return found
+
+
+def _show_devices(devices: frozenset[Any]) -> str:
+    return ", ".join(sorted(map(str, devices)))
 
 
 def _is_constant(value: Any, walk: Walk) -> bool:

@@ -51,6 +51,8 @@ class Program:
         jaxpr = trace.closed.jaxpr
         used = find_used_inputs(jaxpr)
         needed = self._find_needed(trace, used)
+        read = [holder for holder, use in zip(candidates.holders, used, strict=False) if use]
+        candidates.check_devices(self._name, read)
         places = [candidates.operands[number] for number in needed]
         self._at = {operand: place for place, operand in enumerate(needed)}
         self._sort_inputs(candidates, used)

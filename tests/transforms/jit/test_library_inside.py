@@ -1,0 +1,295 @@
+"""What the library offers works inside a compiled function: ops, hooks, checkpoints, optimizers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+import oplib.nn.functional as F
+from oplib.autograd import Function
+from oplib.autograd.graph import (
+    register_multi_grad_hook,
+    save_on_cpu,
+    saved_tensors_hooks,
+)
+from oplib.errors import DeviceError, TracingError
+from oplib.nn.utils import clip_grad_norm_
+from oplib.utils.checkpoint import checkpoint
+
+pytestmark = pytest.mark.spec("J.5")
+
+CALLS = 3
+ROUNDING = {"mixed precision": 1e-2}  # XLA rounds to bfloat16 less often inside one program
+
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * 5
+
+
+class World:
+    """Parameters, buffers, and ops of each kind of kernel."""
+
+    def __init__(self):
+        self.weight = oplib.tensor([[0.5, -1.0], [2.0, 0.25]], requires_grad=True)
+        self.bias = oplib.tensor([0.1, -0.2], requires_grad=True)
+        self.mean, self.variance = oplib.zeros(2), oplib.ones(2)
+        self.trace = oplib.zeros(2)
+
+    @property
+    def parameters(self):
+        return [self.weight, self.bias]
+
+    @property
+    def state(self):
+        return [*self.parameters, self.mean, self.variance, self.trace]
+
+
+@pytest.fixture
+def ops(forget_ops):
+    """Registers an op of each kind of kernel, and one that writes."""
+
+    def save(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    def multiply(ctx, grad):
+        return grad * 3 * ctx.saved_tensors[0] ** 2
+
+    @oplib.custom_op("inside::compiled")
+    def compiled(x: jax.Array) -> jax.Array:
+        return x**3
+
+    @oplib.custom_op("inside::host")
+    def host(x: np.ndarray) -> np.ndarray:
+        return x**3
+
+    @oplib.custom_op("inside::eager")
+    def eager(x: oplib.Tensor) -> oplib.Tensor:
+        return x**3
+
+    host.register_fake(lambda x: x)
+    for op in (compiled, host, eager):
+        op.register_autograd(multiply, setup_context=save)
+
+    @oplib.custom_op("inside::move_", mutates_args=("p",), donates=("p",))
+    def move(p: jax.Array, g: jax.Array) -> jax.Array:
+        return p - 0.1 * g
+
+    @oplib.custom_op("inside::move_on_host_", mutates_args=("p",))
+    def move_on_host(p: np.ndarray, g: np.ndarray) -> None:
+        p -= np.float32(0.1) * g
+
+    move_on_host.register_fake(lambda p, g: None)
+    return {"compiled": compiled, "host": host, "eager": eager, "move": move, "move on host": move_on_host}
+
+
+def finish(world, result):
+    loss = (result * result).sum()
+    loss.backward()
+    return loss.detach()
+
+
+def descend(world):
+    with oplib.no_grad():
+        for parameter in world.parameters:
+            parameter.sub_(parameter.grad, alpha=0.05)
+            parameter.grad = None
+
+
+def use_op(kind):
+    def run(world, ops, x):
+        loss = finish(world, ops[kind](x @ world.weight) + world.bias)
+        descend(world)
+        return loss
+
+    return run
+
+
+def use_mutable_op(kind):
+    def run(world, ops, x):
+        loss = finish(world, x @ world.weight + world.bias)
+        with oplib.no_grad():
+            ops[kind](world.trace, world.bias.grad)
+        descend(world)
+        return loss
+
+    return run
+
+
+def use_function(world, ops, x):
+    loss = finish(world, Double.apply(x @ world.weight) + world.bias)
+    descend(world)
+    return loss
+
+
+def use_tensor_hooks(world, ops, x):
+    hidden = x @ world.weight
+    hidden.register_hook(lambda grad: grad * 2)
+    hidden.retain_grad()
+    result = hidden.tanh() + world.bias
+    result.grad_fn.register_prehook(lambda grads: tuple(grad * 0.5 for grad in grads))
+    result.grad_fn.register_hook(lambda results, grads: None)
+    finish(world, result)
+    return hidden.grad, world.weight.grad.clone()
+
+
+def use_hooks_of_leaves(world, ops, x):
+    def note(parameter):
+        world.trace.add_(parameter.grad.sum())
+
+    handle = world.bias.register_post_accumulate_grad_hook(note)
+    many = register_multi_grad_hook(world.parameters, lambda grads: world.trace.add_(grads[1]))
+    loss = finish(world, (x @ world.weight).sin() + world.bias)
+    handle.remove()
+    many.remove()
+    return loss, world.trace * 1
+
+
+def use_checkpoint(reentrant):
+    def run(world, ops, x):
+        def block(h):
+            return (F.dropout(h @ world.weight, 0.5) + world.bias).tanh()
+
+        h = (x * 1).requires_grad_()
+        loss = finish(world, checkpoint(block, h, use_reentrant=reentrant))
+        descend(world)
+        return loss
+
+    return run
+
+
+def use_saved_tensor_hooks(world, ops, x):
+    with saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+        result = (x @ world.weight).tanh() * world.bias
+    loss = finish(world, result)
+    descend(world)
+    return loss
+
+
+def use_dropout(world, ops, x):
+    loss = finish(world, F.dropout(x @ world.weight, 0.5) + oplib.rand(2) * world.bias)
+    descend(world)
+    return loss
+
+
+def use_batch_norm(world, ops, x):
+    result = F.batch_norm(x @ world.weight, world.mean, world.variance, bias=world.bias, training=True)
+    loss = finish(world, result.tanh())
+    descend(world)
+    return loss
+
+
+def use_clipping(world, ops, x):
+    loss = finish(world, x @ world.weight + world.bias)
+    norm = clip_grad_norm_(world.parameters, 0.5)
+    descend(world)
+    return loss, norm
+
+
+def use_micro_batches(world, ops, x):
+    def add(total, rows):
+        loss = ((rows @ world.weight + world.bias) ** 2).sum()
+        grads = oplib.autograd.grad(loss, world.parameters)
+        return [one + grad for one, grad in zip(total, grads, strict=True)], loss.detach()
+
+    start = [oplib.zeros_like(parameter) for parameter in world.parameters]
+    grads, losses = oplib.scan(add, start, x.reshape(2, 2, 2))
+    for parameter, grad in zip(world.parameters, grads, strict=True):
+        parameter.grad = grad
+    descend(world)
+    return losses
+
+
+def use_micro_batches_in_python(world, ops, x):
+    losses = [finish(world, rows @ world.weight + world.bias) for rows in x.reshape(2, 2, 2)]
+    descend(world)
+    return losses
+
+
+def use_mixed_precision(world, ops, x):
+    weight, scale = world.weight.to(oplib.bfloat16), 8.0
+    loss = ((x.to(oplib.bfloat16) @ weight).to(oplib.float32) + world.bias).square().mean()
+    (loss * scale).backward()
+    with oplib.no_grad():
+        for parameter in world.parameters:
+            parameter.grad.div_(scale)
+    descend(world)
+    return loss.detach()
+
+
+USES = {
+    **{f"op of kind {kind}": use_op(kind) for kind in ("compiled", "host", "eager")},
+    "mutable op": use_mutable_op("move"),
+    "mutable op on the host": use_mutable_op("move on host"),
+    "function": use_function,
+    "tensor hooks": use_tensor_hooks,
+    "hooks of leaves": use_hooks_of_leaves,
+    "checkpoint": use_checkpoint(reentrant=False),
+    "reentrant checkpoint": use_checkpoint(reentrant=True),
+    "saved tensor hooks": use_saved_tensor_hooks,
+    "dropout": use_dropout,
+    "batch norm": use_batch_norm,
+    "clipping": use_clipping,
+    "micro-batches by scan": use_micro_batches,
+    "micro-batches in python": use_micro_batches_in_python,
+    "mixed precision": use_mixed_precision,
+}
+
+
+def run(use, ops, *, compiled):
+    world, found = World(), []
+    oplib.manual_seed(3)
+
+    def call(x):
+        return use(world, ops, x)
+
+    step = oplib.jit(call) if compiled else call
+    for number in range(CALLS):
+        x = oplib.Tensor.from_array(jnp.linspace(-1, 1 + number, 8).reshape(4, 2))
+        leaves = oplib.pytree.tree_flatten(step(x))[0]
+        tensors = [*leaves, *world.state]
+        found.append(([one.detach().numpy().copy() for one in tensors], [one._version for one in tensors]))
+    return found, oplib.get_rng_state()[2]
+
+
+@pytest.mark.parametrize("name", USES)
+def test_it_does_inside_what_it_does_outside(name, ops):
+    plain, count = run(USES[name], ops, compiled=False)
+    compiled, drawn = run(USES[name], ops, compiled=True)
+    assert drawn == count
+    for (theirs, expected), (mine, versions) in zip(plain, compiled, strict=True):
+        assert versions == expected
+        for one, right in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(one, right, rtol=ROUNDING.get(name, 2e-5), atol=1e-6)
+
+
+def test_saved_tensors_may_not_leave_the_device_inside():
+    weight = oplib.ones(2, requires_grad=True)
+
+    def step(x):
+        with save_on_cpu():
+            loss = (x * weight * weight).sum()
+        loss.backward()
+
+    try:
+        oplib.jit(step)(oplib.ones(2))
+    except TracingError:
+        assert weight.grad is None
+    else:
+        assert weight.grad.tolist() == [2, 2]
+
+
+@pytest.mark.devices(2)
+def test_a_tensor_on_another_device_is_refused_by_name():
+    first, second = jax.devices()[:2]
+    here, there = (oplib.Tensor.from_array(jax.device_put(jnp.ones(2), one)) for one in (first, second))
+    with pytest.raises(DeviceError, match=r"Tensors on different devices. Got here on .*, and there on"):
+        oplib.jit(lambda: here + there)()
